@@ -1,0 +1,5 @@
+"""The one exception users meet: it names the field that is wrong and what to do about it."""
+
+
+class UnskewError(Exception):
+    """Bad input. The command line prints the message alone and exits with code 2."""

@@ -1,0 +1,67 @@
+"""Random numbers that depend only on (seed, purpose, round, client, …).
+
+Nothing here has state that one draw leaves behind for the next: a client's shuffle is the same
+whether it is trained alone, in a cohort, in another process, or after a resume.
+"""
+
+from zlib import crc32
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 0xFFFFFFFFFFFFFFFF
+
+
+def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
+    """Return the generator of one purpose, for one tuple of ids."""
+    return np.random.Generator(np.random.PCG64([seed, crc32(purpose.encode()), *ids]))
+
+
+def torch_generator(seed: int, purpose: str, *ids: int) -> torch.Generator:
+    """Return the torch generator of one purpose, for one tuple of ids."""
+    return torch.Generator().manual_seed(int(stream(seed, purpose, *ids)) & 0x7FFFFFFFFFFFFFFF)
+
+
+def stream(seed: int, purpose: str, *ids: int) -> np.uint64:
+    """Hash a purpose and its ids to the 64-bit number that starts its stream."""
+    state = _mix(seed & _MASK)
+    for part in (crc32(purpose.encode()), *ids):
+        state = _mix(state ^ _mix(part & _MASK))
+    return np.uint64(state)
+
+
+def permutations(
+    start: np.uint64, clients: NDArray[np.int64], sizes: NDArray[np.int64], epoch: int
+) -> NDArray[np.int64]:
+    """Shuffle every client's samples at once.
+
+    Row k is a permutation of ``range(sizes[k])``, then the positions beyond its size. It depends
+    on the stream, the client's id, its size and the epoch, never on the other rows: each sample
+    gets a hashed key, and sorting the keys is the shuffle.
+    """
+    width = int(sizes.max(initial=0))
+    with np.errstate(over="ignore"):
+        rows = _mix_array(start ^ _mix_array(clients.astype(np.uint64)))
+        rows = _mix_array(rows + np.uint64(epoch))
+        counters = (np.arange(1, width + 1, dtype=np.uint64)) * np.uint64(_GOLDEN)
+        keys = _mix_array(rows[:, None] + counters[None, :])
+    keys[np.arange(width)[None, :] >= sizes[:, None]] = np.uint64(_MASK)
+    return np.argsort(keys, axis=1, kind="stable")
+
+
+def _mix(value: int) -> int:
+    """Scramble one 64-bit number (the finaliser of SplitMix64)."""
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def _mix_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble many 64-bit numbers, as :func:`_mix` does one."""
+    values = values + np.uint64(_GOLDEN)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

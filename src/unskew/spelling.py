@@ -1,0 +1,106 @@
+"""One way to spell a thing with options: ``dirichlet:alpha=0.1,min_size=10``.
+
+Skews, methods and networks are frozen dataclasses in a table by name. A spelling picks one of
+them and sets its fields; pydantic checks types and ranges, and this module turns its complaints
+into one line that names the field.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError
+
+from unskew.errors import UnskewError
+
+OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+"""The pydantic configuration of every dataclass that can be spelled."""
+
+T = TypeVar("T")
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name:key=value,key=value`` into the name and its options (still text)."""
+    name, _, rest = text.strip().partition(":")
+    options: dict[str, Any] = {}
+    for piece in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, value = piece.partition("=")
+        if not equals:
+            raise UnskewError(f"{text!r}: write options as key=value; {piece!r} has no '='")
+        options[key.strip().replace("-", "_")] = _literal(value.strip())
+    return name.strip(), options
+
+
+def split_list(text: str) -> list[str]:
+    """Split ``fedprox:mu=0.01,moon:mu=1,temperature=0.5`` at the commas that start a new name."""
+    spellings: list[str] = []
+    for piece in filter(None, (part.strip() for part in text.split(","))):
+        head = piece.partition("=")[0]
+        if "=" in piece and ":" not in head and spellings:
+            spellings[-1] += f",{piece}"
+        else:
+            spellings.append(piece)
+    return spellings
+
+
+def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
+    """Return ``table[name]``, or complain with the nearest name there is."""
+    if name in table:
+        return table[name]
+    close = get_close_matches(name, table, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else "there are: " + ", ".join(sorted(table))
+    raise UnskewError(f"{kind}: {name!r} is not known; {hint}")
+
+
+def build(table: Mapping[str, type[T]], text: str, kind: str) -> T:
+    """Make the object a spelling names; ``kind`` (skew, method, model) goes into error messages."""
+    name, options = parse(text)
+    return create(lookup(table, name, kind), options, f"{kind} {name!r}")
+
+
+def create(cls: type[T], options: Mapping[str, Any], label: str) -> T:
+    """Make ``cls(**options)``, with every complaint as one :class:`UnskewError`."""
+    known = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
+    for key in options:
+        if key not in known:
+            close = get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"it takes: {', '.join(known) or '-'}"
+            )
+            raise UnskewError(f"{label} has no option {key!r}; {hint}")
+    try:
+        return cls(**options)
+    except ValidationError as error:
+        raise UnskewError(f"{label}: {explain(error)}") from None
+
+
+def explain(error: ValidationError) -> str:
+    """Say a pydantic error as one line: the field, what it must be, what was given."""
+    problems = []
+    for problem in error.errors():
+        field = ".".join(str(part) for part in problem["loc"])
+        given = f" (got {problem['input']!r})" if problem["type"] != "missing" else ""
+        message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        problems.append(f"{field} {message}{given}" if field else f"{message}")
+    return "; ".join(problems)
+
+
+def spell(thing: object, name: str) -> str:
+    """Write an object back as its spelling, with only the options that differ from the default."""
+    options = []
+    for field in fields(thing):  # type: ignore[arg-type]
+        value = getattr(thing, field.name)
+        if field.default is MISSING or value != field.default:
+            options.append(f"{field.name}={_text(value)}")
+    return name + (":" + ",".join(options) if options else "")
+
+
+def _literal(value: str) -> str | None:
+    return None if value.lower() == "none" else value
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
