@@ -4,11 +4,14 @@ Nothing here has state that one draw leaves behind for the next: a client's shuf
 whether it is trained alone, in a cohort, in another process, or after a resume.
 """
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -16,11 +19,13 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
     """Return the generator of one purpose, for one tuple of ids."""
-    return np.random.Generator(np.random.PCG64([seed, crc32(purpose.encode()), *ids]))
+    return np.random.Generator(np.random.PCG64(int(stream(seed, purpose, *ids))))
 
 
-def torch_generator(seed: int, purpose: str, *ids: int) -> torch.Generator:
+def torch_generator(seed: int, purpose: str, *ids: int) -> "torch.Generator":
     """Return the torch generator of one purpose, for one tuple of ids."""
+    import torch  # noqa: PLC0415 (slow to import, and data needs none of it)
+
     return torch.Generator().manual_seed(int(stream(seed, purpose, *ids)) & 0x7FFFFFFFFFFFFFFF)
 
 

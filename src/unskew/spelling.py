@@ -82,6 +82,7 @@ def explain(error: ValidationError) -> str:
         field = ".".join(str(part) for part in problem["loc"])
         given = f" (got {problem['input']!r})" if problem["type"] != "missing" else ""
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        message = message.replace("should be", "must be")
         problems.append(f"{field} {message}{given}" if field else f"{message}")
     return "; ".join(problems)
 

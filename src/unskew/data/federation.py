@@ -6,7 +6,6 @@ little more than their bytes.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.data import checks, storage
+from unskew.data.columns import Array, Columns
 from unskew.errors import UnskewError
 from unskew.rng import generator
 
@@ -24,83 +25,7 @@ if TYPE_CHECKING:
 
     from unskew.skew.report import SkewReport
 
-Array = NDArray[Any]
-FORMAT = 1
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Samples of many clients, one client after the other.
-
-    ``x`` holds features as the data has them (``uint8`` images as samples x channels x height x
-    width, ``float32`` features, ``int32`` tokens), ``y`` integer labels. Client k owns the rows
-    ``offsets[k]:offsets[k + 1]``.
-    """
-
-    x: Array
-    y: Array
-    offsets: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise UnskewError(
-                f"x and y must have one row a sample: x has {len(self.x)}, y has {len(self.y)}"
-            )
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.y):
-            raise UnskewError("offsets must run from 0 to the number of samples")
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def samples(self) -> int:
-        """How many samples all clients hold together."""
-        return len(self.y)
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """How many samples each client holds."""
-        return np.diff(self.offsets)
-
-    def client(self, k: int) -> tuple[Array, Array]:
-        """Return client k's features and labels, as views."""
-        rows = slice(self.offsets[k], self.offsets[k + 1])
-        return self.x[rows], self.y[rows]
-
-    def owners(self) -> NDArray[np.int64]:
-        """Return the client of each sample."""
-        return np.repeat(np.arange(len(self)), self.sizes)
-
-    def label_counts(self, classes: int) -> NDArray[np.int64]:
-        """Count labels: one row a client, one column a class."""
-        cells = self.owners() * classes + self.y
-        return np.bincount(cells, minlength=len(self) * classes).reshape(len(self), classes)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the three arrays."""
-        return self.x.nbytes + self.y.nbytes + self.offsets.nbytes
-
-    @staticmethod
-    def grouped(x: Array, y: Array, client: NDArray[np.int64], clients: int) -> "Columns":
-        """Lay samples out client by client; samples already in that order are not copied."""
-        if len(client) and np.any(client[1:] < client[:-1]):
-            order = np.argsort(client, kind="stable")
-            x, y = x[order], y[order]
-        counts = np.bincount(client, minlength=clients)
-        return Columns(x, y, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-
-    @staticmethod
-    def gathered(x: Array, y: Array, parts: Sequence[NDArray[np.int64]]) -> "Columns":
-        """Gather the rows ``parts[k]`` of x and y for each client k."""
-        rows = np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        return Columns(x[rows], y[rows], offsets.astype(np.int64))
-
-    @staticmethod
-    def empty_like(other: "Columns") -> "Columns":
-        """Return a store with the same clients and no samples."""
-        return Columns(other.x[:0], other.y[:0], np.zeros(len(other) + 1, np.int64))
+__all__ = ["Columns", "Federation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,23 +95,18 @@ class Federation:
         to one client. ``holdout`` is the share of each client's samples kept back as its own
         test; ``common`` is a pair (x, y) of test samples that belong to nobody.
         """
-        features, labels = np.asarray(x), _labels(y, "y")
-        names, owner = _owners(client, len(labels))
-        if len(features) != len(labels) or len(owner) != len(labels):
+        features, labels = checks.features(x, "x"), checks.labels(y, "y")
+        names, owners = checks.owners(client, len(labels))
+        if len(features) != len(labels) or len(owners) != len(labels):
             raise UnskewError(
                 "x, y and client must have one row a sample: "
-                f"{len(features)}, {len(labels)} and {len(owner)}"
+                f"{len(features)}, {len(labels)} and {len(owners)}"
             )
-        clients = len(names) if names is not None else int(owner.max(initial=-1)) + 1
-        train = Columns.grouped(_features(features), labels, owner, clients)
-        shared = Columns.empty_like(_one(train))
-        if common is not None:
-            shared = _one_client(_features(np.asarray(common[0])), _labels(common[1], "common[1]"))
-        if shared.x.shape[1:] != train.x.shape[1:]:
-            raise UnskewError(
-                f"common: samples have shape {shared.x.shape[1:]}, those in x {train.x.shape[1:]}"
-            )
-        top = 1 + max(int(part.y.max(initial=-1)) for part in (train, shared))
+        if not len(labels):
+            raise UnskewError("x must hold at least one sample")
+        train = Columns.grouped(features, labels, owners, int(owners.max()) + 1)
+        shared = Columns.whole(*_common(common, train))
+        top = 1 + max(int(part.y.max(initial=0)) for part in (train, shared))
         if classes is not None and classes < top:
             raise UnskewError(f"classes must be at least {top}: the labels run up to {top - 1}")
         federation = cls(
@@ -211,6 +131,46 @@ class Federation:
         x = np.stack([np.asarray(features) for features, _ in pairs])
         return cls.from_arrays(x, np.array([int(label) for _, label in pairs]), client, **options)
 
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | Path,
+        *,
+        size: int | tuple[int, int] | None = None,
+        colour: bool | None = None,
+        **options: Any,
+    ) -> "Federation":
+        """Read images from ``path/<client>/<class>/``, or ``path/<class>/`` as one client.
+
+        ``size`` (one number, or height and width) resizes the images, which must otherwise all
+        have the same size. ``colour`` makes them RGB or grey; left out, they are grey if all of
+        them are. Clients, classes and images come in the order of their names. ``options`` are
+        those of :meth:`from_arrays`.
+        """
+        from unskew.data import readers  # noqa: PLC0415 (readers import this module)
+
+        return readers.from_folder(path, size=size, colour=colour, **options)
+
+    @classmethod
+    def from_table(
+        cls,
+        path: str | Path,
+        *,
+        label: str,
+        client: str | None = None,
+        features: Sequence[str] | None = None,
+        **options: Any,
+    ) -> "Federation":
+        """Read a CSV file with a header line, or a Parquet file: one row a sample.
+
+        ``label`` and ``client`` name columns; the features are the columns ``features``, or all
+        that are left. Labels that are not whole numbers become classes in sorted order.
+        ``options`` are those of :meth:`from_arrays`.
+        """
+        from unskew.data import readers  # noqa: PLC0415 (readers import this module)
+
+        return readers.from_table(path, label=label, client=client, features=features, **options)
+
     def held_out(self, share: float, seed: int = 0) -> "Federation":
         """Keep ``share`` of each client's training samples back as its own test.
 
@@ -218,120 +178,44 @@ class Federation:
         """
         if not 0 <= share < 1:
             raise UnskewError(f"holdout must be at least 0 and less than 1 (got {share})")
+        if self.test.samples:
+            raise UnskewError("holdout: these clients have test samples of their own already")
         sizes, owners = self.train.sizes, self.train.owners()
-        # Sorting by (client, random key) shuffles all clients at once; the first few go to test.
-        order = np.lexsort((generator(seed, "holdout").random(len(owners)), owners))
-        rank = np.empty(len(owners), np.int64)
-        rank[order] = np.arange(len(owners)) - np.repeat(self.train.offsets[:-1], sizes)
-        is_test = rank < np.floor(sizes * share)[owners]
-        parts = {
-            name: Columns.grouped(self.train.x[rows], self.train.y[rows], owners[rows], len(self))
-            for name, rows in (("train", ~is_test), ("test", is_test))
-        }
-        return replace(self, train=parts["train"], test=parts["test"])
+        # A key of the client above random bits shuffles all clients in one sort; the first few
+        # of each go to test. Rounding to nine digits keeps 0.29 of 100 from becoming 28.
+        bits = 62 - len(self).bit_length()
+        keys = generator(seed, "holdout").integers(0, 1 << bits, len(owners)) | (owners << bits)
+        place = np.arange(len(owners)) - np.repeat(self.train.offsets[:-1], sizes)
+        is_test = np.empty(len(owners), bool)
+        is_test[np.argsort(keys, kind="stable")] = (
+            place < np.floor(np.round(sizes * share, 9))[owners]
+        )
+        return replace(self, train=self._rows(~is_test, owners), test=self._rows(is_test, owners))
+
+    def _rows(self, chosen: NDArray[np.bool_], owners: NDArray[np.int64]) -> Columns:
+        """Return the chosen training samples of each client."""
+        rows = np.flatnonzero(chosen)
+        x, y = np.take(self.train.x, rows, axis=0), np.take(self.train.y, rows)
+        return Columns.grouped(x, y, owners[rows], len(self))
 
     def save(self, folder: str | Path) -> Path:
         """Write the federation to a folder of ``.npy`` files that :meth:`open` can map."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, part in (("train", self.train), ("test", self.test), ("common", self.common)):
-            np.save(folder / f"{name}_x.npy", part.x, allow_pickle=False)
-            np.save(folder / f"{name}_y.npy", part.y, allow_pickle=False)
-            np.save(folder / f"{name}_offsets.npy", part.offsets, allow_pickle=False)
-        if self.client_names is not None:
-            np.save(folder / "client_names.npy", self.client_names, allow_pickle=False)
-        facts = {
-            "format": FORMAT,
-            "name": self.name,
-            "classes": self.classes,
-            "class_names": self.class_names,
-            "vocabulary": self.vocabulary,
-            "report": self.report.to_dict() if self.report else None,
-        }
-        (folder / "federation.json").write_text(json.dumps(facts))
-        return folder
+        storage.write(self, Path(folder))
+        return Path(folder)
 
     @classmethod
     def open(cls, folder: str | Path, *, mmap: bool = True) -> "Federation":
         """Open a saved federation; with ``mmap`` samples are read from disk only when used."""
-        from unskew.skew.report import SkewReport  # noqa: PLC0415 (skew imports data)
-
-        folder = Path(folder)
-        if not (folder / "federation.json").is_file():
-            raise UnskewError(f"{folder}: no saved federation there (no federation.json)")
-        facts = json.loads((folder / "federation.json").read_text())
-        if facts["format"] != FORMAT:
-            raise UnskewError(f"{folder}: format {facts['format']} is not known; {FORMAT} is")
-
-        def column(name: str) -> Array:
-            array: Array = np.load(
-                folder / f"{name}.npy", mmap_mode="r" if mmap else None, allow_pickle=False
-            )
-            return array
-
-        parts = {
-            name: Columns(column(f"{name}_x"), column(f"{name}_y"), column(f"{name}_offsets"))
-            for name in ("train", "test", "common")
-        }
-        named = (folder / "client_names.npy").is_file()
-        return cls(
-            **parts,
-            classes=facts["classes"],
-            name=facts["name"],
-            client_names=column("client_names") if named else None,
-            class_names=_strings(facts["class_names"]),
-            vocabulary=_strings(facts["vocabulary"]),
-            report=SkewReport.from_dict(facts["report"]) if facts["report"] else None,
-        )
+        return cls(**storage.read(Path(folder), mmap=mmap))
 
 
-def _features(x: Array) -> Array:
-    """Keep compact types as they are; other numbers become float32, the type of the networks."""
-    if x.dtype in (np.uint8, np.float32, np.int32):
-        return x
-    if x.dtype.kind in "fiub":
-        return x.astype(np.float32)
-    raise UnskewError(f"x must hold numbers, not {x.dtype}; turn text into tokens first")
-
-
-def _labels(y: ArrayLike, field_name: str) -> Array:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+def _common(common: tuple[ArrayLike, ArrayLike] | None, train: Columns) -> tuple[Array, Array]:
+    """Return the test samples that belong to nobody, which must look like those in train."""
+    if common is None:
+        return train.x[:0], train.y[:0]
+    x, y = checks.features(common[0], "common[0]"), checks.labels(common[1], "common[1]")
+    if x.shape[1:] != train.x.shape[1:]:
         raise UnskewError(
-            f"{field_name} must be one integer label a sample "
-            f"(got {labels.dtype} of shape {labels.shape})"
+            f"common: samples have shape {x.shape[1:]}, those in x {train.x.shape[1:]}"
         )
-    if labels.size and labels.min() < 0:
-        raise UnskewError(f"{field_name} must hold labels from 0 up (got {labels.min()})")
-    return labels
-
-
-def _owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArray[np.int64]]:
-    """Number the clients from 0; names are kept only where they are not those numbers."""
-    if client is None:
-        return None, np.zeros(samples, np.int64)
-    ids = np.asarray(client)
-    if ids.ndim != 1:
-        raise UnskewError(f"client must be one id a sample (got shape {ids.shape})")
-    if ids.dtype.kind in "iu" and len(ids) and np.all(ids[1:] >= ids[:-1]) and ids[0] == 0:
-        steps = np.diff(ids)
-        if np.all(steps <= 1):  # already 0, 0, 1, 1, 1, 2 …: sorted and without gaps
-            return None, ids
-    names, owner = np.unique(ids, return_inverse=True)
-    if names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names))):
-        return None, owner
-    if names.dtype.kind == "O":
-        names = names.astype(str)
-    return names, owner
-
-
-def _one_client(x: Array, y: Array) -> Columns:
-    return Columns(x, y, np.array([0, len(y)], np.int64))
-
-
-def _one(columns: Columns) -> Columns:
-    return _one_client(columns.x, columns.y)
-
-
-def _strings(values: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+    return x, y

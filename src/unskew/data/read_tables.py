@@ -1,0 +1,117 @@
+"""Read the columns of CSV and Parquet files, and turn them into numbers, ids and labels."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.errors import UnskewError
+
+Array = NDArray[Any]
+
+
+class Table:
+    """The columns of one file; every complaint names the file, the column and the row."""
+
+    def __init__(self, file: Path) -> None:
+        if not file.is_file():
+            raise UnskewError(f"{file}: is not a file")
+        self.file = file
+        self._columns = _parquet(file) if file.suffix in (".parquet", ".pq") else _csv(file)
+        if not next((len(column) for column in self._columns.values()), 0):
+            raise UnskewError(f"{file}: has no rows")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in the file's order."""
+        return list(self._columns)
+
+    def numbers(self, name: str) -> NDArray[np.float32]:
+        """Return a column as float32."""
+        column = self._column(name)
+        try:
+            numbers = column.astype(np.float32)
+        except (ValueError, TypeError):
+            row = next(i for i, value in enumerate(column) if not _is_number(value))
+            raise UnskewError(
+                f"{self.file}: column {name!r} must hold numbers, row {row + 1} has "
+                f"{str(column[row])!r}; choose other columns with features"
+            ) from None
+        if np.isnan(numbers).any():
+            row = int(np.flatnonzero(np.isnan(numbers))[0])
+            raise UnskewError(f"{self.file}: column {name!r} has no number in row {row + 1}")
+        return numbers
+
+    def ids(self, name: str) -> Array:
+        """Return a column as whole numbers if it holds nothing else, as text otherwise."""
+        column = self._column(name)
+        for row, value in enumerate(column):
+            if _is_empty(value):
+                raise UnskewError(f"{self.file}: column {name!r} is empty in row {row + 1}")
+        try:
+            whole = column.astype(np.int64)
+        except (ValueError, OverflowError):
+            return column.astype(str)
+        exact = column.dtype.kind == "U" or np.array_equal(whole, column)
+        return whole if exact and column.dtype.kind != "b" else column.astype(str)
+
+    def _column(self, name: str) -> Array:
+        if name not in self._columns:
+            raise UnskewError(
+                f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)}"
+            )
+        return self._columns[name]
+
+
+def _csv(file: Path) -> Mapping[str, Array]:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        try:
+            rows = [row for row in csv.reader(lines) if row]
+        except (ValueError, csv.Error) as error:
+            raise UnskewError(f"{file}: cannot be read as CSV ({error})") from None
+    if not rows:
+        raise UnskewError(f"{file}: is empty; it needs a header line and a row a sample")
+    header, *samples = rows
+    _check_rows(file, header, samples)
+    columns = zip(*samples, strict=True) if samples else [()] * len(header)
+    return {name: np.array(column, str) for name, column in zip(header, columns, strict=True)}
+
+
+def _check_rows(file: Path, header: Sequence[str], samples: Sequence[Sequence[str]]) -> None:
+    if len(set(header)) != len(header):
+        raise UnskewError(f"{file}: two columns have the same name; rename one in the header")
+    for number, sample in enumerate(samples, start=1):
+        if len(sample) != len(header):
+            raise UnskewError(
+                f"{file}: row {number} has {len(sample)} fields, the header {len(header)}"
+            )
+
+
+def _parquet(file: Path) -> Mapping[str, Array]:
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 (an extra)
+    except ImportError:
+        raise UnskewError(
+            f'{file}: reading Parquet needs pyarrow: pip install "unskew[parquet]"'
+        ) from None
+    try:
+        table = parquet.read_table(file)
+    except (OSError, ArrowException) as error:
+        raise UnskewError(f"{file}: cannot be read as Parquet ({error})") from None
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_empty(value: object) -> bool:
+    is_nan = isinstance(value, float | np.floating) and np.isnan(value)
+    return value is None or value == "" or bool(is_nan)

@@ -1,0 +1,223 @@
+"""Read a named source: the embedded digits, or an ``.npz`` file on this machine.
+
+Files are looked for in the folder ``$UNSKEW_DATA``, then in the cache folder that
+``unskew data fetch`` fills. Nothing is unpickled, and what was read is checked before use.
+"""
+
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.catalogue import CATALOGUE, Facts, Kind
+from unskew.errors import UnskewError
+from unskew.spelling import lookup
+
+Array = NDArray[Any]
+
+_NEEDED = ("x_train", "y_train", "x_test", "y_test")
+_WANTED = (*_NEEDED, "group_train", "group_test", "class_names", "group_names")
+_OTHER_NAMES = {
+    "train_images": "x_train",
+    "train_labels": "y_train",
+    "test_images": "x_test",
+    "test_labels": "y_test",
+    "writer_ids": "group_names",
+}
+"""What MedMNIST and LEAF call the same arrays."""
+
+_UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Samples as their authors published them, not yet dealt out to clients.
+
+    Images are samples x height x width (x channels), ``uint8`` from 0 to 255 or ``float32`` from
+    0 to 1; texts are unicode strings. ``group_train`` and ``group_test`` give the natural client
+    of each sample (a writer, a hospital), where the data has one; they are numbers that index
+    ``group_names``, where the groups have names.
+    """
+
+    name: str
+    kind: Kind
+    x_train: Array
+    y_train: NDArray[np.int64]
+    x_test: Array
+    y_test: NDArray[np.int64]
+    group_train: NDArray[np.int64] | None
+    group_test: NDArray[np.int64] | None
+    class_names: tuple[str, ...]
+    group_names: tuple[str, ...] | None
+
+    @property
+    def classes(self) -> int:
+        """How many classes the labels have."""
+        return len(self.class_names)
+
+
+def source(name: str) -> Source:
+    """Read a source by its name in the catalogue; an error says how to get one that is missing."""
+    facts = lookup(CATALOGUE, name, "source")
+    if facts.file is None:
+        return _digits(facts)
+    path = find(name)
+    if path is None:
+        raise UnskewError(_how_to_get(name, facts))
+    return _checked(name, facts, path, read_npz(path))
+
+
+def cache_folder() -> Path:
+    """Return the folder that fetched files go to; ``$XDG_CACHE_HOME`` moves it."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unskew"
+
+
+def find(name: str) -> Path | None:
+    """Return the file of a source on this machine, or None."""
+    file = lookup(CATALOGUE, name, "source").file
+    folders = [cache_folder()]
+    if os.environ.get("UNSKEW_DATA"):
+        folders.insert(0, Path(os.environ["UNSKEW_DATA"]))
+    return next((folder / file for folder in folders if file and (folder / file).is_file()), None)
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """Read the arrays of an ``.npz`` that unskew uses, whoever named them."""
+    with _opened(path) as (file, named):
+        return {key: file[named[key]] for key in _WANTED if key in named}
+
+
+def contents(path: Path) -> tuple[int, int, bool]:
+    """Return how many training and test samples a file holds, and whether they are in groups.
+
+    Only the labels are read, so this takes milliseconds.
+    """
+    with _opened(path) as (file, named):
+        if "y_train" not in named or "y_test" not in named:
+            raise UnskewError(f"{path}: has no labels y_train and y_test")
+        train, test = (len(file[named[key]]) for key in ("y_train", "y_test"))
+        return train, test, "group_train" in named
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Mapping[str, Array], Mapping[str, str]]]:
+    """Open an ``.npz``: its arrays, and what they are called in it by the names used here."""
+    try:
+        with path.open("rb") as raw:
+            file = np.load(raw, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise UnskewError(f"{path}: is a single array, not an .npz of several")
+            yield file, {_OTHER_NAMES.get(key, key): key for key in file.files}
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnskewError(f"{path}: cannot be read ({reason}); fetch or copy it again") from None
+
+
+def _how_to_get(name: str, facts: Facts) -> str:
+    if facts.package:
+        return f"{name}: not on this machine; get it with `unskew data fetch {name}`"
+    return (
+        f"{name}: not on this machine and in no package; put {facts.file} with the arrays "
+        f"{', '.join(_NEEDED)} (and group_train, group_test) into {cache_folder()} or the folder "
+        f"$UNSKEW_DATA names; the original: {facts.origin}"
+    )
+
+
+def _digits(facts: Facts) -> Source:
+    """Return scikit-learn's digits; every fifth sample of each class is for testing."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 (slow to import)
+
+    pixels, labels = load_digits(return_X_y=True)
+    labels = labels.astype(np.int64)
+    is_test = np.zeros(len(labels), bool)
+    for label in range(facts.classes):
+        is_test[np.flatnonzero(labels == label)[2::5]] = True
+    images = (pixels / 16).astype(np.float32).reshape(-1, 8, 8)
+    return Source(
+        name="digits",
+        kind="image",
+        x_train=images[~is_test],
+        y_train=labels[~is_test],
+        x_test=images[is_test],
+        y_test=labels[is_test],
+        group_train=None,
+        group_test=None,
+        class_names=facts.class_names or (),
+        group_names=None,
+    )
+
+
+def _checked(name: str, facts: Facts, path: Path, arrays: Mapping[str, Array]) -> Source:
+    """Make a source of a file's arrays, or say what is wrong with the file."""
+    missing = [key for key in _NEEDED if key not in arrays]
+    if missing:
+        raise UnskewError(f"{path}: has no array {missing[0]!r}; it needs {', '.join(_NEEDED)}")
+    for part in ("train", "test"):
+        _check_features(path, f"x_{part}", arrays[f"x_{part}"], facts.kind)
+    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
+        raise UnskewError(f"{path}: x_train and x_test differ in the shape of a sample")
+    if ("group_train" in arrays) != ("group_test" in arrays):
+        raise UnskewError(f"{path}: needs both group_train and group_test, or neither")
+    labels = {key: _integers(path, key, arrays) for key in ("y_train", "y_test")}
+    groups = {
+        key: _integers(path, key, arrays) if key in arrays else None
+        for key in ("group_train", "group_test")
+    }
+    class_names = (
+        _strings(arrays.get("class_names"))
+        or facts.class_names
+        or tuple(str(label) for label in range(facts.classes))
+    )
+    group_names = _strings(arrays.get("group_names"))
+    for key, values, names in (
+        *((key, values, class_names) for key, values in labels.items()),
+        *((key, values, group_names) for key, values in groups.items()),
+    ):
+        if values is not None and names and values.max(initial=-1) >= len(names):
+            raise UnskewError(f"{path}: {key} goes up to {values.max()}, {len(names)} have names")
+    return Source(
+        name=name,
+        kind=facts.kind,
+        x_train=arrays["x_train"],
+        y_train=labels["y_train"],
+        x_test=arrays["x_test"],
+        y_test=labels["y_test"],
+        group_train=groups["group_train"],
+        group_test=groups["group_test"],
+        class_names=class_names,
+        group_names=group_names if groups["group_train"] is not None else None,
+    )
+
+
+def _check_features(path: Path, key: str, x: Array, kind: Kind) -> None:
+    if kind == "text" and (x.ndim != 1 or x.dtype.kind != "U"):
+        raise UnskewError(f"{path}: {key} must be one text a sample (got {x.dtype}, {x.ndim}-d)")
+    if kind == "image" and (x.ndim not in (3, 4) or x.dtype != np.uint8):
+        raise UnskewError(
+            f"{path}: {key} must be uint8 images, samples x height x width (x channels) "
+            f"(got {x.dtype} of shape {x.shape})"
+        )
+
+
+def _integers(path: Path, key: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
+    """Return labels or groups as int64, one a sample of the x beside them."""
+    values, x = arrays[key], arrays["x_" + key.rpartition("_")[2]]
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (len(x),):
+        raise UnskewError(f"{path}: {key} has shape {values.shape} for {len(x)} samples")
+    if values.dtype.kind not in "iu" or values.min(initial=0) < 0:
+        raise UnskewError(f"{path}: {key} must hold integers from 0 up")
+    return values.astype(np.int64)
+
+
+def _strings(names: Array | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(str(name) for name in names)

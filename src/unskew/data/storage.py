@@ -1,0 +1,96 @@
+"""Keep a federation in a folder of ``.npy`` files that can be mapped into memory."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.data.columns import Array, Columns
+from unskew.errors import UnskewError
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
+
+FORMAT = 1
+_FACTS = "federation.json"
+_NAMES = "client_names"
+_PARTS = ("train", "test", "common")
+
+
+def is_saved(folder: Path) -> bool:
+    """Tell whether a folder holds a saved federation."""
+    return (folder / _FACTS).is_file()
+
+
+def write(federation: "Federation", folder: Path) -> None:
+    """Write a federation into a folder, in place of one that may be there.
+
+    The file that makes the folder a federation goes first and comes last, so what a crash leaves
+    is not taken for one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _FACTS).unlink(missing_ok=True)
+    for name in _PARTS:
+        columns: Columns = getattr(federation, name)
+        _write_array(folder / f"{name}_x.npy", columns.x)
+        _write_array(folder / f"{name}_y.npy", columns.y)
+        _write_array(folder / f"{name}_offsets.npy", columns.offsets)
+    if federation.client_names is None:
+        (folder / f"{_NAMES}.npy").unlink(missing_ok=True)
+    else:
+        _write_array(folder / f"{_NAMES}.npy", federation.client_names)
+    facts = {
+        "format": FORMAT,
+        "name": federation.name,
+        "classes": federation.classes,
+        "class_names": federation.class_names,
+        "vocabulary": federation.vocabulary,
+        "report": federation.report.to_dict() if federation.report else None,
+    }
+    (folder / _FACTS).write_text(json.dumps(facts))
+
+
+def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
+    """Read the fields of a federation; with ``mmap`` samples stay on disk until they are used."""
+    from unskew.skew.report import SkewReport  # noqa: PLC0415 (skew imports data)
+
+    if not is_saved(folder):
+        raise UnskewError(f"{folder}: no saved federation there (no {_FACTS})")
+    try:
+        facts = json.loads((folder / _FACTS).read_text())
+        if facts["format"] != FORMAT:
+            raise UnskewError(f"{folder}: format {facts['format']} is not known; {FORMAT} is")
+        fields: dict[str, Any] = {name: _read_columns(folder, name, mmap) for name in _PARTS}
+        if (folder / f"{_NAMES}.npy").is_file():
+            fields[_NAMES] = _read_array(folder / f"{_NAMES}.npy", mmap)
+        fields |= {name: facts[name] for name in ("name", "classes")}
+        fields |= {name: _tuple(facts[name]) for name in ("class_names", "vocabulary")}
+        fields["report"] = SkewReport.from_dict(facts["report"]) if facts["report"] else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnskewError(f"{folder}: is damaged ({error}); save the federation again") from None
+    return fields
+
+
+def _read_columns(folder: Path, name: str, mmap: bool) -> Columns:
+    x, y, offsets = (
+        _read_array(folder / f"{name}_{column}.npy", mmap) for column in ("x", "y", "offsets")
+    )
+    return Columns(x, y, offsets)
+
+
+def _read_array(path: Path, mmap: bool) -> Array:
+    # A plain view of the mapping: slicing a numpy.memmap itself takes several times longer.
+    return np.asarray(np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False))
+
+
+def _write_array(path: Path, array: Array) -> None:
+    """Write beside the old file, then replace it: it may be the one the array is mapped from."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+    part.replace(path)
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

@@ -1,0 +1,188 @@
+"""How a network's tensors lie in one flat float32 vector.
+
+Trainable parameters come first, then floating buffers, then counters. So the vector splits into
+three runs, and rules that must not touch statistics or counters simply stop at ``trainable``.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+
+class Kind(StrEnum):
+    """What a tensor is for."""
+
+    WEIGHT = "weight"
+    BIAS = "bias"
+    NORM_AFFINE = "norm affine"
+    HEAD = "head"
+    NORM_STATISTIC = "norm statistic"
+    BUFFER = "buffer"
+    COUNTER = "counter"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: its name in the module, its place in the vector, its shape and its kind."""
+
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    kind: Kind
+    bytes_each: int = 4
+
+    @property
+    def place(self) -> slice:
+        """Where the tensor lies in the vector."""
+        return slice(self.start, self.stop)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the tensor holds."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tensors of a network, in the order of the vector."""
+
+    entries: tuple[Entry, ...]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    @cached_property
+    def size(self) -> int:
+        """The length of the vector."""
+        return self.entries[-1].stop if self.entries else 0
+
+    @cached_property
+    def trainable(self) -> int:
+        """How many of the first coordinates are trainable parameters."""
+        return sum(entry.size for entry in self.parameters)
+
+    @cached_property
+    def parameters(self) -> tuple[Entry, ...]:
+        """The trainable tensors."""
+        fixed = (Kind.NORM_STATISTIC, Kind.BUFFER, Kind.COUNTER)
+        return tuple(entry for entry in self.entries if entry.kind not in fixed)
+
+    @cached_property
+    def buffers(self) -> tuple[Entry, ...]:
+        """Statistics, other buffers and counters."""
+        return self.entries[len(self.parameters) :]
+
+    @cached_property
+    def counters(self) -> slice:
+        """The last run of the vector: whole numbers, which take the maximum, not the mean."""
+        sizes = sum(entry.size for entry in self.entries if entry.kind is Kind.COUNTER)
+        return slice(self.size - sizes, self.size)
+
+    def mask(self, *kinds: Kind) -> Tensor:
+        """Mark the coordinates of some kinds."""
+        mask = torch.zeros(self.size, dtype=torch.bool)
+        for entry in self.entries:
+            if entry.kind in kinds:
+                mask[entry.place] = True
+        return mask
+
+    def nbytes(self, mask: Tensor | None = None) -> int:
+        """Bytes on the wire of the whole vector, or of the marked coordinates."""
+        return sum(
+            entry.bytes_each * (entry.size if mask is None else int(mask[entry.place].sum()))
+            for entry in self.entries
+        )
+
+    def tensors(self, vector: Tensor) -> "OrderedDict[str, Tensor]":
+        """Return the named tensors of a vector, as views."""
+        return OrderedDict(
+            (entry.name, vector[entry.place].view(entry.shape)) for entry in self.entries
+        )
+
+    @staticmethod
+    def flat(size: int) -> "Layout":
+        """Return the layout of a bare vector of trainable numbers."""
+        return Layout((Entry("vector", 0, size, (size,), Kind.WEIGHT),))
+
+    @staticmethod
+    def of(module: nn.Module) -> "Layout":
+        """Return the layout of a module's parameters and persistent buffers."""
+        owners = dict(module.named_modules())
+        head = head_name(module)
+        kept = set(module.state_dict(keep_vars=True))
+        groups: tuple[list[tuple[str, Tensor, Kind]], ...] = ([], [], [])
+        for name, parameter in module.named_parameters():
+            kind = _parameter_kind(name, owners[name.rpartition(".")[0]], head)
+            groups[0].append((name, parameter, kind))
+        for name, buffer in module.named_buffers():
+            if name in kept:
+                kind = _buffer_kind(buffer, owners[name.rpartition(".")[0]])
+                groups[2 if kind is Kind.COUNTER else 1].append((name, buffer, kind))
+        entries, start = [], 0
+        for name, tensor, kind in groups[0] + groups[1] + groups[2]:
+            stop = start + tensor.numel()
+            entries.append(
+                Entry(name, start, stop, tuple(tensor.shape), kind, tensor.element_size())
+            )
+            start = stop
+        return Layout(tuple(entries))
+
+
+def flatten(module: nn.Module, layout: Layout) -> Tensor:
+    """Copy a module's tensors into one new float32 vector."""
+    state = module.state_dict()
+    pieces = [state[entry.name].detach().reshape(-1).to("cpu", torch.float32) for entry in layout]
+    return torch.cat(pieces) if pieces else torch.empty(0)
+
+
+def assign(module: nn.Module, layout: Layout, vector: Tensor) -> None:
+    """Copy a vector into a module's tensors."""
+    with torch.no_grad():
+        state = module.state_dict()
+        for name, value in layout.tensors(vector).items():
+            state[name].copy_(value)
+
+
+def rows_are_finite(rows: Tensor) -> Tensor:
+    """Tell for each row of a matrix (or for a vector) whether all its numbers are finite.
+
+    A product with a tiny constant passes infinities and NaN on and cannot overflow itself: one
+    pass over the memory, without a mask as large as the matrix.
+    """
+    return torch.isfinite(rows @ torch.full((rows.shape[-1],), 1e-30, device=rows.device))
+
+
+def head_name(module: nn.Module) -> str | None:
+    """Name the head: the submodule called ``head``, else the last linear layer."""
+    if isinstance(getattr(module, "head", None), nn.Module):
+        return "head"
+    linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    return linear[-1] if linear else None
+
+
+NORMS = (
+    nn.modules.batchnorm._BatchNorm,
+    nn.modules.instancenorm._InstanceNorm,
+    nn.GroupNorm,
+    nn.LayerNorm,
+)
+
+
+def _parameter_kind(name: str, owner: nn.Module, head: str | None) -> Kind:
+    if head is not None and (name.startswith(f"{head}.") or (head == "" and "." not in name)):
+        return Kind.HEAD
+    if isinstance(owner, NORMS):
+        return Kind.NORM_AFFINE
+    return Kind.BIAS if name.rpartition(".")[2].startswith("bias") else Kind.WEIGHT
+
+
+def _buffer_kind(tensor: Tensor, owner: nn.Module) -> Kind:
+    if not tensor.is_floating_point():
+        return Kind.COUNTER
+    return Kind.NORM_STATISTIC if isinstance(owner, NORMS) else Kind.BUFFER

@@ -1,0 +1,60 @@
+"""The task network of FedDisk: two 5x5 convolutions of equal width and one layer of 16.
+
+The paper names a block's parts in order (convolution, 2x2 max-pool, BatchNorm) and does not say
+where the non-linearity stands. Here it is convolution, pool, ReLU, BatchNorm: ReLU belongs to the
+convolution, and behind the pool it is the same function (both are monotone) for a quarter of the
+work; BatchNorm ends the block as in the paper. With valid (unpadded) convolutions the parameter
+counts are those of the paper's Table II.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import nn
+
+from unskew.models.layers import named
+from unskew.models.norms import Norm, image_norm
+from unskew.models.recipe import Network, Recipe, Takes
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class FedDiskCnn(Recipe):
+    """Two convolutions of ``channels`` each (16 for MNIST, 32 for X-rays, 128 for FEMNIST)."""
+
+    summary: ClassVar[str] = "FedDisk's network: two convolutions with BatchNorm"
+    takes: ClassVar[Takes] = "image"
+
+    channels: Annotated[int, Field(ge=1)] = 16
+    hidden: Annotated[int, Field(ge=1)] = 16
+    padding: Annotated[int, Field(ge=0, le=2)] = 0
+    norm: Norm = "batch"
+
+    def smallest(self) -> int:
+        """Each pixel of padding takes off 2 at the first convolution and 4 at the second."""
+        return 16 - 6 * self.padding
+
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+        """Build the network."""
+        del vocabulary
+        inputs, height, width = shape
+        pixels = self._left(self._left(height)) * self._left(self._left(width))
+        body = named(
+            conv1=nn.Conv2d(inputs, self.channels, 5, padding=self.padding),
+            pool1=nn.MaxPool2d(2),
+            relu1=nn.ReLU(),
+            norm1=image_norm(self.norm, self.channels),
+            conv2=nn.Conv2d(self.channels, self.channels, 5, padding=self.padding),
+            pool2=nn.MaxPool2d(2),
+            relu2=nn.ReLU(),
+            norm2=image_norm(self.norm, self.channels),
+            flatten=nn.Flatten(),
+            linear=nn.Linear(self.channels * pixels, self.hidden),
+            relu3=nn.ReLU(),
+        )
+        return Network(body, self.hidden, classes)
+
+    def _left(self, side: int) -> int:
+        """Return what one convolution and one pool leave of a side."""
+        return (side + 2 * self.padding - 4) // 2

@@ -1,0 +1,71 @@
+"""The pieces convolutional networks share."""
+
+from torch import Tensor, nn
+
+from unskew.models.norms import Norm
+
+
+def named(**layers: nn.Module) -> nn.Sequential:
+    """Chain layers under their names, so that tensors are called ``conv1.weight``, not ``0``."""
+    chain = nn.Sequential()
+    for name, layer in layers.items():
+        chain.add_module(name, layer)
+    return chain
+
+
+def conv(
+    inputs: int, outputs: int, size: int, norm: Norm, *, stride: int = 1, groups: int = 1
+) -> nn.Conv2d:
+    """Return a convolution that keeps the image's size (over the stride).
+
+    It has a bias only where no normalisation follows, which would take the bias out again.
+    """
+    return nn.Conv2d(
+        inputs,
+        outputs,
+        size,
+        stride=stride,
+        padding=size // 2,
+        groups=groups,
+        bias=norm == "none",
+    )
+
+
+class Residual(nn.Module):
+    """A branch added to a shortcut."""
+
+    def __init__(self, branch: nn.Sequential, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+        self.shortcut = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum of both ways."""
+        total: Tensor = self.branch(x) + self.shortcut(x)
+        return total
+
+
+class GlobalMean(nn.Module):
+    """The mean of each channel over the whole image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn N x C x H x W into N x C."""
+        return x.mean((2, 3))
+
+
+def initialise(body: nn.Module, norm: Norm) -> None:
+    """Set a deep network's convolutions so that signals neither fade nor grow (He et al. 2015).
+
+    Without normalisation every residual block would add its branch's variance to the signal, so
+    branches start smaller by the square root of how many there are.
+    """
+    for layer in body.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    if norm == "none":
+        blocks = [layer for layer in body.modules() if isinstance(layer, Residual)]
+        for block in blocks:
+            last = [layer for layer in block.branch if isinstance(layer, nn.Conv2d)][-1]
+            last.weight.data /= len(blocks) ** 0.5

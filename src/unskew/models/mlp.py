@@ -1,0 +1,56 @@
+"""Networks for any numbers: logistic regression and the multi-layer perceptron."""
+
+from math import prod
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic.dataclasses import dataclass
+from torch import nn
+
+from unskew.models.norms import Norm, vector_norm
+from unskew.models.recipe import Network, Recipe, Takes
+from unskew.spelling import OPTIONS
+
+
+def _widths(text: str) -> str:
+    if not all(part.isdecimal() and int(part) > 0 for part in text.split("-")):
+        raise ValueError("must be the widths of the hidden layers, such as 200 or 64-32")
+    return text
+
+
+Widths = Annotated[str, BeforeValidator(str), AfterValidator(_widths)]
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class Logistic(Recipe):
+    """Multinomial logistic regression: one linear layer on the flattened sample."""
+
+    summary: ClassVar[str] = "logistic regression: one linear layer"
+    takes: ClassVar[Takes] = "any"
+
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+        """Build the network."""
+        del vocabulary
+        return Network(nn.Flatten(), prod(shape), classes)
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class Mlp(Recipe):
+    """Linear layers with ReLU between; ``hidden`` holds their widths, such as ``64-32``."""
+
+    summary: ClassVar[str] = "multi-layer perceptron"
+    takes: ClassVar[Takes] = "any"
+
+    hidden: Widths = "200"
+    norm: Norm = "none"
+
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+        """Build the network."""
+        del vocabulary
+        body, inputs = nn.Sequential(nn.Flatten()), prod(shape)
+        for width in map(int, self.hidden.split("-")):
+            # A normalisation brings its own shift, so the bias would be there twice.
+            body.append(nn.Linear(inputs, width, bias=self.norm == "none"))
+            body.extend([vector_norm(self.norm, width), nn.ReLU()])
+            inputs = width
+        return Network(body, inputs, classes)

@@ -1,0 +1,56 @@
+"""Normalisation layers by name, so that every network offers the same choice.
+
+BatchNorm's running statistics are state that clients with skewed data disagree about; GroupNorm
+has none, which is all that the method "Fed-GN" changes.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+from torch import nn
+
+
+def _spelled_none(value: object) -> object:
+    """Spellings read the text ``none`` as None; here it is the name of a choice."""
+    return "none" if value is None else value
+
+
+Norm = Annotated[Literal["batch", "group", "layer", "none"], BeforeValidator(_spelled_none)]
+"""The option ``norm`` of a network."""
+
+MOST_GROUPS = 32
+IMAGE_GROUP = 2
+# A vector has one value a channel: groups of two would be normalised to -1 and 1, nothing else.
+VECTOR_GROUP = 8
+
+
+def image_norm(kind: Norm, channels: int) -> nn.Module:
+    """Return the layer that normalises images of so many channels."""
+    match kind:
+        case "batch":
+            return nn.BatchNorm2d(channels)
+        case "group":
+            return nn.GroupNorm(groups(channels, IMAGE_GROUP), channels)
+        case "layer":
+            return nn.GroupNorm(1, channels)
+        case "none":
+            return nn.Identity()
+
+
+def vector_norm(kind: Norm, width: int) -> nn.Module:
+    """Return the layer that normalises vectors of so many values."""
+    match kind:
+        case "batch":
+            return nn.BatchNorm1d(width)
+        case "group":
+            return nn.GroupNorm(groups(width, VECTOR_GROUP), width)
+        case "layer":
+            return nn.LayerNorm(width)
+        case "none":
+            return nn.Identity()
+
+
+def groups(channels: int, least: int) -> int:
+    """Return the most groups that divide the channels: at most 32, of at least ``least`` each."""
+    most = max(1, min(MOST_GROUPS, channels // least))
+    return next(count for count in range(most, 0, -1) if channels % count == 0)

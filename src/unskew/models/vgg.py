@@ -1,0 +1,47 @@
+"""VGG-11 (Simonyan and Zisserman 2015) for small images: eight convolutions, one linear layer.
+
+The three wide linear layers of the original were made for 7x7 maps; 32x32 images leave a single
+pixel, so the head alone follows, as is usual for CIFAR.
+"""
+
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+from torch import nn
+
+from unskew.models.layers import GlobalMean, conv, initialise
+from unskew.models.norms import Norm, image_norm
+from unskew.models.recipe import Network, Recipe, Takes
+from unskew.spelling import OPTIONS
+
+# Widths of the convolutions, stage by stage; each stage ends with a pool.
+STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class Vgg11(Recipe):
+    """Eight 3x3 convolutions in five stages; no normalisation and no dropout by default."""
+
+    summary: ClassVar[str] = "VGG-11: eight convolutions, no normalisation"
+    takes: ClassVar[Takes] = "image"
+
+    norm: Norm = "none"
+
+    def smallest(self) -> int:
+        """Five pools halve the image five times."""
+        return 1 << len(STAGES)
+
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+        """Build the network."""
+        del vocabulary
+        body, inputs = nn.Sequential(), shape[0]
+        for stage in STAGES:
+            for width in stage:
+                body.extend([conv(inputs, width, 3, self.norm), image_norm(self.norm, width)])
+                body.append(nn.ReLU())
+                inputs = width
+            # ReLU after the pool is the same function as before it, for a quarter of the work.
+            body.insert(len(body) - 1, nn.MaxPool2d(2))
+        body.append(GlobalMean())
+        initialise(body, self.norm)
+        return Network(body, inputs, classes)

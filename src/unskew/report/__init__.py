@@ -1,0 +1,1 @@
+"""What a person looks at: pictures, tables and the page of a run."""

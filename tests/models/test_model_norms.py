@@ -1,0 +1,97 @@
+"""One choice of normalisation, the same in every network."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from unskew.models import MODELS, make
+from unskew.models.norms import groups, image_norm, vector_norm
+
+NORMED = sorted(name for name, recipe in MODELS.items() if hasattr(recipe(), "norm"))
+BATCH = nn.modules.batchnorm._BatchNorm
+
+
+def norms(net):
+    kinds = (BATCH, nn.GroupNorm, nn.LayerNorm)
+    return [part for part in net.modules() if isinstance(part, kinds)]
+
+
+@pytest.mark.parametrize(
+    ("channels", "least", "expected"),
+    [
+        (64, 2, 32),
+        (128, 2, 32),
+        (16, 2, 8),
+        (6, 2, 3),
+        (24, 2, 12),
+        (144, 2, 24),
+        (7, 2, 1),
+        (1, 2, 1),
+        (200, 8, 25),
+        (64, 8, 8),
+        (8, 8, 1),
+        (5, 8, 1),
+    ],
+)
+def test_groups_by_hand(channels, least, expected):
+    assert groups(channels, least) == expected
+
+
+@given(st.integers(1, 2000), st.integers(1, 64))
+def test_groups_are_the_largest_divisor_that_fits(channels, least):
+    def fits(count):
+        return channels % count == 0 and count <= 32 and channels // count >= least
+
+    candidates = [count for count in range(1, channels + 1) if fits(count)]
+    assert groups(channels, least) == max(candidates, default=1)
+
+
+@pytest.mark.parametrize("norm", ["group", "layer", "none"])
+@pytest.mark.parametrize("name", NORMED)
+def test_no_batch_norm_is_left(name, norm):
+    net = make(f"{name}:norm={norm}", (3, 32, 32), 10)
+    found = norms(net)
+    assert not any(isinstance(part, BATCH) for part in found)
+    assert bool(found) == (norm != "none")
+    assert list(net.buffers()) == []
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_batch_norm_is_there_when_asked_for(name):
+    found = norms(make(f"{name}:norm=batch", (3, 32, 32), 10))
+    assert found
+    assert all(isinstance(part, BATCH) for part in found)
+
+
+@pytest.mark.parametrize("norm", ["group", "layer"])
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "feddisk-cnn", "resnet18", "mobilenetv2"])
+def test_training_and_evaluation_agree_without_batch_norm(name, norm):
+    net = make(f"{name}:norm={norm}", (1, 28, 28), 4)
+    x = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(net.train()(x), net.eval()(x))
+
+
+def test_training_and_evaluation_differ_with_batch_norm():
+    net = make("feddisk-cnn", (1, 28, 28), 4)
+    x = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert not torch.allclose(net.train()(x), net.eval()(x))
+
+
+def test_layer_norm_takes_the_whole_sample():
+    image = torch.randn(2, 6, 3, 3, generator=torch.Generator().manual_seed(0))
+    vector = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        normed = image_norm("layer", 6)(image)[0], vector_norm("layer", 6)(vector)[0]
+    for sample in normed:
+        assert sample.mean() == pytest.approx(0, abs=1e-6)
+        assert sample.var(correction=0) == pytest.approx(1, abs=1e-3)
+
+
+def test_group_norm_of_a_vector_keeps_magnitudes():
+    """Groups of two values could only become -1 and 1."""
+    values = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]])
+    assert vector_norm("group", 8)(values).unique().numel() == 8
