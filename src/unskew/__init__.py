@@ -9,17 +9,37 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from unskew.comparison import compare
     from unskew.data.federation import Federation
     from unskew.data.load import load
+    from unskew.engine.train import train
     from unskew.errors import UnskewError
+    from unskew.methods.base import Method
+    from unskew.runs.run import Run
+    from unskew.runs.runs import Runs
 
 _HOMES = {
     "Federation": "unskew.data.federation",
+    "Method": "unskew.methods.base",
+    "Run": "unskew.runs.run",
+    "Runs": "unskew.runs.runs",
     "UnskewError": "unskew.errors",
+    "compare": "unskew.comparison",
     "load": "unskew.data.load",
+    "train": "unskew.engine.train",
 }
 
-__all__ = ["Federation", "UnskewError", "__version__", "load"]
+__all__ = [
+    "Federation",
+    "Method",
+    "Run",
+    "Runs",
+    "UnskewError",
+    "__version__",
+    "compare",
+    "load",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,58 @@
+"""The command line. Heavy imports happen inside the commands, so that help is instant."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from unskew import __version__
+from unskew.cli import data, tables, train
+from unskew.errors import UnskewError
+
+app = typer.Typer(
+    name="unskew",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(train.run_config)
+app.command("compare")(train.compare_methods)
+app.command("methods")(tables.list_methods)
+app.command("models")(tables.list_models)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def unskew(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Federated learning on skewed data: measure the skew, train in spite of it, see the cost.
+
+    See who holds what:  [bold]unskew data show digits --skew dirichlet:alpha=0.1[/bold]
+
+    Which method here?  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1[/bold]
+    """
+    del version
+
+
+def main() -> None:
+    """Run the command line; bad input ends it with one line on stderr and exit code 2."""
+    try:
+        app()
+    except UnskewError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("stopped; what has a folder goes on with --resume", err=True)
+        sys.exit(130)

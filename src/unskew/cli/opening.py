@@ -1,0 +1,40 @@
+"""Turn what a configuration or the command line names into a federation."""
+
+from pathlib import Path
+
+from unskew.config import DataConfig
+from unskew.data.catalogue import CATALOGUE
+from unskew.data.federation import Federation
+from unskew.data.load import load
+from unskew.data.storage import is_saved
+from unskew.errors import UnskewError
+
+
+def open_data(wanted: DataConfig, seed: int) -> Federation:
+    """Open a source by name, or the folder or table at a path, which brings its own clients."""
+    path = Path(wanted.name)
+    if wanted.name in CATALOGUE or not path.exists():
+        return load(
+            wanted.name,
+            wanted.skew or "iid",
+            wanted.clients,
+            seed,
+            holdout=wanted.holdout,
+            pool=wanted.pool,
+            common=wanted.common,
+        )
+    if wanted.skew is not None or wanted.clients is not None:
+        raise UnskewError(f"{wanted.name}: brings its own clients; leave skew and clients away")
+    holdout = wanted.holdout or 0.0
+    if path.is_dir() and is_saved(path):
+        saved = Federation.open(path)
+        return saved.held_out(holdout, seed) if holdout else saved
+    if path.is_dir():
+        return Federation.from_folder(path, size=wanted.size, holdout=holdout, seed=seed)
+    return Federation.from_table(
+        path,
+        label=wanted.label_column,
+        client=wanted.client_column,
+        holdout=holdout,
+        seed=seed,
+    )

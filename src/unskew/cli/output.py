@@ -1,0 +1,20 @@
+"""Printing for people and for programs."""
+
+import json
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
+
+
+def print_rich(renderable: object) -> None:
+    """Print a table or any other thing that rich can draw."""
+    from rich.console import Console  # noqa: PLC0415 (help needs none of it)
+
+    Console().print(renderable)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=2, default=str))

@@ -1,0 +1,69 @@
+"""``unskew methods`` and ``unskew models``: what there is to choose from."""
+
+from dataclasses import fields
+from typing import Any
+
+from unskew.cli.output import Json, print_json, print_rich
+
+
+def list_methods(json: Json = False) -> None:
+    """List the methods: paper, kind, options, and which accuracy each is meant for.
+
+    Spell one as name:option=value,option=value.
+
+    Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
+    """
+    from unskew.methods.table import METHODS  # noqa: PLC0415
+
+    rows = [
+        {
+            "name": name,
+            "title": cls.about.title,
+            "paper": cls.about.paper,
+            "kind": cls.about.kind,
+            "meant for": cls.about.level,
+            "needs individual updates": cls.about.needs_individual_updates,
+            "options": options_of(cls),
+        }
+        for name, cls in sorted(METHODS.items())
+    ]
+    _show(rows, "methods", json=json)
+
+
+def list_models(json: Json = False) -> None:
+    """List the networks, with their options. Any torch module works too, from Python.
+
+    Example:  [bold]unskew compare --data cifar10 --model resnet18:norm=group[/bold]
+    """
+    from unskew.models import MODELS  # noqa: PLC0415
+
+    rows = [
+        {"name": name, "summary": cls.summary, "takes": cls.takes, "options": options_of(cls)}
+        for name, cls in MODELS.items()
+    ]
+    _show(rows, "models", json=json)
+
+
+def options_of(cls: type[Any]) -> dict[str, Any]:
+    """Return a dataclass's options and their defaults."""
+    return {field.name: field.default for field in fields(cls) if field.init}
+
+
+def _show(rows: list[dict[str, Any]], title: str, *, json: bool) -> None:
+    if json:
+        print_json(rows)
+        return
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=title)
+    for column in rows[0]:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    print_rich(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={default}" for key, default in value.items())
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

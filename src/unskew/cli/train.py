@@ -1,0 +1,176 @@
+"""``unskew run`` and ``unskew compare``: train one method, or several beside each other."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.cli.output import Json, print_json, print_rich
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
+    from unskew.runs.run import Run
+
+
+def run_config(
+    config: Annotated[Path, typer.Argument(help="A TOML file, see the example below.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Replace a field, such as train.lr=0.1; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder, before the file's own.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Train one method as a TOML file says.
+
+    A whole configuration:
+
+        method = "fedprox:mu=0.01"
+        model = "mlp"
+        out = "runs/first"
+        [data]
+        name = "digits"
+        skew = "dirichlet:alpha=0.1"
+        clients = 20
+        [train]
+        rounds = 50
+        participation = 0.5
+        lr = 0.1
+
+    Example:  [bold]unskew run first.toml --set train.lr=0.05 --out runs/second[/bold]
+    """
+    from unskew.cli.opening import open_data  # noqa: PLC0415
+    from unskew.config import read_config  # noqa: PLC0415
+    from unskew.engine.train import train  # noqa: PLC0415
+
+    wanted = read_config(config, changes or ())
+    folder = out or wanted.out
+    run = train(
+        open_data(wanted.data, wanted.train.seed),
+        wanted.method,
+        model=wanted.model,
+        out=folder,
+        resume=resume,
+        **wanted.train.model_dump(),
+    )
+    if json:
+        print_json(_run_facts(run))
+        return
+    print_rich(run.table())
+    cost = run.cost
+    typer.echo(
+        f"{cost.rounds} rounds, {cost.bytes_up / 1e6:.2f} MB up, "
+        f"{cost.bytes_down / 1e6:.2f} MB down"
+        + (f"; written to {run.folder}" if run.folder else "")
+    )
+
+
+def compare_methods(
+    data: Annotated[str, typer.Option(help="A source (unskew data list) or a path.")] = "digits",
+    skew: Annotated[
+        str | None, typer.Option(help="The recipe for skew (unskew data skews).")
+    ] = None,
+    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    methods: Annotated[
+        str, typer.Option(help="Methods with options, such as fedavg,fedprox:mu=0.01.")
+    ] = "fedavg,mean,fedprox",
+    model: Annotated[str | None, typer.Option(help="A network (unskew models).")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 50,
+    participation: Annotated[
+        float | None, typer.Option(help="Share of the clients in each round.")
+    ] = None,
+    cohort: Annotated[int | None, typer.Option(help="Or their number.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Local passes over a client's samples.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Or local steps.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Samples a local step.")] = 32,
+    lr: Annotated[float, typer.Option(help="Local learning rate.")] = 0.05,
+    seeds: Annotated[int, typer.Option(help="How many seeds, each with its own deal.", min=1)] = 3,
+    evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
+    target: Annotated[
+        float | None, typer.Option(help="Accuracy whose cost is told; default: one all reach.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes for convolutions.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other setting, such as momentum=0.9; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs, table and page.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare methods on the same data, network and seeds.
+
+    Shows a table of accuracy, the worst client, and the rounds and bytes to a target accuracy;
+    with --out it also writes every run, the table and a page with the curves.
+
+    Example:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \\
+    --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 3 --out runs/digits[/bold]
+    """
+    from unskew.cli.opening import open_data  # noqa: PLC0415
+    from unskew.comparison import compare  # noqa: PLC0415
+    from unskew.config import DataConfig, checked, set_values  # noqa: PLC0415
+
+    where = checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
+    options: dict[str, Any] = {
+        "rounds": rounds,
+        "participation": participation,
+        "cohort": cohort,
+        "epochs": epochs,
+        "steps": steps,
+        "batch_size": batch_size,
+        "lr": lr,
+        "evaluate_every": evaluate_every,
+        "workers": workers,
+        **set_values(settings or ()),
+    }
+    runs = compare(
+        lambda seed: open_data(where, seed),
+        methods,
+        seeds=seeds,
+        model=model,
+        out=out,
+        resume=resume,
+        **options,
+    )
+    table = runs.table(target)
+    if json:
+        print_json([asdict(summary) for summary in runs.summaries(target)])
+    else:
+        print_rich(table)
+    if out is not None:
+        page = _write_comparison(out, runs, target, open_data(where, 0))
+        typer.echo(f"page: {page}", err=json)
+
+
+def _write_comparison(out: Path, runs: Any, target: float | None, data: "Federation") -> Path:
+    from unskew.report.page import write_page  # noqa: PLC0415
+    from unskew.runs.atomic import write_bytes  # noqa: PLC0415
+
+    write_bytes(out / "table.md", (runs.table(target).to_markdown() + "\n").encode())
+    command = shlex.join(["unskew", *sys.argv[1:]])
+    return write_page(out / "page.html", runs, target=target, federation=data, command=command)
+
+
+def _run_facts(run: "Run") -> dict[str, Any]:
+    measured = [row for row in run.metrics if "global" in row or "local" in row]
+    last = measured[-1] if measured else {}
+    return {
+        "method": run.method,
+        "model": run.network,
+        "data": run.data,
+        "seed": run.seed,
+        "rounds": run.rounds,
+        "cost": asdict(run.cost),
+        "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
+        "folder": str(run.folder) if run.folder else None,
+    }

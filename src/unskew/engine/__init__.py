@@ -1,0 +1,1 @@
+"""The round loop, and the runners that train a cohort."""

@@ -1,0 +1,61 @@
+"""What goes into a runner and what comes out of it, and who takes part in a round."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.methods.base import Finished, Tensors, Trained
+from unskew.rng import generator
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One client's work in one round: what it received, and what it kept from before."""
+
+    client: int
+    payload: Tensors
+    state: Tensors
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What the cohort did, in the order of the tasks.
+
+    The stack may be reused by the next round: keep nothing that points into it.
+    """
+
+    stack: Tensor
+    trained: Sequence[Trained]
+    finished: Sequence[Finished]
+
+
+class Runner(Protocol):
+    """Trains a cohort. All runners give the same numbers, see the docs for how exactly."""
+
+    kind: str
+
+    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+        """Train the clients of one round."""
+
+    def close(self) -> None:
+        """Release processes and memory."""
+
+
+class ClientFailed(UnskewError):
+    """A client's code raised; the message says which client, in which round, in which hook."""
+
+
+def draw_cohort(settings: Settings, clients: int, round_: int) -> list[int]:
+    """Draw who takes part in a round, uniformly without replacement, in ascending order."""
+    size = settings.cohort_size(clients)
+    if size == clients:
+        return list(range(clients))
+    chosen = generator(settings.seed, "cohort", round_).choice(
+        clients, size, replace=False, shuffle=False
+    )
+    return [int(k) for k in np.sort(chosen)]

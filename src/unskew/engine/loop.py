@@ -1,0 +1,43 @@
+"""The plain runner: one client after the other, in this process, in one thread.
+
+The slowest, and the one to debug with: an error names the client and the hook. Its numbers are
+bit for bit those of the pool.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from unskew.engine.client import Workshop, run_client
+from unskew.engine.cohort import Result, Task
+
+
+class Loop:
+    """Trains clients one by one."""
+
+    kind = "per client"
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+
+    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+        """Train the clients of one round."""
+        with one_thread():
+            done = [run_client(self._shop, round_, task) for task in tasks]
+        stack = torch.stack([trained.vector for trained, _ in done])
+        return Result(stack, [trained for trained, _ in done], [kept for _, kept in done])
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread, as each worker of a pool does, so that sums are ordered alike."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

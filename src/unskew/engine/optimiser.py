@@ -1,0 +1,67 @@
+"""The local optimisers, on flat parameters: one client's vector, or a row for each client."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from unskew.engine.settings import Settings
+
+
+class Optimiser(Protocol):
+    """Changes weights in place by their gradient."""
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step; ``weights`` may have fewer rows than before, never more."""
+
+
+class SGD:
+    """Stochastic gradient descent with momentum and weight decay, as in torch.optim.SGD."""
+
+    def __init__(self, lr: float, momentum: float, weight_decay: float) -> None:
+        self._lr, self._momentum, self._weight_decay = lr, momentum, weight_decay
+        self._velocity: Tensor | None = None
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step."""
+        if self._weight_decay:
+            gradient = gradient.add(weights, alpha=self._weight_decay)
+        if self._momentum:
+            if self._velocity is None:
+                self._velocity = torch.zeros_like(weights)
+            velocity = self._velocity[: len(weights)]
+            gradient = velocity.mul_(self._momentum).add_(gradient)
+        weights.add_(gradient, alpha=-self._lr)
+
+
+class Adam:
+    """Adam with torch.optim.Adam's defaults; a client starts each round without memory."""
+
+    _BETAS, _EPS = (0.9, 0.999), 1e-8
+
+    def __init__(self, lr: float, weight_decay: float) -> None:
+        self._lr, self._weight_decay = lr, weight_decay
+        self._moments: tuple[Tensor, Tensor] | None = None
+        self._steps = 0
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step."""
+        if self._weight_decay:
+            gradient = gradient.add(weights, alpha=self._weight_decay)
+        if self._moments is None:
+            self._moments = torch.zeros_like(weights), torch.zeros_like(weights)
+        self._steps += 1
+        first, second = (moment[: len(weights)] for moment in self._moments)
+        beta1, beta2 = self._BETAS
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        scale = (second / (1 - beta2**self._steps)).sqrt_().add_(self._EPS)
+        weights.addcdiv_(first, scale, value=-self._lr / (1 - beta1**self._steps))
+
+
+def make_optimiser(settings: Settings, round_: int) -> Optimiser:
+    """Return the optimiser of one round."""
+    lr = settings.lr_in(round_)
+    if settings.optimizer == "adam":
+        return Adam(lr, settings.weight_decay)
+    return SGD(lr, settings.momentum, settings.weight_decay)

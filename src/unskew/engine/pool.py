@@ -1,0 +1,167 @@
+"""The pool: worker processes of one thread each, for networks that vectorise badly.
+
+Convolutions on a CPU run best one client at a time in one thread; so as many clients train at
+once as there are workers. Trained vectors come back through one shared matrix, the rest through
+pipes. A client's result does not depend on which worker had it, so one worker or many give the
+same bits.
+"""
+
+import multiprocessing
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+import torch.multiprocessing as torch_multiprocessing
+from torch import Tensor
+
+from unskew.engine.client import Workshop, run_client
+from unskew.engine.cohort import ClientFailed, Result, Task
+from unskew.errors import UnskewError
+from unskew.methods.base import Finished, Tensors, Trained
+
+
+class Pool:
+    """Trains clients in worker processes."""
+
+    kind = "per client"
+
+    def __init__(self, shop: Workshop, workers: int, cohort: int) -> None:
+        self._stack = _share(torch.empty(cohort, shop.network.layout.size))
+        self._workers = [_Worker(shop, self._stack) for _ in range(min(workers, cohort))]
+        self._sizes = shop.federation.train.offsets
+
+    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+        """Train the clients of one round; the largest start first, so that none ends alone."""
+        shared = _Shared()
+        by_size = sorted(range(len(tasks)), key=lambda row: -self._samples(tasks[row].client))
+        waiting = deque(by_size)
+        trained: list[Trained] = [_NOTHING] * len(tasks)
+        finished: list[Finished] = [Finished()] * len(tasks)
+        idle, busy = list(self._workers), set[_Worker]()
+        while waiting or busy:
+            while idle and waiting:
+                worker, row = idle.pop(), waiting.popleft()
+                worker.send(round_, row, shared.of(tasks[row]))
+                busy.add(worker)
+            ready = wait([worker.pipe for worker in busy])
+            for worker in [worker for worker in busy if worker.pipe in ready]:
+                row, outcome = worker.receive()
+                trained[row] = replace(outcome[0], vector=self._stack[row])
+                finished[row] = outcome[1]
+                busy.remove(worker)
+                idle.append(worker)
+        return Result(self._stack[: len(tasks)], trained, finished)
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.close()
+
+    def _samples(self, client: int) -> int:
+        return int(self._sizes[client + 1] - self._sizes[client])
+
+
+_NOTHING = Trained(torch.empty(0), 0, 0.0)
+
+
+class _Shared:
+    """Moves what is sent to many clients into shared memory once, instead of once a client."""
+
+    def __init__(self) -> None:
+        self._moved: dict[int, Tensor] = {}
+        self._alive: list[Tensor] = []
+
+    def of(self, task: Task) -> Task:
+        return replace(task, payload={k: self._move(v) for k, v in task.payload.items()})
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        if id(tensor) not in self._moved:
+            self._moved[id(tensor)] = _share(tensor.clone())
+            self._alive.append(tensor)  # so that its id is not given to another
+        return self._moved[id(tensor)]
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, shop: Workshop, stack: Tensor) -> None:
+        context: Any = torch_multiprocessing.get_context(_start_method())
+        self.pipe: Connection[Any, Any]
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, shop, stack), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._client = -1
+
+    def send(self, round_: int, row: int, task: Task) -> None:
+        self._client = task.client
+        try:
+            self.pipe.send((round_, row, task))
+        except OSError:
+            raise self._died() from None
+
+    def receive(self) -> tuple[int, tuple[Trained, Finished]]:
+        try:
+            row, outcome = self.pipe.recv()
+        except (EOFError, OSError):
+            raise self._died() from None
+        if isinstance(outcome, ClientFailed):
+            raise outcome
+        trained, finished = outcome
+        return row, (trained, Finished(_own(finished.extras), _own(finished.state)))
+
+    def close(self) -> None:
+        self.pipe.close()
+        self._process.join(timeout=2)
+        if self._process.is_alive():
+            self._process.kill()
+
+    def _died(self) -> UnskewError:
+        self._process.join(timeout=2)
+        return UnskewError(
+            f"a worker process ended (exit code {self._process.exitcode}) while training client "
+            f"{self._client}; is there enough memory? Fewer workers need less"
+        )
+
+
+def _serve(pipe: "Connection[Any, Any]", shop: Workshop, stack: Tensor) -> None:
+    """Train the clients that come through the pipe until it closes."""
+    torch.set_num_threads(1)
+    while True:
+        try:
+            round_, row, task = pipe.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+        try:
+            trained, finished = run_client(shop, round_, task)
+        except ClientFailed as failure:
+            pipe.send((row, failure))
+            continue
+        except KeyboardInterrupt:
+            return
+        stack[row] = trained.vector
+        pipe.send((row, (replace(trained, vector=_NOTHING.vector), finished)))
+
+
+def _share(tensor: Tensor) -> Tensor:
+    """Move a tensor into memory that the workers see too."""
+    return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _own(tensors: Tensors) -> Tensors:
+    """Copy tensors out of the shared memory they came in, which would hold a file open each."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _start_method() -> str:
+    """Choose how workers start.
+
+    Forking shares the data without copying it and needs no ``if __name__ == "__main__"`` in the
+    user's script. It is safe while no accelerator runs in this process, and on Linux.
+    """
+    forks = sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods()
+    return "fork" if forks and not torch.accelerator.is_available() else "spawn"

@@ -1,0 +1,132 @@
+"""One round: who takes part, what is sent, what comes back, what becomes of it."""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unskew.engine.client import Workshop
+from unskew.engine.cohort import Result, Runner, Task, draw_cohort
+from unskew.methods.base import Server, Tensors
+from unskew.rules.uploads import Uploads
+from unskew.runs.cost import ModelSize, Traffic, client_traffic
+
+States = MutableMapping[int, Tensors]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOutcome:
+    """What happened in one round, for the run to keep."""
+
+    clients: Sequence[int]
+    samples: Sequence[int]
+    train_loss: Sequence[float]
+    steps: Sequence[int]
+    traffic: Sequence[Traffic]
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    updated: bool = True
+    """Whether there were enough good uploads for a new global model."""
+
+    @property
+    def total(self) -> Traffic:
+        """The traffic of all clients together."""
+        return sum(self.traffic, Traffic())
+
+    @property
+    def weights(self) -> dict[int, float]:
+        """The weight each accepted client got, where the method has one weight a client."""
+        weights = self.diagnostics.get("weights")
+        if not self.updated or weights is None:
+            return {}
+        accepted = [k for k in self.clients if k not in self.rejected]
+        return dict(zip(accepted, weights.tolist(), strict=True))
+
+    @property
+    def mean_loss(self) -> float:
+        """The clients' training loss, averaged by samples."""
+        return float(np.average(self.train_loss, weights=self.samples))
+
+
+def play_round(
+    shop: Workshop, runner: Runner, round_: int, server: Server, states: States
+) -> tuple[Server, RoundOutcome]:
+    """Play one round; ``states`` is updated, everything else is returned."""
+    method, layout = shop.method, shop.network.layout
+    cohort = draw_cohort(shop.settings, len(shop.federation), round_)
+    tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
+    result = runner.train(round_, tasks)
+    for task, finished in zip(tasks, result.finished, strict=True):
+        if finished.state:
+            states[task.client] = finished.state
+    sizes = shop.federation.train.sizes
+    outcome = RoundOutcome(
+        clients=cohort,
+        samples=[int(sizes[k]) for k in cohort],
+        train_loss=[trained.loss for trained in result.trained],
+        steps=[trained.steps for trained in result.trained],
+        traffic=_traffic(tasks, result, ModelSize(layout, method.travels(layout))),
+        rejected=_rejected(cohort, result),
+    )
+    uploads = _uploads(shop, server, result, outcome)
+    if uploads is None:
+        return server, replace(outcome, updated=False)
+    server, diagnostics = method.aggregate(server, uploads)
+    return server, replace(outcome, diagnostics=diagnostics)
+
+
+def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:
+    return [
+        client_traffic(
+            model,
+            [tensor for name, tensor in task.payload.items() if name != "model"],
+            list(finished.extras.values()),
+        )
+        for task, finished in zip(tasks, result.finished, strict=True)
+    ]
+
+
+def _rejected(cohort: Sequence[int], result: Result) -> dict[int, str]:
+    """Name the clients whose upload cannot be used, and say why."""
+    reasons = {}
+    for client, trained in zip(cohort, result.trained, strict=True):
+        if trained.steps == 0:
+            reasons[client] = "it has no samples to train on"
+        elif not trained.finite:
+            reasons[client] = "its model has infinite or undefined numbers"
+    return reasons
+
+
+def _uploads(
+    shop: Workshop, server: Server, result: Result, outcome: RoundOutcome
+) -> Uploads | None:
+    """Gather the good uploads, in order of the clients; None if they are fewer than the quorum."""
+    good = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
+    if len(good) < shop.settings.quorum:
+        return None
+    stack = result.stack if len(good) == len(result.stack) else result.stack[good]
+    kept = shop.method.kept(shop.network.layout)
+    if kept is not None:
+        stack[:, kept] = server.vector[kept]  # it never left the clients
+    return Uploads(
+        stack=stack,
+        layout=shop.network.layout,
+        previous=server.vector,
+        samples=torch.tensor([outcome.samples[row] for row in good], dtype=torch.float64),
+        clients=tuple(outcome.clients[row] for row in good),
+        train_loss=_column([outcome.train_loss[row] for row in good]),
+        train_accuracy=_column([result.trained[row].accuracy for row in good]),
+        extras=_extras([result.finished[row].extras for row in good]),
+    )
+
+
+def _column(values: Sequence[float | None]) -> Tensor | None:
+    known = [value for value in values if value is not None]
+    return torch.tensor(known, dtype=torch.float64) if len(known) == len(values) else None
+
+
+def _extras(extras: Sequence[Tensors]) -> dict[str, list[Tensor]]:
+    return {name: [each[name] for each in extras] for name in extras[0]}

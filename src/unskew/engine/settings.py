@@ -1,0 +1,63 @@
+"""How a run trains: checked once, used everywhere, stored with the run."""
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """Everything about training but the data, the network and the method."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: Positive = 50
+    participation: Annotated[float, Field(gt=0, le=1)] | None = None
+    cohort: Positive | None = None
+    epochs: Positive | None = None
+    steps: Positive | None = None
+    batch_size: Positive = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Annotated[float, Field(gt=0)] = 0.05
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    evaluate_every: Annotated[int, Field(ge=0)] = 1
+    quorum: Positive = 1
+    seed: Annotated[int, Field(ge=0)] = 0
+    runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
+    workers: Positive | None = None
+    device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
+
+    @model_validator(mode="after")
+    def _one_of_each_pair(self) -> "Settings":
+        if self.participation is not None and self.cohort is not None:
+            raise ValueError("give participation or cohort, not both")
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError("momentum belongs to sgd; adam has its own")
+        return self
+
+    def cohort_size(self, clients: int) -> int:
+        """Return how many of so many clients take part in a round."""
+        if self.cohort is not None:
+            return min(self.cohort, clients)
+        return max(1, round((self.participation or 1.0) * clients))
+
+    def lr_in(self, round_: int) -> float:
+        """Return the learning rate of a round, the first being 0."""
+        return self.lr * self.lr_decay**round_
+
+    @property
+    def worker_count(self) -> int:
+        """Return how many worker processes a pool may use."""
+        return self.workers or os.cpu_count() or 1
+
+    def training_identity(self) -> dict[str, object]:
+        """Return what must be the same for a run to be resumed: all that shapes its numbers."""
+        free = {"rounds", "workers", "checkpoint_seconds", "runner"}
+        return {k: v for k, v in self.model_dump().items() if k not in free}

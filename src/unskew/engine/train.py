@@ -1,0 +1,316 @@
+"""Training a federation: stages, rounds, evaluation, checkpoints."""
+
+import copy
+import hashlib
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from unskew import __version__
+from unskew.data.federation import Federation
+from unskew.engine.choose import choose_device, make_runner, resolve_runner
+from unskew.engine.client import Workshop
+from unskew.engine.evaluate import ByClient, by_client, score, score_personal
+from unskew.engine.rounds import RoundOutcome, play_round
+from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.layout import assign, flatten
+from unskew.methods.base import Method, Server, Stage
+from unskew.methods.table import make_method, name_of
+from unskew.models import default_for, make
+from unskew.network import Network
+from unskew.progress import Watcher, watching
+from unskew.runs.checkpoint import Position
+from unskew.runs.folder import RunFolder
+from unskew.runs.run import Run
+from unskew.spelling import explain
+
+
+def train(
+    federation: Federation,
+    method: str | Method = "fedavg",
+    *,
+    model: str | nn.Module | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | Watcher | None = None,
+    **settings: Any,
+) -> Run:
+    """Train one model on a federation and return what happened.
+
+    ``method`` is a spelling such as ``"fedprox:mu=0.01"`` or a method object; ``model`` a name
+    (see ``unskew models``), a module of yours, or None for one that suits the data. ``settings``
+    are the fields of :class:`unskew.engine.settings.Settings`: ``rounds``, ``participation`` or
+    ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``, ``evaluate_every`` (0: never),
+    ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
+    with ``resume`` it goes on from the folder's last checkpoint, bit for bit.
+    """
+    try:
+        checked = Settings(**settings)
+    except ValidationError as error:
+        raise UnskewError(f"settings: {explain(error)}") from None
+    trainer = _Trainer.of(federation, make_method(method), model, checked)
+    folder = None if out is None else RunFolder(out, checked.checkpoint_seconds)
+    return trainer.run(folder, resume=resume, progress=progress)
+
+
+@dataclass(eq=False)
+class _Trainer:
+    federation: Federation
+    method: Method
+    network_name: str
+    module: nn.Module
+    settings: Settings
+    device: torch.device
+
+    @staticmethod
+    def of(
+        federation: Federation,
+        method: Method,
+        model: str | nn.Module | None,
+        settings: Settings,
+    ) -> "_Trainer":
+        if federation.train.samples == 0:
+            raise UnskewError("federation: nobody has a sample to train on")
+        name, module = _make_module(federation, model, settings.seed)
+        device = choose_device(settings)
+        return _Trainer(federation, method, name, module.to(device), settings, device)
+
+    def run(
+        self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
+    ) -> Run:
+        """Play every stage that is not yet played."""
+        position = Position()
+        run = Run(
+            method=name_of(self.method),
+            network=self.network_name,
+            data=self.federation.name,
+            seed=self.settings.seed,
+            clients=len(self.federation),
+        )
+        if folder is not None:
+            position = folder.open(self._identity(), self._facts(), resume=resume)
+            run.folder = folder.path
+            run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
+        stages = self.method.stages()
+        try:
+            for stage in stages[position.stage :]:
+                last = stage is stages[-1]
+                play = _StagePlay(self, stage, run, folder, evaluates=last)
+                play.run(position, progress)
+                if not last:
+                    self._advance(position, stage)
+        finally:
+            if folder is not None:
+                folder.close()
+        assert position.server is not None
+        run.model = self._final_module(position.server)
+        return run
+
+    @staticmethod
+    def _advance(position: Position, stage: Stage) -> None:
+        assert position.server is not None
+        position.earlier[stage.name] = position.server
+        position.stage, position.round, position.server = position.stage + 1, 0, None
+
+    def _final_module(self, server: Server) -> nn.Module:
+        module = copy.deepcopy(self.module).to("cpu")
+        assign(module, Network(module).layout, server.vector)
+        return module.eval()
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what must agree for a run to be resumed."""
+        network = Network(self.module)
+        layout = [f"{entry.name} {entry.shape} {entry.kind}" for entry in network.layout]
+        runner = resolve_runner(network, self.settings, self.device)
+        return {
+            "method": name_of(self.method),
+            "network": self.network_name,
+            "layout": hashlib.sha256("\n".join(layout).encode()).hexdigest()[:16],
+            "data": self.federation.fingerprint,
+            "arithmetic": "vectorised" if runner == "vectorised" else "per client",
+            "settings": self.settings.training_identity(),
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "configuration": self.settings.model_dump(),
+            "federation": repr(self.federation),
+            "skew": self.federation.report.skew if self.federation.report else None,
+            "versions": {
+                "unskew": __version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+        }
+
+
+class _StagePlay:
+    """Plays the rounds of one stage."""
+
+    def __init__(
+        self,
+        trainer: _Trainer,
+        stage: Stage,
+        run: Run,
+        folder: RunFolder | None,
+        *,
+        evaluates: bool,
+    ) -> None:
+        module = trainer.module
+        if stage.network is not None:
+            module = stage.network(trainer.federation.shape, trainer.federation.classes)
+        self._shop = Workshop(
+            stage.method, Network(module), trainer.federation, trainer.settings, trainer.device
+        )
+        self._stage, self._run, self._folder = stage, run, folder
+        self._evaluates = evaluates
+        self._rounds = stage.rounds or trainer.settings.rounds
+
+    def run(self, position: Position, progress: bool | Watcher | None) -> None:
+        """Play from where ``position`` is to the stage's last round; it is kept up to date."""
+        shop = self._shop
+        if position.server is None:
+            vector = flatten(shop.network.module, shop.network.layout)
+            position.server = shop.method.begin(vector, shop.network.layout, position.earlier)
+        if position.round >= self._rounds:
+            return
+        runner = make_runner(shop, shop.settings.cohort_size(len(shop.federation)))
+        label = f"{self._run.method} {self._stage.name}".removesuffix(" task")
+        try:
+            with watching(progress, label, self._rounds, position.round) as watcher:
+                while position.round < self._rounds:
+                    self._play(position, lambda p: self._step(p, runner), watcher)
+        finally:
+            runner.close()
+            if self._folder is not None:  # also after Ctrl-C: the last whole round is not lost
+                self._folder.checkpoint(position)
+
+    def _play(
+        self, position: Position, step: Callable[[Position], RoundOutcome], watcher: Watcher
+    ) -> None:
+        started = time.perf_counter()
+        outcome = step(position)
+        metrics, tables = self._record(position, outcome)
+        metrics["seconds"] = round(time.perf_counter() - started, 6)
+        self._run.metrics.append(metrics)
+        self._run.client_tables.extend(tables)
+        if self._folder is not None:
+            self._folder.write(metrics, tables, position)
+        watcher(position.round, metrics)
+
+    def _step(self, position: Position, runner: Any) -> RoundOutcome:
+        assert position.server is not None
+        position.server, outcome = play_round(
+            self._shop, runner, position.round, position.server, position.states
+        )
+        position.round += 1
+        return outcome
+
+    def _record(
+        self, position: Position, outcome: RoundOutcome
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the round's line of metrics and its tables of clients."""
+        metrics: dict[str, Any] = {
+            "stage": self._stage.name,
+            "round": position.round,
+            "clients": len(outcome.clients),
+            "train_loss": outcome.mean_loss,
+            "traffic": outcome.total.to_dict(),
+        }
+        if outcome.rejected:
+            metrics["rejected"] = {str(k): why for k, why in outcome.rejected.items()}
+        if not outcome.updated:
+            metrics["kept_model"] = (
+                f"fewer than {self._shop.settings.quorum} good uploads: the old model stays"
+            )
+        tables = [self._client_table(position.round, outcome)]
+        every = self._shop.settings.evaluate_every
+        if (
+            self._evaluates
+            and every
+            and (position.round % every == 0 or position.round == self._rounds)
+        ):
+            levels, more = self._evaluate(position)
+            metrics.update(levels)
+            tables += more
+        return metrics, tables
+
+    def _client_table(self, round_: int, outcome: RoundOutcome) -> dict[str, Any]:
+        weights = outcome.weights
+        return {
+            "kind": "round",
+            "stage": self._stage.name,
+            "round": round_,
+            "client": list(outcome.clients),
+            "samples": list(outcome.samples),
+            "weight": [weights.get(k) for k in outcome.clients],
+            "train_loss": list(outcome.train_loss),
+            "steps": list(outcome.steps),
+            "parameters_up": [traffic.parameters_up for traffic in outcome.traffic],
+            "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
+            "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
+            "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
+        }
+
+    def _evaluate(self, position: Position) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        shop, server = self._shop, position.server
+        assert server is not None
+        federation, network, method = shop.federation, shop.network, shop.method
+        levels: dict[str, Any] = {}
+        tables = []
+        if federation.common.samples:
+            common = federation.common
+            scores = score(network, server.vector, common.x, common.y, shop.device)
+            levels["global"] = {"accuracy": scores.accuracy, "loss": scores.loss}
+        if federation.test.samples:
+            test = federation.test
+            scores = score(network, server.vector, test.x, test.y, shop.device)
+            local = by_client(scores, test)
+            personal = local
+            if _has_personal_models(method, network):
+                personal = score_personal(
+                    network,
+                    lambda k: method.personal(network.layout, server, position.states.get(k, {})),
+                    test,
+                    shop.device,
+                )
+            for level, result in (("local", local), ("personal", personal)):
+                levels[level] = result.summary()
+                tables.append(_score_table(level, position.round, result))
+        return levels, tables
+
+
+def _has_personal_models(method: Method, network: Network) -> bool:
+    """Tell whether clients may use other models than the global one."""
+    overridden = type(method).personal is not Method.personal
+    return overridden or method.kept(network.layout) is not None
+
+
+def _score_table(level: str, round_: int, result: ByClient) -> dict[str, Any]:
+    return {
+        "kind": level,
+        "round": round_,
+        "client": result.clients.tolist(),
+        "accuracy": result.accuracy.tolist(),
+        "loss": result.loss.tolist(),
+    }
+
+
+def _make_module(
+    federation: Federation, model: str | nn.Module | None, seed: int
+) -> tuple[str, nn.Module]:
+    if isinstance(model, nn.Module):
+        return type(model).__name__, copy.deepcopy(model)
+    words = None if federation.vocabulary is None else len(federation.vocabulary)
+    name = model or default_for(federation.shape, federation.classes, words)
+    return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)

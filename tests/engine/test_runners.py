@@ -1,0 +1,175 @@
+"""All runners give the same numbers: the pool and the loop bit for bit, vectorised within 1e-5."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import small_federation
+from torch import nn
+
+import unskew as us
+from unskew.engine.cohort import ClientFailed
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Finished, Method, Start
+from unskew.network import Network
+
+CNN = nn.Sequential(
+    nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)
+)
+
+
+def final(federation, method="fedavg", **options) -> torch.Tensor:
+    options = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1} | options
+    run = us.train(federation, method, **options)
+    return flatten(run.model, Network(run.model).layout)
+
+
+def images(sizes=(20, 13, 9)):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, size=(sum(sizes), 1, 8, 8), dtype=np.uint8)
+    y = rng.integers(0, 3, size=sum(sizes))
+    return us.Federation.from_arrays(x, y, np.repeat(np.arange(len(sizes)), sizes), holdout=0.2)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "mean", "fedprox:mu=0.5"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        {"epochs": 2},
+        {"steps": 7},
+        {"epochs": 2, "momentum": 0.9, "weight_decay": 0.01},
+        {"epochs": 2, "optimizer": "adam", "lr": 0.01},
+        {"epochs": 1, "batch_size": 1000},
+    ],
+)
+def test_vectorised_equals_the_loop(federation, method, local):
+    loop = final(federation, method, runner="loop", **local)
+    vectorised = final(federation, method, runner="vectorised", **local)
+    torch.testing.assert_close(vectorised, loop, rtol=1e-5, atol=1e-5)
+
+
+def test_one_worker_equals_two_bit_for_bit():
+    federation = images()
+    options = {"model": CNN, "runner": "pool", "epochs": 2}
+    one = final(federation, workers=1, **options)
+    two = final(federation, workers=2, **options)
+    assert torch.equal(one, two)
+
+
+def test_a_client_trains_alike_alone_and_in_a_cohort(federation):
+    """Participation of one client: the others' sizes must not change its result."""
+    small = small_federation(sizes=(7, 40), holdout=0)
+    in_cohort = {}
+
+    class Spy(us.Method):
+        def finish(self, client, start, trained, state):
+            in_cohort[client.id] = trained.vector.clone()
+            return super().finish(client, start, trained, state)
+
+    options = {"model": "mlp:hidden=8", "rounds": 1, "batch_size": 4, "runner": "vectorised"}
+    us.train(small, Spy(), **options)
+    together = in_cohort[0]
+    alone = us.Federation.from_arrays(*small.train.client(0), np.zeros(7, np.int64), classes=3)
+    us.train(alone, Spy(), **options)
+    torch.testing.assert_close(in_cohort[0], together, rtol=1e-6, atol=1e-6)
+
+
+def test_batchnorm_vectorises_when_clients_are_equal():
+    federation = images(sizes=(16, 16, 16))
+    options = {"model": CNN, "batch_size": 5}
+    loop = final(federation, runner="loop", **options)
+    vectorised = final(federation, runner="vectorised", **options)
+    torch.testing.assert_close(vectorised, loop, rtol=1e-4, atol=1e-5)
+
+
+def test_batchnorm_with_unequal_clients_is_refused_when_vectorised():
+    with pytest.raises(UnskewError, match="runner: 'vectorised'"):
+        final(images(), model=CNN, runner="vectorised")
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+def test_sample_weights_enter_the_loss(federation, runner):
+    """Weights of zero on all samples but those of class 0 equal training on class 0 alone."""
+
+    class Weighted(us.Method):
+        def prepare(self, client, payload, state):
+            start = super().prepare(client, payload, state)
+            weights = torch.where(client.y == 0, 2.0, 0.5)
+            return Start(start.vector, start.refs, weights)
+
+    plain = final(federation, runner=runner, workers=2)
+    weighted = final(federation, Weighted(), runner=runner, workers=2)
+    reference = final(federation, Weighted(), runner="loop")
+    assert not torch.allclose(plain, weighted)
+    torch.testing.assert_close(weighted, reference, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+def test_training_accuracy_is_measured_after_training(federation, runner):
+    seen = []
+
+    class Curious(us.Method):
+        wants_train_accuracy = True
+
+        def aggregate(self, server, uploads):
+            seen.append(uploads.train_accuracy)
+            return super().aggregate(server, uploads)
+
+    us.train(federation, Curious(), model="logistic", rounds=1, runner=runner, workers=2)
+    reference = []
+
+    class Direct(us.Method):
+        def finish(self, client, start, trained, state):
+            net, layout = client.network, client.network.layout
+            weights = trained.vector[: layout.trainable]
+            guess = net(weights, {}, client.x).argmax(1)
+            reference.append(float((guess == client.y).float().mean()))
+            return super().finish(client, start, trained, state)
+
+    us.train(federation, Direct(), model="logistic", rounds=1, runner="loop")
+    assert seen[0].tolist() == pytest.approx(reference, abs=1e-6)
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+def test_a_failing_hook_names_client_round_and_stage(federation, runner):
+    class Broken(us.Method):
+        def finish(self, client, start, trained, state):
+            if client.id == 2:
+                raise KeyError("oops")
+            return Finished()
+
+    with pytest.raises(ClientFailed, match=r"client 2 failed in round 1, in finish: KeyError"):
+        us.train(federation, Broken(), model="logistic", rounds=1, runner=runner, workers=2)
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+def test_state_stays_with_its_client(federation, runner):
+    class Counting(us.Method):
+        def finish(self, client, start, trained, state):
+            rounds = state.get("rounds", torch.zeros(())) + 1
+            extras = {"rounds": rounds, "who": torch.tensor(client.id)}
+            return Finished(extras=extras, state={"rounds": rounds})
+
+        def aggregate(self, server, uploads):
+            seen.append([int(n) for n in uploads.extras["rounds"]])
+            assert [int(k) for k in uploads.extras["who"]] == list(uploads.clients)
+            return super().aggregate(server, uploads)
+
+    seen = []
+    us.train(federation, Counting(), model="logistic", rounds=3, runner=runner, workers=2)
+    assert seen == [[1] * 4, [2] * 4, [3] * 4]
+
+
+def test_a_frozen_coordinate_does_not_move(federation):
+    class Frozen(Method):
+        def trains(self, layout):
+            mask = torch.ones(layout.size, dtype=torch.bool)
+            mask[:10] = False
+            return mask
+
+    before = us.train(federation, Frozen(), model="mlp:hidden=8", rounds=1, lr=1e-9)
+    start = flatten(before.model, Network(before.model).layout)
+    for runner in ("loop", "vectorised"):
+        end = final(federation, Frozen(), runner=runner)
+        assert torch.equal(end[:10], start[:10])
+        assert not torch.allclose(end[10:], start[10:])
