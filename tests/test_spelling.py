@@ -98,7 +98,7 @@ def test_spell_leaves_defaults_out():
         ("zzz", "method: 'zzz' is not known; there are: needy, prox"),
         ("prox:nu=1", "method 'prox' has no option 'nu'; did you mean 'mu'?"),
         ("prox:zzzzz=1", "method 'prox' has no option 'zzzzz'; it takes: mu, steps, fast"),
-        ("prox:mu=-1", "method 'prox': mu should be greater than or equal to 0 (got '-1')"),
+        ("prox:mu=-1", "method 'prox': mu must be greater than or equal to 0 (got '-1')"),
         ("needy", "method 'needy': level Field required"),
     ],
 )

@@ -57,11 +57,11 @@ def test_one_width_may_be_a_number():
         ("densenet121", (3, 7, 32), None, "at least 8x8"),
         ("bilstm", (20,), None, "takes text .* and the samples are numbers"),
         ("mlp", (20,), 100, "takes numbers and the samples are text; use bilstm"),
-        ("resnet18:norm=instance", (3, 32, 32), None, "norm should be 'batch', 'group'"),
+        ("resnet18:norm=instance", (3, 32, 32), None, "norm must be 'batch', 'group'"),
         ("mlp:hidden=64-", (5,), None, "hidden must be the widths .* 64-32"),
         ("mlp:hidden=0", (5,), None, "hidden must be the widths"),
-        ("feddisk-cnn:padding=3", (1, 28, 28), None, "padding should be less than or equal to 2"),
-        ("bilstm:pool=last", (20,), 100, "pool should be 'mean' or 'max'"),
+        ("feddisk-cnn:padding=3", (1, 28, 28), None, "padding must be less than or equal to 2"),
+        ("bilstm:pool=last", (20,), 100, "pool must be 'mean' or 'max'"),
     ],
 )
 def test_complaints(spelling, shape, vocabulary, said):
