@@ -4,6 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# The size of the demo.
+METHODS ?= fedavg,mean,fedprox:mu=0.1
+ROUNDS  ?= 60
+SEEDS   ?= 3
+
 .PHONY: help demo test lint format clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -15,8 +20,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)   ## look at a skewed federation of the embedded digits
-	$(BIN)/unskew data show digits --skew dirichlet:alpha=0.1 --clients 20 --out demo/skew.png
+demo: $(READY)   ## compare methods on the embedded digits; writes demo/page.html
+	rm -rf demo
+	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
+	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
 
 test: $(READY)   ## set up .venv and run the tests
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)

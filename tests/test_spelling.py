@@ -99,7 +99,7 @@ def test_spell_leaves_defaults_out():
         ("prox:nu=1", "method 'prox' has no option 'nu'; did you mean 'mu'?"),
         ("prox:zzzzz=1", "method 'prox' has no option 'zzzzz'; it takes: mu, steps, fast"),
         ("prox:mu=-1", "method 'prox': mu must be greater than or equal to 0 (got '-1')"),
-        ("needy", "method 'needy': level Field required"),
+        ("needy", "method 'needy': level is missing"),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_field(text, complaint):

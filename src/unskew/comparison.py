@@ -36,6 +36,8 @@ def compare(
     ``methods`` is a list, or one text such as ``"fedavg,fedprox:mu=0.01"``. With ``out`` each run
     gets a folder ``METHOD/seedN`` below it. ``settings`` are those of :func:`unskew.train`.
     """
+    if "seed" in settings:
+        raise UnskewError("seed: a comparison has several; give seeds, a number or a list")
     chosen = [make_method(method) for method in _listed(methods)]
     names = [name_of(method) for method in chosen]
     if len(set(names)) != len(names):

@@ -14,7 +14,7 @@ from unskew.spelling import explain
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_STRICT = ConfigDict(extra="forbid", frozen=True)
+_STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(BaseModel):
@@ -79,7 +79,7 @@ def checked(model: type[Model], values: Mapping[str, Any], label: str = "") -> M
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise UnskewError(f"{label}{explain(error)}") from None
+        raise UnskewError(f"{label}{explain(error, model)}") from None
 
 
 def set_values(changes: Sequence[str]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ Methods write their local objective against this, and the same text then serves 
 ``torch.vmap`` over a whole cohort, and Flower.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +47,7 @@ class Network:
             issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds
         )
         """Whether a sample's output in training depends on the others of its batch."""
+        self._places = _places(module, self.layout)
 
     def __call__(self, weights: Tensor, buffers: Buffers, x: Tensor) -> Tensor:
         """Return the module's output with these flat trainable parameters and these buffers."""
@@ -53,18 +56,37 @@ class Network:
             name: piece.view(shape)
             for (name, shape), piece in zip(self._names, pieces, strict=True)
         }
-        output: Tensor = functional_call(self.module, (tensors, buffers), (x,))
+        output: Tensor
+        if self._places is None:
+            output = functional_call(self.module, (tensors, buffers), (x,))
+        else:
+            output = self._call_with(tensors | buffers, x)
+        return output
+
+    def _call_with(self, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Do what ``functional_call`` does for plain modules, at a tenth of its cost."""
+        assert self._places is not None
+        try:
+            for name, (home, key, _) in self._places.items():
+                home[key] = tensors[name]
+            output: Tensor = self.module(x)
+        finally:
+            for home, key, own in self._places.values():
+                home[key] = own
         return output
 
     def losses(self, weights: Tensor, buffers: Buffers, batch: Batch) -> Tensor:
-        """Return each sample's cross-entropy."""
-        return F.cross_entropy(self(weights, buffers, batch.x), batch.y, reduction="none")
+        """Return each sample's cross-entropy.
+
+        Spelled out, because torch's own is taken apart step by step in Python under vmap.
+        """
+        scores = F.log_softmax(self(weights, buffers, batch.x), dim=-1)
+        return -scores.gather(-1, batch.y.unsqueeze(-1)).squeeze(-1)
 
     def buffers_of(self, rest: Tensor) -> Buffers:
         """Name the buffers in the part of a vector behind the trainable coordinates, as views.
 
-        ``rest`` may have a leading dimension of clients. Networks that update their running
-        statistics in training do so in place, and so in ``rest``.
+        ``rest`` may have a leading dimension of clients.
         """
         first, lead = self.layout.trainable, rest.shape[:-1]
         return {
@@ -74,6 +96,22 @@ class Network:
             for entry in self.layout.buffers
         }
 
+    def own_buffers(self, rest: Tensor) -> Buffers:
+        """Return copies of the buffers, each in memory of its own, for training to change.
+
+        Running statistics change in place. Autograd would see a change of one as a change of all
+        if they shared memory, and vmap passes changes on only to contiguous tensors.
+        """
+        return {
+            name: view.clone(memory_format=torch.contiguous_format)
+            for name, view in self.buffers_of(rest).items()
+        }
+
+    def put_buffers(self, buffers: Buffers, rest: Tensor) -> None:
+        """Copy buffers back to their places behind the trainable coordinates."""
+        for name, view in self.buffers_of(rest).items():
+            view.copy_(buffers[name])
+
     def inputs(self, x: Tensor) -> Tensor:
         """Turn stored features into what the module takes: bytes become numbers from 0 to 1."""
         if x.dtype == torch.uint8:
@@ -81,7 +119,44 @@ class Network:
         elif x.dtype == torch.int32:
             x = x.to(torch.int64)
         if self.convolutional and x.ndim == 4:
-            # Convolutions on the CPU take half the time in this order of memory. `contiguous`
-            # would leave one-channel images as they are, so the copy is spelled out.
-            x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
+            # Convolutions on the CPU take half the time when channels lie side by side.
+            x = channels_last(x)
         return x
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Lay images out with their channels side by side.
+
+    With one channel nothing has to move, but ``contiguous`` would not say so in the strides, by
+    which convolutions go.
+    """
+    count, channels, height, width = x.shape
+    if channels == 1 and x.is_contiguous():
+        return x.view(count, height, width, 1).permute(0, 3, 1, 2)
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _places(module: nn.Module, layout: Layout) -> dict[str, tuple[dict[str, Any], str, Any]] | None:
+    """Find where a module keeps each tensor: the dictionary, the key, and the tensor there now.
+
+    None for modules that do more than look their tensors up there: recurrent layers keep a list
+    of their own, and tied weights live in two places.
+    """
+    owners = dict(module.named_modules())
+    names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
+    plain = all("__setattr__" not in _own_members(owner) for owner in owners.values())
+    if not plain or len(names) != len(layout.parameters):
+        return None
+    places = {}
+    for entry in layout:
+        path, _, key = entry.name.rpartition(".")
+        owner = owners[path]
+        home: dict[str, Any] = owner._parameters if key in owner._parameters else owner._buffers
+        places[entry.name] = (home, key, home[key])
+    return places
+
+
+def _own_members(module: nn.Module) -> set[str]:
+    """Return what a module's classes define themselves, beyond ``nn.Module``."""
+    classes = [cls for cls in type(module).__mro__ if cls not in nn.Module.__mro__]
+    return {name for cls in classes for name in vars(cls)}

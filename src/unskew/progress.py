@@ -79,10 +79,11 @@ def _bar() -> "Progress":
 
 
 def _figures(metrics: Mapping[str, Any]) -> str:
-    text = f"loss {metrics['train_loss']:.3f}"
+    loss = metrics["train_loss"]
+    figures = [] if loss is None else [f"loss {loss:.3f}"]
     if "global" in metrics:
-        text += f"  accuracy {100 * metrics['global']['accuracy']:.1f} %"
-    return text
+        figures.append(f"accuracy {100 * metrics['global']['accuracy']:.1f} %")
+    return "  ".join(figures)
 
 
 def _ignore(round_: int, metrics: Mapping[str, Any]) -> None:

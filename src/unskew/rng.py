@@ -4,6 +4,8 @@ Nothing here has state that one draw leaves behind for the next: a client's shuf
 whether it is trained alone, in a cohort, in another process, or after a resume.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -27,6 +29,16 @@ def torch_generator(seed: int, purpose: str, *ids: int) -> "torch.Generator":
     import torch  # noqa: PLC0415 (slow to import, and data needs none of it)
 
     return torch.Generator().manual_seed(int(stream(seed, purpose, *ids)) & 0x7FFFFFFFFFFFFFFF)
+
+
+@contextmanager
+def torch_seeded(seed: int, purpose: str, *ids: int) -> Iterator[None]:
+    """Let torch's global generator draw one purpose's numbers, then put it back as it was."""
+    import torch  # noqa: PLC0415
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.set_state(torch_generator(seed, purpose, *ids).get_state())
+        yield
 
 
 def stream(seed: int, purpose: str, *ids: int) -> np.uint64:

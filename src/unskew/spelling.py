@@ -8,11 +8,14 @@ into one line that names the field.
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
 from unskew.errors import UnskewError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 """The pydantic configuration of every dataclass that can be spelled."""
@@ -75,16 +78,36 @@ def create(cls: type[T], options: Mapping[str, Any], label: str) -> T:
         raise UnskewError(f"{label}: {explain(error)}") from None
 
 
-def explain(error: ValidationError) -> str:
-    """Say a pydantic error as one line: the field, what it must be, what was given."""
-    problems = []
-    for problem in error.errors():
-        field = ".".join(str(part) for part in problem["loc"])
-        given = f" (got {problem['input']!r})" if problem["type"] != "missing" else ""
-        message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        message = message.replace("should be", "must be")
-        problems.append(f"{field} {message}{given}" if field else f"{message}")
-    return "; ".join(problems)
+def explain(error: ValidationError, model: type[object] | None = None) -> str:
+    """Say a pydantic error as one line: the field, what it must be, what was given.
+
+    ``model`` is the pydantic model that was to be built: it knows the fields there are.
+    """
+    return "; ".join(_explain_one(problem, model) for problem in error.errors())
+
+
+def _explain_one(problem: "ErrorDetails", model: type[object] | None) -> str:
+    field = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{field} is not known{_nearest_field(problem['loc'], model)}"
+    if problem["type"] == "missing":
+        return f"{field} is missing"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = message.replace("should be", "must be")
+    if problem["type"] == "value_error" and not message.startswith("must be"):
+        # A check of our own says all there is to say; it may even name the field itself.
+        message = message.removeprefix(f"{field.rpartition('.')[2]}: ")
+        return f"{field}: {message}" if field else message
+    return f"{field} {message} (got {problem['input']!r})"
+
+
+def _nearest_field(place: tuple[int | str, ...], model: type[object] | None) -> str:
+    """Suggest a field of the model, or of its section that ``place`` leads to."""
+    for section in place[:-1]:
+        field = getattr(model, "model_fields", {}).get(section)
+        model = None if field is None else field.annotation
+    close = get_close_matches(str(place[-1]), getattr(model, "model_fields", {}), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def spell(thing: object, name: str) -> str:

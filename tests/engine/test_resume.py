@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import small_federation
 from safetensors.torch import load_file
 
 import unskew as us
+from toys import small_federation
 from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.methods.base import Finished, Method
@@ -117,8 +117,12 @@ def test_a_folder_with_a_run_is_not_overwritten(federation, tmp_path):
 
 
 SCRIPT = """
+import os
 import sys
+import torch
 import unskew as us
+torch.set_num_threads(1)
+os.fsync = lambda descriptor: None  # a killed process loses nothing that the system has taken
 fed = us.load("digits", skew="dirichlet:alpha=0.3", clients=12, seed=1)
 us.train(fed, "fedprox:mu=0.1", model="mlp:hidden=16", rounds={rounds}, cohort=6, batch_size=16,
          lr=0.1, evaluate_every=5, checkpoint_seconds=0, out=sys.argv[1], resume=True)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from conftest import small_federation
 from torch import nn
 
 import unskew as us
+from toys import small_federation
 from unskew.engine.cohort import ClientFailed
 from unskew.errors import UnskewError
 from unskew.layout import flatten

@@ -46,6 +46,10 @@ def unskew(
     del version
 
 
+_STOPPED = 130
+"""The exit code after Ctrl-C, by which typer ends the program itself."""
+
+
 def main() -> None:
     """Run the command line; bad input ends it with one line on stderr and exit code 2."""
     try:
@@ -53,6 +57,7 @@ def main() -> None:
     except UnskewError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("stopped; what has a folder goes on with --resume", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == _STOPPED:
+            typer.echo("stopped; what has a folder goes on with --resume", err=True)
+        raise

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from unskew.plain import plain
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
 
 
@@ -16,5 +18,5 @@ def print_rich(renderable: object) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON."""
-    typer.echo(json.dumps(value, indent=2, default=str))
+    """Print a value as JSON; numbers that are none become null."""
+    typer.echo(json.dumps(plain(value), indent=2, default=str))

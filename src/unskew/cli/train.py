@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_config(
-    config: Annotated[Path, typer.Argument(help="A TOML file, see the example below.")],
+    config: Annotated[Path, typer.Argument(help="A TOML file, see the example above.")],
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Replace a field, such as train.lr=0.1; may be repeated."),
@@ -36,11 +36,11 @@ def run_config(
         method = "fedprox:mu=0.01"
         model = "mlp"
         out = "runs/first"
-        [data]
+        \\[data]
         name = "digits"
         skew = "dirichlet:alpha=0.1"
         clients = 20
-        [train]
+        \\[train]
         rounds = 50
         participation = 0.5
         lr = 0.1
@@ -119,7 +119,10 @@ def compare_methods(
     from unskew.cli.opening import open_data  # noqa: PLC0415
     from unskew.comparison import compare  # noqa: PLC0415
     from unskew.config import DataConfig, checked, set_values  # noqa: PLC0415
+    from unskew.engine.settings import Settings  # noqa: PLC0415
+    from unskew.runs.runs import check_target  # noqa: PLC0415
 
+    check_target(target)
     where = checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
     options: dict[str, Any] = {
         "rounds": rounds,
@@ -133,6 +136,7 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
+    checked(Settings, options)
     runs = compare(
         lambda seed: open_data(where, seed),
         methods,
@@ -153,10 +157,12 @@ def compare_methods(
 
 
 def _write_comparison(out: Path, runs: Any, target: float | None, data: "Federation") -> Path:
+    from unskew.report.curves import draw_curves  # noqa: PLC0415
     from unskew.report.page import write_page  # noqa: PLC0415
     from unskew.runs.atomic import write_bytes  # noqa: PLC0415
 
     write_bytes(out / "table.md", (runs.table(target).to_markdown() + "\n").encode())
+    draw_curves(runs).savefig(out / "curves.png", dpi=150)
     command = shlex.join(["unskew", *sys.argv[1:]])
     return write_page(out / "page.html", runs, target=target, federation=data, command=command)
 

@@ -4,6 +4,7 @@ A client's batches depend on its id, its size, the round and the seed alone: the
 of one and of a thousand.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -62,6 +63,17 @@ class Plan:
                 shuffled = self._shuffled(int(epoch))[rows]
                 positions[rows] = np.take_along_axis(shuffled, places[rows], axis=1)
         return Step(active, positions, counts)
+
+    def of_first_client(self) -> Iterator[Ints]:
+        """Return the first client's steps: its sample numbers, without padding.
+
+        The same samples as by index, at less cost for a client that trains alone.
+        """
+        size, batches = int(self._sizes[0]), int(self._per_epoch[0])
+        for t in range(len(self)):
+            epoch, batch = divmod(t, batches)
+            start = batch * self._batch
+            yield self._shuffled(epoch)[0, start : min(start + self._batch, size)]
 
     def _shuffle(self, epoch: int) -> Ints:
         return permutations(self._stream, self._clients, self._sizes, epoch)

@@ -79,27 +79,27 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     trainable = network.layout.trainable
     weights = start.vector[:trainable].to(device, copy=True).requires_grad_()
     rest = start.vector[trainable:].to(device, copy=True)
-    buffers = network.buffers_of(rest)
+    buffers = network.own_buffers(rest)
     refs = {name: ref.to(device) for name, ref in start.refs.items()}
-    optimiser, mask = make_optimiser(settings, round_), shop.train_mask
+    optimiser = make_optimiser(settings, round_, shop.train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
-    for t in range(len(plan)):
-        step = plan[t]
-        rows = torch.from_numpy(step.positions[0, : step.counts[0]])
+    for positions in plan.of_first_client():
+        rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
         if start.sample_weights is not None:
             scale = scale * start.sample_weights[rows]
         batch = Batch(
-            network.inputs(client.x[rows].to(device)),
-            client.y[rows].to(device, torch.int64),
+            network.inputs(client.x.index_select(0, rows).to(device)),
+            client.y.index_select(0, rows).to(device, torch.int64),
             scale.to(device),
         )
         loss = shop.method.objective(network, weights, buffers, batch, refs)
         (gradient,) = torch.autograd.grad(loss, weights)
         with torch.no_grad():
             total += loss
-            optimiser.step(weights, gradient if mask is None else gradient.mul_(mask))
+            optimiser.step(weights, gradient)
+    network.put_buffers(buffers, rest)
     vector = torch.cat([weights.detach(), rest]).to("cpu")
     accuracy = None
     if shop.method.wants_train_accuracy:

@@ -23,7 +23,8 @@ class Loop:
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
-        with one_thread():
+        # Clients seed torch's global generator for layers that draw; the user's stays as it was.
+        with one_thread(), torch.random.fork_rng(devices=[]):
             done = [run_client(self._shop, round_, task) for task in tasks]
         stack = torch.stack([trained.vector for trained, _ in done])
         return Result(stack, [trained for trained, _ in done], [kept for _, kept in done])

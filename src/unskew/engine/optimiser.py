@@ -18,14 +18,16 @@ class Optimiser(Protocol):
 class SGD:
     """Stochastic gradient descent with momentum and weight decay, as in torch.optim.SGD."""
 
-    def __init__(self, lr: float, momentum: float, weight_decay: float) -> None:
-        self._lr, self._momentum, self._weight_decay = lr, momentum, weight_decay
+    def __init__(
+        self, lr: float, momentum: float, weight_decay: float, mask: Tensor | None = None
+    ) -> None:
+        self._lr, self._momentum = lr, momentum
+        self._weight_decay, self._mask = weight_decay, mask
         self._velocity: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
-        if self._weight_decay:
-            gradient = gradient.add(weights, alpha=self._weight_decay)
+        gradient = _pull(weights, gradient, self._weight_decay, self._mask)
         if self._momentum:
             if self._velocity is None:
                 self._velocity = torch.zeros_like(weights)
@@ -39,15 +41,14 @@ class Adam:
 
     _BETAS, _EPS = (0.9, 0.999), 1e-8
 
-    def __init__(self, lr: float, weight_decay: float) -> None:
-        self._lr, self._weight_decay = lr, weight_decay
+    def __init__(self, lr: float, weight_decay: float, mask: Tensor | None = None) -> None:
+        self._lr, self._weight_decay, self._mask = lr, weight_decay, mask
         self._moments: tuple[Tensor, Tensor] | None = None
         self._steps = 0
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
-        if self._weight_decay:
-            gradient = gradient.add(weights, alpha=self._weight_decay)
+        gradient = _pull(weights, gradient, self._weight_decay, self._mask)
         if self._moments is None:
             self._moments = torch.zeros_like(weights), torch.zeros_like(weights)
         self._steps += 1
@@ -59,9 +60,16 @@ class Adam:
         weights.addcdiv_(first, scale, value=-self._lr / (1 - beta1**self._steps))
 
 
-def make_optimiser(settings: Settings, round_: int) -> Optimiser:
-    """Return the optimiser of one round."""
+def make_optimiser(settings: Settings, round_: int, mask: Tensor | None = None) -> Optimiser:
+    """Return the optimiser of one round; where ``mask`` is 0 it leaves the weights alone."""
     lr = settings.lr_in(round_)
     if settings.optimizer == "adam":
-        return Adam(lr, settings.weight_decay)
-    return SGD(lr, settings.momentum, settings.weight_decay)
+        return Adam(lr, settings.weight_decay, mask)
+    return SGD(lr, settings.momentum, settings.weight_decay, mask)
+
+
+def _pull(weights: Tensor, gradient: Tensor, weight_decay: float, mask: Tensor | None) -> Tensor:
+    """Return the gradient with weight decay, of the coordinates that may change."""
+    if weight_decay:
+        gradient = gradient.add(weights, alpha=weight_decay)
+    return gradient if mask is None else gradient * mask

@@ -7,7 +7,9 @@ same bits.
 """
 
 import multiprocessing
+import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +22,7 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
+from unskew.engine.memory import keep_freed_memory
 from unskew.errors import UnskewError
 from unskew.methods.base import Finished, Tensors, Trained
 
@@ -31,7 +34,10 @@ class Pool:
 
     def __init__(self, shop: Workshop, workers: int, cohort: int) -> None:
         self._stack = _share(torch.empty(cohort, shop.network.layout.size))
-        self._workers = [_Worker(shop, self._stack) for _ in range(min(workers, cohort))]
+        self._workers: list[_Worker] = []
+        for _ in range(min(workers, cohort)):
+            pipes = [worker.pipe for worker in self._workers]
+            self._workers.append(_Worker(shop, self._stack, pipes))
         self._sizes = shop.federation.train.offsets
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
@@ -57,9 +63,12 @@ class Pool:
         return Result(self._stack[: len(tasks)], trained, finished)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers; those in the middle of a client get two seconds."""
         for worker in self._workers:
-            worker.close()
+            worker.pipe.close()
+        deadline = time.monotonic() + 2
+        for worker in self._workers:
+            worker.end(deadline)
 
     def _samples(self, client: int) -> int:
         return int(self._sizes[client + 1] - self._sizes[client])
@@ -88,11 +97,16 @@ class _Shared:
 class _Worker:
     """One process and the pipe to it."""
 
-    def __init__(self, shop: Workshop, stack: Tensor) -> None:
+    def __init__(
+        self, shop: Workshop, stack: Tensor, others: "Sequence[Connection[Any, Any]]"
+    ) -> None:
         context: Any = torch_multiprocessing.get_context(_start_method())
         self.pipe: Connection[Any, Any]
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, shop, stack), daemon=True)
+        inherited = [*others, self.pipe] if _start_method() == "fork" else []
+        self._process = context.Process(
+            target=_serve, args=(theirs, inherited, shop, stack), daemon=True
+        )
         self._process.start()
         theirs.close()
         self._client = -1
@@ -114,9 +128,8 @@ class _Worker:
         trained, finished = outcome
         return row, (trained, Finished(_own(finished.extras), _own(finished.state)))
 
-    def close(self) -> None:
-        self.pipe.close()
-        self._process.join(timeout=2)
+    def end(self, deadline: float) -> None:
+        self._process.join(timeout=max(0, deadline - time.monotonic()))
         if self._process.is_alive():
             self._process.kill()
 
@@ -128,21 +141,32 @@ class _Worker:
         )
 
 
-def _serve(pipe: "Connection[Any, Any]", shop: Workshop, stack: Tensor) -> None:
-    """Train the clients that come through the pipe until it closes."""
+def _serve(
+    pipe: "Connection[Any, Any]",
+    inherited: "Sequence[Connection[Any, Any]]",
+    shop: Workshop,
+    stack: Tensor,
+) -> None:
+    """Train the clients that come through the pipe until it closes.
+
+    A forked worker inherits the other ends of the pipes. It must close them, or it would never
+    see that the process which started it has closed its own, or has died.
+    """
+    for end in inherited:
+        end.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     torch.set_num_threads(1)
+    keep_freed_memory()
     while True:
         try:
             round_, row, task = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
+        except (EOFError, OSError):
             return
         try:
             trained, finished = run_client(shop, round_, task)
         except ClientFailed as failure:
             pipe.send((row, failure))
             continue
-        except KeyboardInterrupt:
-            return
         stack[row] = trained.vector
         pipe.send((row, (replace(trained, vector=_NOTHING.vector), finished)))
 

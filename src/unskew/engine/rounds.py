@@ -1,6 +1,6 @@
 """One round: who takes part, what is sent, what comes back, what becomes of it."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from unskew.methods.base import Server, Tensors
 from unskew.rules.uploads import Uploads
 from unskew.runs.cost import ModelSize, Traffic, client_traffic
 
-States = MutableMapping[int, Tensors]
+States = Mapping[int, Tensors]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,22 +46,32 @@ class RoundOutcome:
         return dict(zip(accepted, weights.tolist(), strict=True))
 
     @property
-    def mean_loss(self) -> float:
-        """The clients' training loss, averaged by samples."""
-        return float(np.average(self.train_loss, weights=self.samples))
+    def mean_loss(self) -> float | None:
+        """The training loss of the accepted clients, averaged by samples; None without any."""
+        good = [row for row, k in enumerate(self.clients) if k not in self.rejected]
+        if not good:
+            return None
+        losses, samples = np.array(self.train_loss)[good], np.array(self.samples)[good]
+        return float(np.average(losses, weights=samples))
 
 
 def play_round(
     shop: Workshop, runner: Runner, round_: int, server: Server, states: States
-) -> tuple[Server, RoundOutcome]:
-    """Play one round; ``states`` is updated, everything else is returned."""
+) -> tuple[Server, States, RoundOutcome]:
+    """Play one round; return the server, the states that clients keep of it, and what happened.
+
+    A rejected client keeps the state it had: what spoilt its model may have spoilt that too.
+    """
     method, layout = shop.method, shop.network.layout
     cohort = draw_cohort(shop.settings, len(shop.federation), round_)
     tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
-    for task, finished in zip(tasks, result.finished, strict=True):
-        if finished.state:
-            states[task.client] = finished.state
+    rejected = _rejected(cohort, result)
+    kept = {
+        k: finished.state
+        for k, finished in zip(cohort, result.finished, strict=True)
+        if finished.state and k not in rejected
+    }
     sizes = shop.federation.train.sizes
     outcome = RoundOutcome(
         clients=cohort,
@@ -69,13 +79,13 @@ def play_round(
         train_loss=[trained.loss for trained in result.trained],
         steps=[trained.steps for trained in result.trained],
         traffic=_traffic(tasks, result, ModelSize(layout, method.travels(layout))),
-        rejected=_rejected(cohort, result),
+        rejected=rejected,
     )
     uploads = _uploads(shop, server, result, outcome)
     if uploads is None:
-        return server, replace(outcome, updated=False)
+        return server, kept, replace(outcome, updated=False)
     server, diagnostics = method.aggregate(server, uploads)
-    return server, replace(outcome, diagnostics=diagnostics)
+    return server, kept, replace(outcome, diagnostics=diagnostics)
 
 
 def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:
@@ -111,6 +121,7 @@ def _uploads(
     kept = shop.method.kept(shop.network.layout)
     if kept is not None:
         stack[:, kept] = server.vector[kept]  # it never left the clients
+    extras = _extras([result.finished[row].extras for row in good])
     return Uploads(
         stack=stack,
         layout=shop.network.layout,
@@ -119,7 +130,8 @@ def _uploads(
         clients=tuple(outcome.clients[row] for row in good),
         train_loss=_column([outcome.train_loss[row] for row in good]),
         train_accuracy=_column([result.trained[row].accuracy for row in good]),
-        extras=_extras([result.finished[row].extras for row in good]),
+        label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,
+        extras=extras,
     )
 
 

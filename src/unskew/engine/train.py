@@ -4,8 +4,7 @@ import copy
 import hashlib
 import platform
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from unskew import __version__
 from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, make_runner, resolve_runner
 from unskew.engine.client import Workshop
+from unskew.engine.cohort import Runner
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
 from unskew.engine.rounds import RoundOutcome, play_round
 from unskew.engine.settings import Settings
@@ -27,7 +27,9 @@ from unskew.methods.base import Method, Server, Stage
 from unskew.methods.table import make_method, name_of
 from unskew.models import default_for, make
 from unskew.network import Network
+from unskew.plain import plain
 from unskew.progress import Watcher, watching
+from unskew.rng import torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
@@ -56,7 +58,7 @@ def train(
     try:
         checked = Settings(**settings)
     except ValidationError as error:
-        raise UnskewError(f"settings: {explain(error)}") from None
+        raise UnskewError(f"settings: {explain(error, Settings)}") from None
     trainer = _Trainer.of(federation, make_method(method), model, checked)
     folder = None if out is None else RunFolder(out, checked.checkpoint_seconds)
     return trainer.run(folder, resume=resume, progress=progress)
@@ -105,26 +107,15 @@ class _Trainer:
             for stage in stages[position.stage :]:
                 last = stage is stages[-1]
                 play = _StagePlay(self, stage, run, folder, evaluates=last)
-                play.run(position, progress)
+                position = play.run(position, progress)
                 if not last:
-                    self._advance(position, stage)
+                    position = position.after_stage(stage.name)
         finally:
             if folder is not None:
                 folder.close()
         assert position.server is not None
-        run.model = self._final_module(position.server)
+        run.model = play.module(position.server)
         return run
-
-    @staticmethod
-    def _advance(position: Position, stage: Stage) -> None:
-        assert position.server is not None
-        position.earlier[stage.name] = position.server
-        position.stage, position.round, position.server = position.stage + 1, 0, None
-
-    def _final_module(self, server: Server) -> nn.Module:
-        module = copy.deepcopy(self.module).to("cpu")
-        assign(module, Network(module).layout, server.vector)
-        return module.eval()
 
     def _identity(self) -> dict[str, Any]:
         """Return what must agree for a run to be resumed."""
@@ -168,7 +159,9 @@ class _StagePlay:
     ) -> None:
         module = trainer.module
         if stage.network is not None:
-            module = stage.network(trainer.federation.shape, trainer.federation.classes)
+            with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
+                module = stage.network(trainer.federation.shape, trainer.federation.classes)
+            module = module.to(trainer.device)
         self._shop = Workshop(
             stage.method, Network(module), trainer.federation, trainer.settings, trainer.device
         )
@@ -176,45 +169,48 @@ class _StagePlay:
         self._evaluates = evaluates
         self._rounds = stage.rounds or trainer.settings.rounds
 
-    def run(self, position: Position, progress: bool | Watcher | None) -> None:
-        """Play from where ``position`` is to the stage's last round; it is kept up to date."""
+    def module(self, server: Server) -> nn.Module:
+        """Return a new module with the server's weights, ready to use."""
+        module = copy.deepcopy(self._shop.network.module).to("cpu")
+        assign(module, self._shop.network.layout, server.vector)
+        return module.eval()
+
+    def run(self, position: Position, progress: bool | Watcher | None) -> Position:
+        """Play from where ``position`` is to the stage's last round, and return that position."""
         shop = self._shop
         if position.server is None:
             vector = flatten(shop.network.module, shop.network.layout)
-            position.server = shop.method.begin(vector, shop.network.layout, position.earlier)
+            server = shop.method.begin(vector, shop.network.layout, position.earlier)
+            position = replace(position, server=server)
         if position.round >= self._rounds:
-            return
+            return position
         runner = make_runner(shop, shop.settings.cohort_size(len(shop.federation)))
         label = f"{self._run.method} {self._stage.name}".removesuffix(" task")
         try:
             with watching(progress, label, self._rounds, position.round) as watcher:
                 while position.round < self._rounds:
-                    self._play(position, lambda p: self._step(p, runner), watcher)
+                    position = self._play(position, runner, watcher)
         finally:
             runner.close()
             if self._folder is not None:  # also after Ctrl-C: the last whole round is not lost
-                self._folder.checkpoint(position)
+                self._folder.checkpoint()
+        return position
 
-    def _play(
-        self, position: Position, step: Callable[[Position], RoundOutcome], watcher: Watcher
-    ) -> None:
+    def _play(self, position: Position, runner: Runner, watcher: Watcher) -> Position:
+        assert position.server is not None
         started = time.perf_counter()
-        outcome = step(position)
-        metrics, tables = self._record(position, outcome)
+        server, states, outcome = play_round(
+            self._shop, runner, position.round, position.server, position.states
+        )
+        position = position.after_round(server, states)
+        metrics, tables = plain(self._record(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
         self._run.client_tables.extend(tables)
         if self._folder is not None:
             self._folder.write(metrics, tables, position)
         watcher(position.round, metrics)
-
-    def _step(self, position: Position, runner: Any) -> RoundOutcome:
-        assert position.server is not None
-        position.server, outcome = play_round(
-            self._shop, runner, position.round, position.server, position.states
-        )
-        position.round += 1
-        return outcome
+        return position
 
     def _record(
         self, position: Position, outcome: RoundOutcome

@@ -120,9 +120,7 @@ class _Chunk:
         settings, trainable = self._shop.settings, network.layout.trainable
         rows = _stacked([start.vector for start in starts]).to(device)
         weights = rows[:, :trainable]
-        # Running statistics change in place, which vmap passes on only to contiguous tensors.
-        views = network.buffers_of(rows[:, trainable:])
-        buffers = {name: view.contiguous().clone() for name, view in views.items()}
+        buffers = network.own_buffers(rows[:, trainable:])
         shared, own = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
 
@@ -133,7 +131,7 @@ class _Chunk:
             return method.objective(network, w, buffers, batch, {**shared, **refs})
 
         losses_of = vmap(loss)
-        optimiser, mask = make_optimiser(settings, self._round), self._shop.train_mask
+        optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
         plan = Plan(self._ids, self._sizes, settings, self._round, couples=network.couples_samples)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()
@@ -148,9 +146,8 @@ class _Chunk:
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
             with torch.no_grad():
                 totals[active] += losses
-                optimiser.step(leaf, gradient if mask is None else gradient.mul_(mask))
-        for name, view in views.items():
-            view.copy_(buffers[name])
+                optimiser.step(leaf, gradient)
+        network.put_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
         return rows, plan.steps.tolist(), means.tolist()
 

@@ -5,7 +5,9 @@ engine, the pool and Flower call them in the order of a round::
 
     server: broadcast ─▶ client: prepare ─▶ objective, step by step ─▶ finish ─▶ server: aggregate
 
-Hooks are pure: they return new values and keep nothing on ``self``.
+Hooks are pure: they return new values and keep nothing on ``self``. A hook that adds to what others
+do (a term of the objective, a weigher, a reference) calls ``super()``: that is what lets
+``fedprox+ida`` be both.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +20,10 @@ from torch import Tensor, nn
 
 from unskew.layout import Kind, Layout
 from unskew.network import Batch, Buffers, Network
-from unskew.rules.combine import weighted_sum
+from unskew.rules.product import product
+from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import by_samples
+from unskew.rules.weighers import Weigher, by_samples
 from unskew.spelling import OPTIONS
 
 Tensors = Mapping[str, Tensor]
@@ -132,13 +135,26 @@ class Method:
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Combine a round's uploads; the diagnostics say at least which weight each client got."""
-        weights = self.weigh(uploads)
-        vector = weighted_sum(uploads.stack, weights, uploads.layout)
-        return replace(server, vector=vector), {"weights": weights}
+        vector, diagnostics = self.rule(server).apply(uploads)
+        return self.step(server, vector, uploads.layout), dict(diagnostics)
 
-    def weigh(self, uploads: Uploads) -> Tensor:
-        """Return the weight of each client: here, its share of the samples."""
-        return by_samples()(uploads)
+    def rule(self, server: Server) -> Rule:
+        """Return the rule that makes one vector of the uploads: here, a weighted mean."""
+        weighers = self.weighers(server) or (by_samples(),)
+        return weighted_mean(weighers[0] if len(weighers) == 1 else product(*weighers))
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Return what weights are the product of; without any, clients count by their samples.
+
+        A method adds its own to those of ``super()``, so that methods can be composed.
+        """
+        del server
+        return ()
+
+    def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
+        """Return the server after the round, given the vector the rule made: here, that vector."""
+        del layout
+        return replace(server, vector=vector)
 
     # On the client.
 

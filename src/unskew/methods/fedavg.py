@@ -7,14 +7,19 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method
+from unskew.methods.base import About, Method, Server
+from unskew.rules.weighers import Weigher, by_samples
 from unskew.spelling import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedAvg(Method):
-    """Every hook at its default."""
+    """Every hook at its default; in a product, the factor of the sample counts."""
 
     about: ClassVar[About] = About(
         title="Average by samples", paper="McMahan et al. 2017", kind="server"
     )
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add the sample counts."""
+        return (*super().weighers(server), by_samples())

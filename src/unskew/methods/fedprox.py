@@ -28,7 +28,7 @@ class FedProx(Method):
         """Remember the global parameters as the centre of the quadratic."""
         trainable = client.network.layout.trainable
         start = super().prepare(client, payload, state)
-        return replace(start, refs={"centre": payload["model"][:trainable]})
+        return replace(start, refs={**start.refs, "centre": payload["model"][:trainable]})
 
     def objective(
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors

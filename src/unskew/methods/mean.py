@@ -6,11 +6,9 @@ Often called FedAvg in public code; here the two rules have two names.
 from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
-from torch import Tensor
 
-from unskew.methods.base import About, Method
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import uniform
+from unskew.methods.base import About, Method, Server
+from unskew.rules.weighers import Weigher, uniform
 from unskew.spelling import OPTIONS
 
 
@@ -22,6 +20,6 @@ class Mean(Method):
         title="Unweighted average", paper="baseline of Yeganeh et al. 2020", kind="server"
     )
 
-    def weigh(self, uploads: Uploads) -> Tensor:
-        """Give every client the same weight."""
-        return uniform()(uploads)
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add equal weights."""
+        return (*super().weighers(server), uniform())

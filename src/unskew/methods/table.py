@@ -1,24 +1,55 @@
 """The methods by name."""
 
+import re
+
 from unskew.methods.base import Method
+from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.feddisco import FedDisco
+from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedprox import FedProx
+from unskew.methods.fedsa import FedSA
+from unskew.methods.ida import Ida, Intrac
 from unskew.methods.mean import Mean
+from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
+from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from unskew.spelling import build, spell
 
 METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
-    "fedprox": FedProx,
     "mean": Mean,
+    "fedprox": FedProx,
+    "ida": Ida,
+    "intrac": Intrac,
+    "feddisco": FedDisco,
+    "fedfusion": FedFusion,
+    "fedsa": FedSA,
+    "median": Median,
+    "trimmed": Trimmed,
+    "rfa": Rfa,
+    "krum": Krum,
+    "multikrum": MultiKrum,
+    "bulyan": Bulyan,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedadagrad": FedAdagrad,
 }
 
 
 def make_method(method: str | Method) -> Method:
-    """Return the method a spelling such as ``fedprox:mu=0.01`` names, or the object itself."""
-    return build(METHODS, method, "method") if isinstance(method, str) else method
+    """Return the method a spelling such as ``fedprox:mu=0.01+ida`` names, or the object itself."""
+    if isinstance(method, Method):
+        return method
+    texts = re.split(r"\+(?=[A-Za-z])", method)
+    parts = [build(METHODS, text, "method") for text in texts]
+    return compose(parts, [name_of(part) for part in parts])
 
 
 def name_of(method: Method) -> str:
     """Return the spelling of a method; one that is not in the table goes by its class."""
+    composed: str | None = getattr(type(method), "spelling", None)
+    if composed is not None:
+        return composed
     known = {cls: name for name, cls in METHODS.items()}
     return spell(method, known.get(type(method), type(method).__name__.lower()))

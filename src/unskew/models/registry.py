@@ -13,7 +13,7 @@ from unskew.models.mobilenet import MobileNetV2
 from unskew.models.recipe import Network, Recipe
 from unskew.models.resnet import ResNet18, ResNet34
 from unskew.models.vgg import Vgg11
-from unskew.rng import torch_generator
+from unskew.rng import torch_seeded
 
 MODELS: dict[str, type[Recipe]] = {
     "logistic": Logistic,
@@ -47,8 +47,7 @@ def make(
     _check(recipe, f"model {spellings.parse(spelling)[0]!r}", shape, vocabulary)
     if classes < 1:
         raise UnskewError(f"classes must be at least 1 (got {classes})")
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.set_state(torch_generator(seed, "model").get_state())
+    with torch_seeded(seed, "model"), torch.device("cpu"):
         return recipe.build(shape, classes, vocabulary)
 
 

@@ -41,7 +41,9 @@ def draw_curves(runs: Runs) -> "Figure":
         axes.grid(alpha=0.25)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    figure.axes[0].legend(frameon=False, fontsize=9)
+    drawn = [axes for axes in figure.axes if axes.get_lines()]
+    if drawn:
+        drawn[0].legend(frameon=False, fontsize=9)
     return figure
 
 

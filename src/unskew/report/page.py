@@ -70,9 +70,9 @@ def write_page(
 _EXPLANATION = (
     "Accuracy: the global model on the common test set, after the last round, mean ± standard "
     "deviation over seeds. Local: its mean over the clients' own tests; worst: that of the client "
-    "it serves worst. Personal: each client's own model on its own test, where a method has such. Rounds and "
-    "MB to a target: until the global model first reaches it; MB counts both directions and all "
-    "clients."
+    "it serves worst. Personal: each client's own model on its own test, where a method has such. "
+    "Rounds and MB to a target: until the global model first reaches it; MB counts both "
+    "directions and all clients."
 )
 
 

@@ -43,7 +43,8 @@ class Table:
         """Return the table as Markdown."""
         rule = ["---"] + ["---:"] * (len(self.columns) - 1)
         return "\n".join(
-            "| " + " | ".join(line) + " |" for line in [self.columns, rule, *self.rows]
+            "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
+            for line in [self.columns, rule, *self.rows]
         )
 
     def to_csv(self) -> str:

@@ -1,9 +1,12 @@
 """Combining the rows of a stack into one vector."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from unskew.layout import Layout
+from unskew.rules.blocks import column_blocks
 
 
 def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
@@ -11,8 +14,24 @@ def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
 
     One matrix-vector product: a single pass over the stack's memory.
     """
-    vector = torch.mv(stack.T, weights.to(stack.dtype))
+    vector = torch.mv(stack.T, weights.to(stack))
+    _largest_counters(vector, stack, layout)
+    return vector
+
+
+def by_coordinate(stack: Tensor, layout: Layout, rule: Callable[[Tensor], Tensor]) -> Tensor:
+    """Apply a coordinate-wise rule to parameters and floating buffers, a block at a time.
+
+    The rule turns clients x columns into one value a column; counters take the largest value.
+    """
+    vector = stack.new_empty(layout.size)
+    for columns in column_blocks(len(stack), layout.counters.start):
+        vector[columns] = rule(stack[:, columns])
+    _largest_counters(vector, stack, layout)
+    return vector
+
+
+def _largest_counters(vector: Tensor, stack: Tensor, layout: Layout) -> None:
     counters = layout.counters
     if counters.start < counters.stop:
         vector[counters] = stack[:, counters].amax(0)
-    return vector

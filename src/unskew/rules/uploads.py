@@ -1,6 +1,6 @@
 """What the server holds after one round: everything any rule may look at, in one value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 
 import torch
@@ -61,22 +61,32 @@ class Uploads:
             raise UnskewError(
                 f"stack has {stack.shape[1]} coordinates, its layout describes {layout.size}"
             )
+        if previous is not None and previous.shape != (layout.size,):
+            raise UnskewError(
+                f"previous must be a vector of {layout.size} coordinates, as the stack's rows are "
+                f"(got shape {tuple(previous.shape)})"
+            )
         ids = list(range(len(stack))) if clients is None else [int(k) for k in clients]
         if len(set(ids)) != len(stack):
             raise UnskewError(f"clients must name each of the {len(stack)} rows once (got {ids})")
         order = sorted(range(len(ids)), key=ids.__getitem__)
         in_order = order == list(range(len(ids)))
 
+        def check_length(values: Sized, name: str) -> None:
+            if len(values) != len(stack):
+                raise UnskewError(
+                    f"{name} must have one value a client: {len(stack)}, not {len(values)}"
+                )
+
         def column(values: Tensor | Sequence[float] | None, name: str) -> Tensor | None:
             if values is None:
                 return None
             tensor = torch.as_tensor(values, dtype=torch.float64)
-            if len(tensor) != len(stack):
-                raise UnskewError(
-                    f"{name} must have one value a client: {len(stack)}, not {len(tensor)}"
-                )
+            check_length(tensor, name)
             return tensor if in_order else tensor[order]
 
+        for name, values in (extras or {}).items():
+            check_length(values, f"extras {name!r}")
         counts = column(samples, "samples")
         return cls(
             stack=stack if in_order else stack[order],

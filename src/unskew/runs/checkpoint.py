@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -23,15 +24,29 @@ from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
 _KEEP = 2
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Position:
-    """How far a run is: the stage and the round to play next, and everybody's state."""
+    """How far a run is: the stage and the round to play next, and everybody's state.
+
+    A value that never changes, so that a run stopped at any moment has a whole one to write down.
+    """
 
     stage: int = 0
     round: int = 0
     server: Server | None = None
-    states: dict[int, Tensors] = field(default_factory=dict)
-    earlier: dict[str, Server] = field(default_factory=dict)
+    states: Mapping[int, Tensors] = field(default_factory=dict)
+    earlier: Mapping[str, Server] = field(default_factory=dict)
+
+    def after_round(self, server: Server, states: Mapping[int, Tensors]) -> "Position":
+        """Return the position one round on, with the states of the clients that changed theirs."""
+        merged = {**self.states, **states} if states else self.states
+        return replace(self, round=self.round + 1, server=server, states=merged)
+
+    def after_stage(self, name: str) -> "Position":
+        """Return the position at the next stage's beginning; this one's server is remembered."""
+        assert self.server is not None
+        earlier = {**self.earlier, name: self.server}
+        return replace(self, stage=self.stage + 1, round=0, server=None, earlier=earlier)
 
 
 class Checkpoints:
@@ -79,8 +94,13 @@ class Checkpoints:
         """Return the checkpoints of the manifest, oldest first, with the hashes of their files."""
         if not self._manifest.is_file():
             return {}
-        listed: dict[str, dict[str, str]] = json.loads(self._manifest.read_text())
-        return listed
+        try:
+            listed = json.loads(self._manifest.read_text())
+            return {name: dict(files) for name, files in listed.items()}
+        except (ValueError, TypeError, AttributeError):
+            raise UnskewError(
+                f"{self._manifest}: is damaged, so nothing can be resumed; start anew elsewhere"
+            ) from None
 
     @staticmethod
     def _is_whole(folder: Path, files: Mapping[str, str]) -> bool:
@@ -102,18 +122,23 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
         servers["now"] = position.server
     tensors = {}
     for place, server in servers.items():
-        tensors[f"{place}:vector"] = server.vector.clone()
+        tensors[f"{place}:vector"] = _own(server.vector)
         for name, tensor in server.slots.items():
-            tensors[f"{place}:slot/{name}"] = tensor.clone()
+            tensors[f"{place}:slot/{name}"] = _own(tensor)
     return tensors
 
 
 def _states_to_tensors(states: Mapping[int, Tensors]) -> dict[str, Tensor]:
     return {
-        f"{client}/{name}": tensor.clone()
+        f"{client}/{name}": _own(tensor)
         for client, state in sorted(states.items())
         for name, tensor in state.items()
     }
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """Copy a tensor into memory of its own, in the plain order that safetensors takes."""
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _read(folder: Path) -> tuple[Position, dict[str, int]]:
@@ -130,7 +155,7 @@ def _read(folder: Path) -> tuple[Position, dict[str, int]]:
         stage=facts["stage"],
         round=facts["round"],
         server=servers.pop("now", None),
-        states=dict(states),
+        states=states,
         earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
     )
     return position, facts["marks"]

@@ -29,6 +29,7 @@ class RunFolder:
         self._every = checkpoint_seconds
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
+        self._whole: tuple[Position, dict[str, int]] | None = None
 
     def open(
         self, identity: Mapping[str, Any], facts: Mapping[str, Any], *, resume: bool
@@ -66,22 +67,26 @@ class RunFolder:
     def write(
         self, metrics: Mapping[str, Any], tables: list[dict[str, Any]], position: Position
     ) -> None:
-        """Write one round down; make a checkpoint when the last one is old enough."""
+        """Write one round down; make a checkpoint when the last one is old enough.
+
+        ``position`` is where the run stands after the round.
+        """
         self._append("metrics.jsonl", metrics)
         for table in tables:
             self._append("clients.jsonl", table)
+        marks = {name: (self.path / name).stat().st_size for name in _LOGS}
+        self._whole = position, marks  # in one step: Ctrl-C finds this round whole, or the last
         if time.monotonic() - self._last >= self._every:
-            self.checkpoint(position)
+            self.checkpoint()
 
-    def checkpoint(self, position: Position) -> None:
-        """Make a checkpoint now."""
-        marks = {}
-        for name, file in self._files.items():
-            file.flush()
+    def checkpoint(self) -> None:
+        """Make a checkpoint of the last whole round, unless there is one."""
+        if self._whole is None:
+            return
+        for name in _LOGS:
             sync_file(self.path / name)
-            marks[name] = (self.path / name).stat().st_size
-        self._checkpoints.save(position, marks)
-        self._last = time.monotonic()
+        self._checkpoints.save(*self._whole)
+        self._whole, self._last = None, time.monotonic()
 
     def close(self) -> None:
         """Close the files."""
@@ -113,11 +118,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read a file of one JSON object a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
-    values = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            values.append(json.loads(line))
-    return values
+    *lines, _cut_off = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines]
 
 
 def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

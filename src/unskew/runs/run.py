@@ -51,13 +51,13 @@ class Run:
         """Return the last figure of a level: ``global``, ``local`` or ``personal``."""
         for row in reversed(self.metrics):
             if level in row:
-                return float(row[level][figure])
+                return _number(row[level][figure])
         return math.nan
 
     def curve(self, level: str, figure: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was measured, and the figure at each."""
         rows = [row for row in self.metrics if level in row]
-        return [row["round"] for row in rows], [float(row[level][figure]) for row in rows]
+        return [row["round"] for row in rows], [_number(row[level][figure]) for row in rows]
 
     @property
     def cost(self) -> Cost:
@@ -91,9 +91,10 @@ class Run:
         """Return the evaluations, a row each."""
         rows = []
         for row in self.metrics:
-            if "train_loss" not in row or not {"global", "local", "personal"} & set(row):
+            if not {"global", "local", "personal"} & set(row):
                 continue
-            cells = [str(row["round"]), f"{row['train_loss']:.4f}"]
+            loss = row["train_loss"]
+            cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
             for level, figure in _FIGURES:
                 cells.append(_percent(row.get(level, {}).get(figure)))
             rows.append(cells)
@@ -107,6 +108,11 @@ _FIGURES = (
     ("local", "min"),
     ("personal", "accuracy"),
 )
+
+
+def _number(value: float | None) -> float:
+    """Return a figure of the metrics, where None stands for what is not a number."""
+    return math.nan if value is None else float(value)
 
 
 def _percent(value: float | None) -> str:

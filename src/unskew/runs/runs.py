@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.errors import UnskewError
 from unskew.report.table import Table
 from unskew.runs.run import Run
 
@@ -59,21 +60,23 @@ class Runs(Sequence[Run]):
         """Return an accuracy that every method reaches: the lowest of their best mean ones."""
         best = [_best_mean(self.of(method)) for method in self.methods]
         known = [value for value in best if not math.isnan(value)]
-        return math.floor(100 * min(known)) / 100 if known else math.nan
+        # Rounded first, or 0.57 would become 56 per cent.
+        return math.floor(round(100 * min(known), 6)) / 100 if known else math.nan
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the global accuracy reaches the target."""
+        check_target(target)
         goal = self.default_target() if target is None else target
         return [_summary(method, self.of(method), goal) for method in self.methods]
 
     def table(self, target: float | None = None) -> Table:
         """Return one row a method: accuracy, worst client, and the cost of the target."""
         goal = self.default_target() if target is None else target
-        at = "target" if math.isnan(goal) else f"{100 * goal:.0f} %"
+        at = "target" if math.isnan(goal) else f"{100 * goal:g} %"
         columns = ["method", "accuracy", "local", "worst", f"rounds to {at}", f"MB to {at}"]
         summaries = self.summaries(goal)
         rows = [_cells(summary) for summary in summaries]
-        if any(summary.personal != summary.local for summary in summaries):
+        if any(_percent(summary.personal) != _percent(summary.local) for summary in summaries):
             columns.insert(3, "personal")
             for row, summary in zip(rows, summaries, strict=True):
                 row.insert(3, _percent(summary.personal))
@@ -83,9 +86,15 @@ class Runs(Sequence[Run]):
         first = self._runs[0]
         seeds = len({run.seed for run in self._runs})
         return (
-            f"{first.data}, {first.clients} clients, {first.network}, {first.rounds} rounds, "
-            f"{seeds} seed{'s' if seeds > 1 else ''}"
+            f"{first.data}, {_several(first.clients, 'client')}, {first.network}, "
+            f"{_several(first.rounds, 'round')}, {_several(seeds, 'seed')}"
         )
+
+
+def check_target(target: float | None) -> None:
+    """Complain about a target that is no accuracy (NaN stands for one that is not known)."""
+    if target is not None and (target < 0 or target > 1):
+        raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
 def _best_mean(runs: Sequence[Run]) -> float:
@@ -118,15 +127,20 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _cells(summary: Summary) -> list[str]:
-    some = "" if summary.reached in (0, summary.seeds) else f" ({summary.reached} seeds)"
+    partly = 0 < summary.reached < summary.seeds
+    some = f" ({summary.reached} of {summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
-        f"{100 * summary.accuracy:.2f} ± {100 * summary.accuracy_sd:.2f} %",
+        _number(100 * summary.accuracy, f"{{:.2f}} ± {100 * summary.accuracy_sd:.2f} %"),
         _percent(summary.local),
         _percent(summary.worst_client),
         _number(summary.rounds_to_target, "{:.1f}") + some,
         _number(summary.bytes_to_target / 1e6, "{:.2f}"),
     ]
+
+
+def _several(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _percent(value: float) -> str:

@@ -1,0 +1,1 @@
+"""Programs that time a round of other frameworks on the same workloads."""

@@ -1,0 +1,137 @@
+# mypy: ignore-errors
+"""Rounds of Flower: its FedAvg on the simulation runtime, clients as Ray actors.
+
+Where the work differs from unskew's:
+
+- BatchNorm's running statistics (W3) and its counter of batches are averaged as every tensor is.
+- Parameters are serialised from the server to each client and back: what a simulation that is
+  meant to move to a real network pays.
+- Its runtime and its server look for messages every tenth of a second.
+
+To Flower's advantage, an actor keeps the samples and the network between messages, and batches
+are cut from tensors without a DataLoader. Layouts are the processors that a client asks for: they
+set how many actors share the cores, and each actor computes with as many threads.
+"""
+
+import os
+import time
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+
+from benchmarks.peers.layouts import CHOSEN, Layout, main
+from benchmarks.workloads import WORKLOADS
+
+CORES = os.cpu_count()
+WARM_UP = 3
+LONGEST_ROUND = 60.0
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+PROCESSORS = {f"num_cpus={share:g}": share for share in (0.5, 1, CORES)}
+LAYOUTS = {
+    name: Layout({**QUIET, "OMP_NUM_THREADS": str(max(1, int(share)))})
+    for name, share in PROCESSORS.items()
+}
+
+client_app = ClientApp()
+
+
+@lru_cache
+def _equipment(title):
+    """Return the samples and the network of a workload, once an actor."""
+    from unskew.models import make
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    work = next(work for work in WORKLOADS.values() if work.title == title)
+    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
+    return work, x, y, make(work.model, work.shape, 10)
+
+
+@client_app.train()
+def train(message, context):
+    """Train one epoch on a client's samples."""
+    work, x, y, network = _equipment(message.content["config"]["title"])
+    network.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    own = context.node_config["partition-id"]
+    optimiser = torch.optim.SGD(network.parameters(), lr=work.lr)
+    for rows in torch.randperm(work.samples).split(work.batch):
+        optimiser.zero_grad()
+        F.cross_entropy(network(x[own][rows]), y[own][rows]).backward()
+        optimiser.step()
+    reply = {
+        "arrays": ArrayRecord(network.state_dict()),
+        "metrics": MetricRecord({"num-examples": work.samples}),
+    }
+    return Message(content=RecordDict(reply), reply_to=message)
+
+
+class Timed(FedAvg):
+    """FedAvg that notes when rounds end, and that every client answered."""
+
+    def __init__(self, work):
+        super().__init__(
+            fraction_train=work.cohort / work.clients,
+            fraction_evaluate=0.0,
+            # The first round may begin while nodes still register, and a fraction of few is less.
+            min_train_nodes=work.cohort,
+            min_available_nodes=work.clients,
+        )
+        self.cohort = work.cohort
+        self.ends = []
+
+    def aggregate_train(self, server_round, replies):
+        """Average, then note the time."""
+        replies = list(replies)
+        averaged = super().aggregate_train(server_round, replies)
+        answered = sum(not reply.has_error() for reply in replies)
+        if answered != self.cohort:
+            raise RuntimeError(f"round {server_round}: {answered} of {self.cohort} clients trained")
+        self.ends.append(time.perf_counter())
+        return averaged
+
+
+def play(work, rounds):
+    """Time rounds, each from the end of the round before."""
+    from benchmarks.peers import flower_ray  # actors find it by this name, not as __main__
+    from unskew.models import make
+
+    strategy = Timed(work)
+    server_app = ServerApp()
+
+    @server_app.main()
+    def serve(grid, context):
+        del context
+        strategy.start(
+            grid=grid,
+            initial_arrays=ArrayRecord(make(work.model, work.shape, 10).state_dict()),
+            num_rounds=rounds + WARM_UP,
+            timeout=LONGEST_ROUND,
+            train_config=ConfigRecord({"title": work.title}),
+        )
+
+    layout = os.environ[CHOSEN]
+    run_simulation(
+        server_app,
+        flower_ray.client_app,
+        num_supernodes=work.clients,
+        backend_config={
+            "client_resources": {"num_cpus": PROCESSORS[layout], "num_gpus": 0.0},
+            "init_args": {"num_cpus": CORES, "log_to_driver": False},
+        },
+    )
+    return {layout: np.diff(strategy.ends)[WARM_UP - 1 :].tolist()}
+
+
+if __name__ == "__main__":
+    main("benchmarks.peers.flower_ray", LAYOUTS, play)

@@ -1,0 +1,83 @@
+"""Plays a peer in each of its layouts, every one in a fresh process.
+
+Threads, devices and workers are read by the peers when they are imported, so two layouts cannot
+share a process. A layout that fails or takes too long is left out, with a line on stderr.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.workloads import Contestant, arguments, report
+
+CHOSEN = "PEER_LAYOUT"
+LONGEST = 300.0
+"""Seconds after which a layout counts as failed."""
+CHECKOUT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a process of a peer is started."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()
+    """What stands between ``python`` and ``-m program``, such as ``-m torch.distributed.run``."""
+
+
+def main(program: str, layouts: Mapping[str, Layout], play: Contestant) -> None:
+    """Report the rounds of every layout, or play the one that the environment names."""
+    work, rounds = arguments()
+    if CHOSEN in os.environ:
+        seconds = play(work, rounds)
+        # Of several workers (torchrun numbers them), one speaks.
+        if os.environ.get("RANK", "0") == "0":
+            report(seconds)
+        return
+    found: dict[str, list[float]] = {}
+    for name, layout in layouts.items():
+        found |= _played(program, name, layout)
+    report(found)
+
+
+def _played(program: str, name: str, layout: Layout) -> dict[str, list[float]]:
+    command = [sys.executable, *layout.launcher, "-m", program, *sys.argv[1:]]
+    paths = [str(CHECKOUT), str(CHECKOUT / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        **layout.environment,
+        CHOSEN: name,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=LONGEST)
+            seconds: dict[str, list[float]] = json.loads(output.splitlines()[-1])
+        except subprocess.TimeoutExpired:
+            _fail(name, f"took longer than {LONGEST:.0f} s")
+        except (IndexError, ValueError):
+            _fail(name, f"it reported nothing, and last said: {errors.strip().split(chr(10))[-1]}")
+        else:
+            return seconds
+        finally:
+            # Whatever the layout started is in its process group.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return {}
+
+
+def _fail(name: str, reason: str) -> None:
+    print(f"{name} is left out: {reason}", file=sys.stderr)

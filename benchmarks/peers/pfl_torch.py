@@ -1,0 +1,103 @@
+# mypy: ignore-errors
+"""Rounds of pfl: FederatedAveraging on its SimulatedBackend, in one process or one a core.
+
+Where the work differs from unskew's:
+
+- pfl does not shuffle a client's samples: batches are cut once, kept, and come in the same order.
+- Only parameters are reset and averaged. BatchNorm's running statistics (W3) run on from client
+  to client, in each process apart.
+- A cohort is drawn with replacement, so a client may be in it twice.
+- It trains clients in place, one after another, and sums differences from the global parameters.
+
+Workers are started by torchrun, as pfl's documentation asks for; each takes its share of a cohort.
+"""
+
+import os
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.aggregate.weighting import WeightByDatapoints
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.data.pytorch import PyTorchTensorDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam import NNTrainHyperParams
+from pfl.metrics import Metrics
+from pfl.model.pytorch import PyTorchModel
+
+from benchmarks.peers.layouts import CHOSEN, Layout, main
+
+CORES = os.cpu_count()
+WARM_UP = 3
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}")
+
+LAYOUTS = {
+    "1 process, 1 thread": Layout({"OMP_NUM_THREADS": "1"}),
+    f"1 process, {CORES} threads": Layout({"OMP_NUM_THREADS": str(CORES)}),
+    f"{CORES} processes, 1 thread": Layout({"OMP_NUM_THREADS": "1"}, TORCHRUN),
+}
+
+
+def with_loss(network):
+    """Give a network the two methods that pfl calls."""
+    network.loss = lambda x, y: F.cross_entropy(network(x), y)
+    network.metrics = lambda _x, _y: {}
+    return network
+
+
+class Stopwatch(TrainingProcessCallback):
+    """Notes when rounds end."""
+
+    def __init__(self):
+        self.ends = []
+
+    def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
+        """Note the time."""
+        del aggregate_metrics, model, central_iteration
+        self.ends.append(time.perf_counter())
+        return False, Metrics()
+
+
+def federation(work):
+    """Return the clients, their samples at hand as tensors."""
+    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
+    clients = [PyTorchTensorDataset(own) for own in zip(x, y, strict=True)]
+    sampler = get_user_sampler("random", range(work.clients))
+    return FederatedDataset(clients.__getitem__, sampler)
+
+
+def play(work, rounds):
+    """Time rounds, each from the end of the round before."""
+    from unskew.models import make
+
+    np.random.seed(0)  # noqa: NPY002 (pfl draws from numpy's global state, alike in each worker)
+    torch.manual_seed(0)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    clients = federation(work)
+    network = with_loss(make(work.model, work.shape, 10))
+    stopwatch = Stopwatch()
+    FederatedAveraging().run(
+        NNAlgorithmParams(
+            central_num_iterations=rounds + WARM_UP,
+            evaluation_frequency=rounds + WARM_UP,
+            train_cohort_size=work.cohort,
+            val_cohort_size=0,
+        ),
+        SimulatedBackend(clients, clients, [WeightByDatapoints()]),
+        PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), lr=1.0)),
+        NNTrainHyperParams(
+            local_num_epochs=1, local_learning_rate=work.lr, local_batch_size=work.batch
+        ),
+        callbacks=[stopwatch],
+        send_metrics_to_platform=False,
+    )
+    return {os.environ[CHOSEN]: np.diff(stopwatch.ends)[WARM_UP - 1 :].tolist()}
+
+
+if __name__ == "__main__":
+    main("benchmarks.peers.pfl_torch", LAYOUTS, play)

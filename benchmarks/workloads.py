@@ -1,0 +1,68 @@
+"""The three workloads every contestant plays: the same clients, samples, network and steps.
+
+A contestant is a program that prints seconds a round as JSON, see :func:`report`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One local epoch of a cohort, without evaluation."""
+
+    title: str
+    clients: int
+    cohort: int
+    samples: int
+    shape: tuple[int, ...]
+    batch: int
+    lr: float
+    model: str
+    """The network as unskew spells it; peers build the same layers."""
+
+    def data(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return every client's samples, client after client; noise is enough to time steps."""
+        rng = np.random.default_rng(0)
+        total = self.clients * self.samples
+        x = rng.random(size=(total, *self.shape), dtype=np.float32)
+        return x, rng.integers(0, 10, size=total)
+
+
+WORKLOADS = {
+    "W1": Workload(
+        "50 of 1,000 clients, MLP 64-32-10, 50 samples, batch 10",
+        1000, 50, 50, (64,), 10, 0.1, "mlp:hidden=32",
+    ),
+    "W2": Workload(
+        "10 of 100 clients, LeNet-5 on 1x28x28, 500 samples, batch 32",
+        100, 10, 500, (1, 28, 28), 32, 0.05, "lenet5",
+    ),
+    "W3": Workload(
+        "10 of 100 clients, FedDisk CNN of 16 channels with BatchNorm, 500 samples, batch 32",
+        100, 10, 500, (1, 28, 28), 32, 0.05, "feddisk-cnn:channels=16,padding=2",
+    ),
+}  # fmt: skip
+
+
+def arguments() -> tuple[Workload, int]:
+    """Read a contestant's command line: the workload, and how many rounds to time."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--rounds", type=int, default=10)
+    found = parser.parse_args()
+    return WORKLOADS[found.workload], found.rounds
+
+
+def report(layouts: dict[str, Sequence[float]]) -> None:
+    """Print the seconds of each timed round, for each layout a contestant was tried in."""
+    json.dump({name: list(seconds) for name, seconds in layouts.items()}, sys.stdout)
+
+
+Contestant = Callable[[Workload, int], dict[str, Sequence[float]]]

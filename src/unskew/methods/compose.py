@@ -1,0 +1,80 @@
+"""Several methods as one: ``fedprox+ida+fedadam``.
+
+Hooks that add to what others do call ``super()``, so a class with several methods as its bases is
+all of them: terms of the objective add up, weights multiply, references and extras join.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from unskew.errors import UnskewError
+from unskew.methods.base import About, Method
+from unskew.spelling import OPTIONS
+
+_ONLY_ONE = ("rule", "step")
+"""Hooks that replace what others do, so that only one of the parts may have them."""
+
+
+def compose(parts: list[Method], names: list[str]) -> Method:
+    """Return one method that is all of these; ``names`` are their spellings."""
+    if len(parts) == 1:
+        return parts[0]
+    label = "+".join(names)
+    _check(parts, names, label)
+    kinds = tuple(type(part) for part in parts)
+    members: dict[str, Any] = {
+        "__doc__": f"{label}, composed.",
+        "__module__": __name__,
+        "spelling": label,
+        "about": About(
+            title=" and ".join(kind.about.title for kind in kinds),
+            paper="; ".join(dict.fromkeys(kind.about.paper for kind in kinds)),
+            kind=kinds[0].about.kind,
+            level=kinds[0].about.level,
+            needs_individual_updates=any(kind.about.needs_individual_updates for kind in kinds),
+        ),
+        "wants_train_accuracy": any(kind.wants_train_accuracy for kind in kinds),
+    }
+    whole: Any = dataclass(frozen=True, config=OPTIONS, kw_only=True)(type(label, kinds, members))
+    method: Method = whole(**_options(parts, label))
+    return method
+
+
+def _check(parts: list[Method], names: list[str], label: str) -> None:
+    if len({type(part) for part in parts}) < len(parts):
+        raise UnskewError(f"method {label!r}: each may stand once")
+    for hook in _ONLY_ONE:
+        having = [n for part, n in zip(parts, names, strict=True) if _changes(part, hook)]
+        if len(having) > 1:
+            raise UnskewError(f"method {label!r}: {' and '.join(having)} exclude each other")
+    rules = [
+        n
+        for part, n in zip(parts, names, strict=True)
+        if _changes(part, "rule") and not _changes(part, "weighers")
+    ]
+    weighers = [n for part, n in zip(parts, names, strict=True) if _changes(part, "weighers")]
+    if rules and weighers:
+        raise UnskewError(
+            f"method {label!r}: {rules[0]} gives clients no weights that {weighers[0]} could "
+            "multiply; leave one of them away"
+        )
+
+
+def _changes(part: Method, hook: str) -> bool:
+    return getattr(type(part), hook) is not getattr(Method, hook)
+
+
+def _options(parts: list[Method], label: str) -> dict[str, Any]:
+    """Join the options of all parts; two that share a name must agree."""
+    options: dict[str, Any] = {}
+    for part in parts:
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if options.setdefault(field.name, value) != value:
+                raise UnskewError(
+                    f"method {label!r}: {field.name} is an option of several parts; "
+                    "give it the same value in each"
+                )
+    return options

@@ -1,0 +1,45 @@
+"""FedDisco: clients whose labels are far from even count less.
+
+Ye et al., "FedDisco: Federated Learning with Discrepancy-Aware Collaboration", 2023. The weight is
+``max(0, p_k - a d_k + b)`` with p_k the share of samples and d_k the divergence of the client's
+labels from even ones.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.classes import class_count
+from unskew.rules.discrepancy import discrepancy, label_divergence
+from unskew.rules.weighers import Weigher
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedDisco(Method):
+    """Weights from label histograms, which clients send along with their models."""
+
+    alpha: Annotated[float, Field(ge=0)] = 0.5
+    b: Annotated[float, Field(ge=0)] = 0.1
+    measure: Literal["kl", "l1", "l2", "cosine"] = "kl"
+    rescale: bool | None = None
+    """Whether discrepancies are scaled to sum to one; None: for kl only, as published."""
+
+    about: ClassVar[About] = About(
+        title="Discrepancy of labels", paper="Ye et al. 2023", kind="server"
+    )
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send the label histogram too."""
+        finished = super().finish(client, start, trained, state)
+        counts = torch.bincount(client.y.long(), minlength=class_count(client.network.layout))
+        return Finished({**finished.extras, "label_counts": counts}, finished.state)
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add discrepancy-aware weights, which hold the sample counts already."""
+        rescale = self.measure == "kl" if self.rescale is None else self.rescale
+        own = discrepancy(label_divergence(self.measure), self.alpha, self.b, rescale)
+        return (*super().weighers(server), own)

@@ -1,0 +1,83 @@
+"""FedFusion: clients are allocated to virtual components, and components count about alike.
+
+Duan et al., "Federated Learning with Data-Agnostic Distribution Fusion", CVPR 2023. The server
+describes each client by its model's normalisation statistics, and an autoencoder that it keeps
+between rounds allocates the clients; docs/fedfusion.md has the equations and the choices.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.base import About, Method, Server
+from unskew.rules.combine import weighted_sum
+from unskew.rules.fusion import Fusion
+from unskew.rules.rule import Diagnostics, Rule
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Reasons, Weigher
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedFusion(Fusion, Method):
+    """The weigher ``fusion`` with a memory: the autoencoder is refitted every so many rounds."""
+
+    vae_every: Annotated[int, Field(ge=1)] = 10
+
+    about: ClassVar[About] = About(
+        title="Weights from virtual components",
+        paper="Duan et al. 2023",
+        kind="server",
+        needs_individual_updates=True,
+    )
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Refit the autoencoder if it is time, then combine as ever.
+
+        The number of components is that of the first round, whoever takes part later.
+        """
+        slots = server.slots
+        round_ = int(slots["round"]) if "round" in slots else 0
+        rule = self._sized(server, len(uploads))
+        parameters = slots.get("vae")
+        if parameters is None or round_ % self.vae_every == 0:
+            parameters = rule.refit(rule.describe(uploads), parameters, round_)
+        kept = {
+            **slots,
+            "round": torch.tensor(round_ + 1),
+            "components": torch.tensor(rule.components),
+            "vae": parameters,
+        }
+        return super().aggregate(replace(server, slots=kept), uploads)
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add the weights of the allocation."""
+        return (*super().weighers(server), Weigher("fusion", lambda up: self._derive(server, up)))
+
+    def rule(self, server: Server) -> Rule:
+        """Return the weighted mean; the paper's literal sums are applied as they are."""
+        if self.normalise == "component":
+            return super().rule(server)
+
+        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
+            raw, reasons = self._derive(server, uploads)
+            vector = weighted_sum(uploads.stack, raw, uploads.layout)
+            return vector, {"weights": raw, **reasons}
+
+        return Rule("fusion, literal", apply)
+
+    def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Reasons]:
+        rule = self._sized(server, len(uploads))
+        round_ = int(server.slots["round"]) - 1
+        allocation = rule.allocate(rule.describe(uploads), server.slots["vae"], round_)
+        return rule.derive(uploads, allocation)
+
+    def _sized(self, server: Server, clients: int) -> Self:
+        """Return the rule with its number of components settled."""
+        settled = server.slots.get("components")
+        rule = self if settled is None else replace(self, components=int(settled))
+        return rule.sized_for(clients)

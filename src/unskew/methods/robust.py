@@ -1,0 +1,108 @@
+"""The robust rules as methods: a few bad clients cannot pull the model away.
+
+Median and trimmed mean: Yin et al. 2018. RFA, the geometric median: Pillutla et al. 2019. Krum and
+Multi-Krum: Blanchard et al. 2017. Bulyan: El Mhamdi et al. 2018. ``f`` is the number of bad
+clients to withstand in a round.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from unskew.methods.base import About, Method, Server
+from unskew.rules.geometric import geometric_median
+from unskew.rules.krum import bulyan, krum, multi_krum
+from unskew.rules.order import coordinate_median, trimmed_mean
+from unskew.rules.rule import Rule
+from unskew.spelling import OPTIONS
+
+Bad = Annotated[int, Field(ge=0)]
+
+
+def _about(title: str, paper: str) -> About:
+    return About(title=title, paper=paper, kind="server", needs_individual_updates=True)
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Median(Method):
+    """The median of each coordinate."""
+
+    about: ClassVar[About] = _about("Coordinate-wise median", "Yin et al. 2018")
+
+    def rule(self, server: Server) -> Rule:
+        """Return the median."""
+        del server
+        return coordinate_median()
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Trimmed(Method):
+    """The mean of each coordinate without its extremes: the share ``beta`` on either side."""
+
+    beta: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+
+    about: ClassVar[About] = _about("Trimmed mean", "Yin et al. 2018")
+
+    def rule(self, server: Server) -> Rule:
+        """Return the trimmed mean."""
+        del server
+        return trimmed_mean(self.beta)
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Rfa(Method):
+    """The geometric median, approached by smoothed Weiszfeld steps from FedAvg's mean."""
+
+    iterations: Annotated[int, Field(ge=0)] = 4
+    nu: Annotated[float, Field(gt=0)] = 1e-5
+
+    about: ClassVar[About] = _about("Geometric median", "Pillutla et al. 2019")
+
+    def rule(self, server: Server) -> Rule:
+        """Return the geometric median."""
+        del server
+        return geometric_median(self.iterations, self.nu)
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Krum(Method):
+    """The one model that lies closest to its nearest others."""
+
+    f: Bad = 1
+
+    about: ClassVar[About] = _about("The most central model", "Blanchard et al. 2017")
+
+    def rule(self, server: Server) -> Rule:
+        """Return Krum."""
+        del server
+        return krum(self.f)
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class MultiKrum(Method):
+    """The mean of the ``m`` most central models (None: all but f)."""
+
+    f: Bad = 1
+    m: Annotated[int, Field(ge=1)] | None = None
+
+    about: ClassVar[About] = _about("Mean of central models", "Blanchard et al. 2017")
+
+    def rule(self, server: Server) -> Rule:
+        """Return Multi-Krum."""
+        del server
+        return multi_krum(self.f, self.m)
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Bulyan(Method):
+    """Krum's choice again and again, then a trimmed mean around the median."""
+
+    f: Bad = 1
+
+    about: ClassVar[About] = _about("Krum, then a trimmed mean", "El Mhamdi et al. 2018")
+
+    def rule(self, server: Server) -> Rule:
+        """Return Bulyan."""
+        del server
+        return bulyan(self.f)

@@ -1,0 +1,15 @@
+"""Plain values: what JSON can hold, so that any program can read what is written down."""
+
+import math
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """Return a value with None in place of NaN and infinities, in lists and mappings too."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

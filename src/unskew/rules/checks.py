@@ -1,0 +1,39 @@
+"""Check the options of rules, so that each complaint names the field and what it must be."""
+
+import math
+from collections.abc import Collection
+
+from unskew.errors import UnskewError
+
+
+def between(
+    field: str, value: float, low: float, high: float = math.inf, *, below: bool = False
+) -> None:
+    """Complain unless the value lies in [low, high], or in [low, high) with ``below``."""
+    if low <= value <= high and not (below and value == high):
+        return
+    upper = "" if high == math.inf else f" and {'below' if below else 'at most'} {high:g}"
+    raise UnskewError(f"{field} must be at least {low:g}{upper} (got {value})")
+
+
+def positive(field: str, value: float, high: float = math.inf) -> None:
+    """Complain unless the value lies in (0, high]."""
+    if not 0 < value <= high:
+        upper = "" if high == math.inf else f" and at most {high:g}"
+        raise UnskewError(f"{field} must be above 0{upper} (got {value})")
+
+
+def one_of(field: str, value: object, choices: Collection[object]) -> None:
+    """Complain unless the value is one of the choices."""
+    if value not in choices:
+        listed = ", ".join(str(choice) for choice in choices)
+        raise UnskewError(f"{field} must be one of {listed} (got {value!r})")
+
+
+def enough_clients(rule: str, f: int, clients: int, needed: int) -> None:
+    """Complain if a rule that withstands ``f`` bad clients has too few clients for it."""
+    if clients < needed:
+        raise UnskewError(
+            f"{rule}: f={f} needs at least {needed} clients, this round has {clients}; "
+            "lower f or let more clients take part"
+        )

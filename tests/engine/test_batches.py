@@ -1,0 +1,131 @@
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unskew.engine.batches import Plan, batches_per_epoch, local_steps
+from unskew.engine.settings import Settings
+
+
+def plan(sizes, *, clients=None, round_=0, couples=False, **options) -> Plan:
+    ids = range(len(sizes)) if clients is None else clients
+    return Plan(
+        np.array(ids, np.int64),
+        np.array(sizes, np.int64),
+        Settings(**options),
+        round_,
+        couples=couples,
+    )
+
+
+def batches(the_plan: Plan, row: int = 0) -> list[list[int]]:
+    """The samples of one client, step by step."""
+    steps = [the_plan[t] for t in range(int(the_plan.steps[row]))]
+    return [step.positions[row, : step.counts[row]].tolist() for step in steps]
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3), st.integers(0, 5))
+def test_every_epoch_sees_every_sample_once(size, batch, epochs, round_):
+    seen = batches(plan([size], batch_size=batch, epochs=epochs, round_=round_))
+    per_epoch = -(-size // batch)
+    assert len(seen) == epochs * per_epoch
+    for epoch in range(epochs):
+        samples = chain(*seen[epoch * per_epoch : (epoch + 1) * per_epoch])
+        assert sorted(samples) == list(range(size))
+
+
+def test_the_last_batch_may_be_short():
+    assert [len(batch) for batch in batches(plan([10], batch_size=4, epochs=2))] == [4, 4, 2] * 2
+
+
+def test_batch_larger_than_the_client_is_one_full_step():
+    assert [sorted(batch) for batch in batches(plan([3], batch_size=100))] == [[0, 1, 2]]
+
+
+def test_steps_cross_epochs():
+    seen = batches(plan([5], batch_size=2, steps=7))
+    assert [len(batch) for batch in seen] == [2, 2, 1, 2, 2, 1, 2]
+    assert sorted(chain(*seen[:3])) == sorted(chain(*seen[3:6])) == list(range(5))
+
+
+def test_steps_are_the_same_number_for_clients_of_any_size():
+    the_plan = plan([50, 3, 9], batch_size=4, steps=6)
+    assert the_plan.steps.tolist() == [6, 6, 6]
+    assert the_plan[5].active == 3
+    assert [sorted(batch) for batch in batches(the_plan, 1)] == [[0, 1, 2]] * 6
+
+
+def test_epochs_and_rounds_shuffle_anew_and_the_seed_decides():
+    first = batches(plan([30], batch_size=30, epochs=2))
+    assert first[0] != first[1]
+    assert batches(plan([30], batch_size=30, epochs=2)) == first
+    assert batches(plan([30], batch_size=30, epochs=2, round_=1)) != first
+    assert batches(plan([30], batch_size=30, epochs=2, seed=1)) != first
+    assert batches(plan([30], batch_size=30, epochs=2, clients=[1])) != first
+
+
+def test_batchnorm_leaves_a_last_batch_of_one_out():
+    assert [len(b) for b in batches(plan([9], batch_size=4, couples=True))] == [4, 4]
+    assert [len(b) for b in batches(plan([9], batch_size=4, couples=False))] == [4, 4, 1]
+    assert [len(b) for b in batches(plan([10], batch_size=4, couples=True))] == [4, 4, 2]
+
+
+def test_batchnorm_leaves_out_another_sample_each_epoch():
+    seen = batches(plan([9], batch_size=4, epochs=20, couples=True))
+    left_out = {
+        (set(range(9)) - set(seen[2 * epoch]) - set(seen[2 * epoch + 1])).pop()
+        for epoch in range(20)
+    }
+    assert len(left_out) > 3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "couples", "expected"),
+    [
+        ([0, 1, 4, 5, 8, 9], 4, False, [0, 1, 1, 2, 2, 3]),
+        ([0, 1, 4, 5, 8, 9], 4, True, [0, 1, 1, 1, 2, 2]),
+        ([0, 1, 3], 1, True, [0, 1, 3]),
+    ],
+)
+def test_batches_per_epoch_by_hand(sizes, batch, couples, expected):
+    assert batches_per_epoch(np.array(sizes), batch, couples=couples).tolist() == expected
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 8), st.booleans())
+def test_a_client_does_not_depend_on_its_cohort(sizes, batch, by_steps):
+    options = {"batch_size": batch} | ({"steps": 5} if by_steps else {"epochs": 2})
+    steps = local_steps(np.array(sizes), Settings(**options), couples=False)
+    order = np.argsort(-steps, kind="stable")
+    together = plan([sizes[k] for k in order], clients=order, **options)
+    for row, k in enumerate(order):
+        alone = plan([sizes[k]], clients=[k], **options)
+        assert batches(together, row) == batches(alone)
+
+
+def test_padding_repeats_samples_of_the_same_client():
+    step = plan([8, 3], batch_size=8)[0]
+    assert step.counts.tolist() == [8, 3]
+    assert step.positions.shape == (2, 8)
+    assert set(step.positions[1].tolist()) == {0, 1, 2}
+
+
+def test_clients_leave_when_they_are_done():
+    the_plan = plan([9, 4, 2], batch_size=2)
+    assert the_plan.steps.tolist() == [5, 2, 1]
+    assert [the_plan[t].active for t in range(len(the_plan))] == [3, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 3}, {}])
+def test_a_client_without_samples_takes_no_step(options):
+    the_plan = plan([4, 0], batch_size=2, **options)
+    assert the_plan.steps[1] == 0
+    assert all(the_plan[t].active == 1 for t in range(len(the_plan)))
+    assert len(plan([0], **options)) == 0
+    assert len(plan([], **options)) == 0
+
+
+def test_clients_must_come_with_most_steps_first():
+    with pytest.raises(ValueError, match="descending order of steps"):
+        plan([2, 9], batch_size=2)

@@ -1,0 +1,71 @@
+"""Worker processes end with the process that started them, however that ends."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from unskew.data.federation import Federation
+from unskew.engine.client import Workshop
+from unskew.engine.cohort import Task
+from unskew.engine.pool import Pool
+from unskew.engine.settings import Settings
+from unskew.methods.fedavg import FedAvg
+from unskew.network import Network
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def pool_of_two() -> Pool:
+    federation = Federation.from_arrays([[0.0], [1.0]], [0, 1], [0, 1])
+    network = Network(nn.Linear(1, 2))
+    return Pool(Workshop(FedAvg(), network, federation, Settings(), torch.device("cpu")), 2, 2)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(processes: list[int]) -> bool:
+    deadline = time.monotonic() + 10
+    while any(is_running(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(is_running(process) for process in processes)
+
+
+def test_workers_of_a_killed_process_end():
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        pool = pool_of_two()
+        os.write(write, json.dumps([worker._process.pid for worker in pool._workers]).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    workers = json.loads(os.read(read, 1000))
+    assert len(workers) == 2
+    assert wait_until_gone(workers)
+
+
+def test_workers_leave_ctrl_c_to_the_process_that_started_them():
+    pool = pool_of_two()
+    workers = [worker._process.pid for worker in pool._workers]
+    model = {"model": torch.zeros(4)}
+    pool.train(0, [Task(k, model, {}) for k in range(2)])  # so that both are up
+    for worker in workers:
+        os.kill(worker, signal.SIGINT)
+    time.sleep(0.1)
+    assert all(is_running(worker) for worker in workers)
+    pool.close()
+    assert wait_until_gone(workers)

@@ -1,0 +1,401 @@
+"""Rounds: who takes part, who is rejected and why, and runs of several stages."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.engine.cohort import draw_cohort
+from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Finished, Method, Server, Stage, Start
+from unskew.models import make
+from unskew.network import Network
+
+OPTIONS = {"model": "logistic", "batch_size": 8, "lr": 0.1}
+RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+def rows_of(run, kind="round") -> list[dict]:
+    return [table for table in run.client_tables if table["kind"] == kind]
+
+
+# Who takes part.
+
+
+@given(st.floats(0.001, 1), st.integers(1, 200), st.integers(0, 5), st.integers(0, 50))
+def test_a_cohort_has_the_asked_share_sorted_and_without_repeats(share, clients, seed, round_):
+    cohort = draw_cohort(Settings(participation=share, seed=seed), clients, round_)
+    assert len(cohort) == max(1, round(share * clients))
+    assert cohort == sorted(set(cohort))
+    assert set(cohort) <= set(range(clients))
+
+
+def test_a_cohort_depends_on_seed_and_round_alone():
+    settings = Settings(cohort=10)
+    first = draw_cohort(settings, 100, 3)
+    assert draw_cohort(settings, 100, 3) == first
+    assert draw_cohort(settings, 100, 4) != first
+    assert draw_cohort(Settings(cohort=10, seed=1), 100, 3) != first
+
+
+def test_cohorts_are_drawn_uniformly():
+    """Each of 20 clients is expected 500 times in 2000 rounds of 5; 4.5 deviations are 87."""
+    draws = [draw_cohort(Settings(cohort=5), 20, round_) for round_ in range(2000)]
+    counts = np.bincount(np.concatenate(draws), minlength=20)
+    assert counts.sum() == 10_000
+    assert np.abs(counts - 500).max() < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, 20),
+        ({"cohort": 7}, 7),
+        ({"cohort": 100}, 20),
+        ({"participation": 0.26}, 5),
+        ({"participation": 0.001}, 1),
+    ],
+)
+def test_cohort_size(options, size):
+    assert len(draw_cohort(Settings(**options), 20, 0)) == size
+
+
+def test_only_the_cohort_trains(federation):
+    run = us.train(federation, rounds=4, cohort=2, seed=5, **OPTIONS)
+    expected = [draw_cohort(Settings(cohort=2, seed=5), 4, round_) for round_ in range(4)]
+    assert [table["client"] for table in rows_of(run)] == expected
+    assert [row["clients"] for row in run.metrics] == [2] * 4
+    assert (~np.isnan(run.weights)).sum(1).tolist() == [2] * 4
+    np.testing.assert_allclose(np.nansum(run.weights, axis=1), 1)
+
+
+# Who is rejected.
+
+
+class Explodes(Method):
+    """Client 2's loss is multiplied until its weights overflow, from the round ``start`` on."""
+
+    def prepare(self, client, payload, state):
+        start = super().prepare(client, payload, state)
+        factor = 1e38 if client.id == 2 else 1.0
+        return Start(start.vector, {"factor": torch.tensor(factor)})
+
+    def objective(self, network, weights, buffers, batch, refs):
+        loss = super().objective(network, weights, buffers, batch, refs)
+        return (loss * refs["factor"]) * refs["factor"]
+
+
+@RUNNERS
+def test_a_client_that_blows_up_is_rejected_by_name_and_the_round_goes_on(federation, runner):
+    run = us.train(federation, Explodes(), rounds=2, runner=runner, **OPTIONS)
+    for row in run.metrics:
+        assert row["rejected"] == {"2": "its model has infinite or undefined numbers"}
+        assert np.isfinite(row["train_loss"])
+        assert "kept_model" not in row
+    assert bool(torch.isfinite(vector_of(run)).all())
+    assert np.isnan(run.weights[:, 2]).all()
+    np.testing.assert_allclose(np.nansum(run.weights, axis=1), 1)
+
+
+@RUNNERS
+def test_the_others_average_as_if_the_rejected_were_not_there(federation, runner):
+    with_it = us.train(federation, Explodes(), rounds=1, runner=runner, **OPTIONS)
+
+    class WithoutTwo(Method):
+        def aggregate(self, server, uploads):
+            keep = [row for row, k in enumerate(uploads.clients) if k != 2]
+            weights = uploads.samples[keep] / uploads.samples[keep].sum()
+            return Server((uploads.stack[keep] * weights[:, None]).sum(0).float()), {}
+
+    without = us.train(federation, WithoutTwo(), rounds=1, runner=runner, **OPTIONS)
+    torch.testing.assert_close(vector_of(with_it), vector_of(without))
+
+
+def test_what_a_run_writes_down_is_json_for_every_reader(federation, tmp_path):
+    us.train(federation, Explodes(), rounds=1, out=tmp_path / "run", **OPTIONS)
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    for name in ("metrics.jsonl", "clients.jsonl", "run.json"):
+        text = (tmp_path / "run" / name).read_text()
+        for line in [text] if name == "run.json" else text.splitlines():
+            json.loads(line, parse_constant=refuse)
+
+
+@RUNNERS
+def test_a_rejected_client_keeps_its_old_state(federation, runner):
+    class Twice(Explodes):
+        """Client 2 explodes in its second round; in its third it is well again."""
+
+        def prepare(self, client, payload, state):
+            assert all(bool(torch.isfinite(kept).all()) for kept in state.values())
+            start = super().prepare(client, payload, state)
+            if len(seen.setdefault(client.id, [])) != 1:
+                start = Start(start.vector, {"factor": torch.tensor(1.0)})
+            seen[client.id].append(float(state.get("rounds", 0)))
+            return start
+
+        def finish(self, client, start, trained, state):
+            model = trained.vector.clone()
+            return Finished(
+                state={"model": model, "rounds": state.get("rounds", 0) + torch.ones(())}
+            )
+
+    seen = {}
+    run = us.train(federation, Twice(), rounds=3, runner=runner, **OPTIONS)
+    assert ["rejected" in row for row in run.metrics] == [False, True, False]
+    assert seen[2] == [0, 1, 1]
+    assert seen[0] == [0, 1, 2]
+
+
+def test_below_the_quorum_the_old_model_stays(federation):
+    start = make("logistic", (5,), 3, seed=0)
+    run = us.train(federation, Explodes(), rounds=2, quorum=4, **OPTIONS)
+    assert torch.equal(vector_of(run), flatten(start, Network(start).layout))
+    for row in run.metrics:
+        assert row["kept_model"] == "fewer than 4 good uploads: the old model stays"
+        assert row["rejected"] == {"2": "its model has infinite or undefined numbers"}
+    assert np.isnan(run.weights).all()
+    enough = us.train(federation, Explodes(), rounds=2, quorum=3, **OPTIONS)
+    assert not torch.equal(vector_of(enough), vector_of(run))
+
+
+def empty_and_full():
+    rng = np.random.default_rng(0)
+    full = rng.normal(size=(12, 5)), rng.integers(0, 3, 12)
+    nothing = np.empty((0, 5)), np.empty(0)
+    return federation_of(full, nothing, common=full)
+
+
+@RUNNERS
+def test_a_client_without_samples_is_rejected_with_a_reason(runner):
+    run = us.train(empty_and_full(), rounds=1, runner=runner, **OPTIONS)
+    assert run.metrics[0]["rejected"] == {"1": "it has no samples to train on"}
+    assert rows_of(run)[0]["weight"] == [1.0, None]
+    assert rows_of(run)[0]["steps"] == [2, 0]
+
+
+@RUNNERS
+def test_a_cohort_without_any_sample_leaves_the_model_alone(runner):
+    run = us.train(empty_and_full(), rounds=12, cohort=1, runner=runner, **OPTIONS)
+    alone = [row for row in run.metrics if "rejected" in row]
+    assert 0 < len(alone) < 12
+    assert all(row["train_loss"] is None and "kept_model" in row for row in alone)
+    assert "-" in str(run.table())
+
+
+def test_a_federation_without_samples_is_refused():
+    nothing = np.empty((0, 5)), np.empty(0)
+    with pytest.raises(UnskewError, match="nobody has a sample to train on"):
+        us.train(federation_of(nothing, nothing), rounds=1)
+
+
+def test_the_learning_rate_falls_by_its_factor(federation):
+    """With one full-batch step a client moves by lr times its gradient."""
+    moves = []
+
+    class Moves(Method):
+        def aggregate(self, server, uploads):
+            moves.append((uploads.stack - uploads.previous).norm(dim=1))
+            return server, {}  # the model stays, and so do the gradients
+
+    options = {"model": "logistic", "batch_size": 100, "lr": 0.2, "lr_decay": 0.5}
+    us.train(federation, Moves(), rounds=3, **options)
+    torch.testing.assert_close(moves[1], moves[0] / 2, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(moves[2], moves[0] / 4, rtol=1e-4, atol=1e-6)
+
+
+# Several stages.
+
+
+class Prepared(Method):
+    """First trains a small network of its own; the task is shifted by what came of it."""
+
+    def stages(self):
+        return (Stage("first", Counting(), 3, tiny_network), Stage("task", Second()))
+
+
+class Counting(Method):
+    def broadcast(self, server, client):
+        return {"model": server.vector, "note": torch.zeros(2)}
+
+    def finish(self, client, start, trained, state):
+        rounds = state.get("rounds", torch.zeros(())) + 1
+        return Finished(extras={"mean": trained.vector.mean().view(1)}, state={"rounds": rounds})
+
+
+class Second(Method):
+    def begin(self, vector, layout, earlier):
+        assert list(earlier) == ["first"]
+        mean = earlier["first"].vector.mean()
+        return Server(vector + mean, {"mean": mean, "rounds": torch.zeros(4)})
+
+    def finish(self, client, start, trained, state):
+        return Finished(extras={"rounds": state["rounds"].view(1)}, state=state)
+
+    def aggregate(self, server, uploads):
+        rounds = torch.cat(list(uploads.extras["rounds"]))
+        server, diagnostics = super().aggregate(server, uploads)
+        return Server(server.vector, {**server.slots, "rounds": rounds}), diagnostics
+
+
+def tiny_network(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 2), nn.Linear(2, classes))
+
+
+def test_both_stages_have_their_rounds_and_bytes_counted(federation):
+    run = us.train(federation, Prepared(), rounds=2, **OPTIONS)
+    assert [(row["stage"], row["round"]) for row in run.metrics] == [
+        ("first", 1), ("first", 2), ("first", 3), ("task", 1), ("task", 2),
+    ]  # fmt: skip
+    assert run.rounds == run.cost.rounds == 5
+    small, task = 5 * 2 + 2 + 2 * 3 + 3, 5 * 3 + 3
+    assert run.cost.parameters_down == 4 * (3 * (small + 2) + 2 * task)
+    assert run.cost.parameters_up == 4 * (3 * (small + 1) + 2 * (task + 1))
+    assert run.cost.bytes_up == 4 * run.cost.parameters_up
+    assert ["global" in row for row in run.metrics] == [False] * 3 + [True] * 2
+
+
+def test_clients_keep_their_state_from_stage_to_stage(federation, tmp_path):
+    from unskew.runs.checkpoint import Checkpoints
+
+    us.train(federation, Prepared(), rounds=2, out=tmp_path / "run", **OPTIONS)
+    position, _ = Checkpoints(tmp_path / "run" / "checkpoints").load()
+    assert position.server.slots["rounds"].tolist() == [3, 3, 3, 3]
+    assert position.server.slots["mean"] == position.earlier["first"].vector.mean()
+    assert len(position.earlier["first"].vector) == 21
+
+
+def test_a_stage_s_own_network_starts_from_the_seed(federation):
+    runs = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        runs.append(us.train(federation, Prepared(), rounds=1, **OPTIONS))
+    assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
+    other = us.train(federation, Prepared(), rounds=1, seed=1, **OPTIONS)
+    assert runs[0].metrics[0]["train_loss"] != other.metrics[0]["train_loss"]
+
+
+@RUNNERS
+def test_training_leaves_torch_s_own_generator_alone(federation, runner):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    us.train(federation, Prepared(), rounds=1, runner=runner, **OPTIONS)
+    assert torch.equal(torch.rand(4), expected)
+
+
+class Stopped(BaseException):
+    """As Ctrl-C: no Exception."""
+
+
+def stopping_after(rounds):
+    """A watcher that stops the run after so many rounds of all stages."""
+    seen = []
+
+    def watch(round_, metrics):
+        seen.append(round_)
+        if len(seen) == rounds:
+            raise Stopped
+
+    return watch
+
+
+def without_seconds(metrics):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in metrics]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+def test_a_run_of_two_stages_resumes_bit_for_bit(federation, tmp_path, after):
+    whole = us.train(federation, Prepared(), rounds=2, out=tmp_path / "whole", **OPTIONS)
+    out = tmp_path / "stopped"
+    with pytest.raises(Stopped):
+        us.train(
+            federation, Prepared(), rounds=2, out=out, progress=stopping_after(after), **OPTIONS
+        )
+    resumed = us.train(federation, Prepared(), rounds=2, out=out, resume=True, **OPTIONS)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+    assert without_seconds(whole.metrics) == without_seconds(resumed.metrics)
+    assert whole.client_tables == resumed.client_tables
+
+
+def test_the_task_may_have_a_network_of_its_own_too(federation):
+    class OwnNetwork(Method):
+        def stages(self):
+            return (Stage("task", self, network=tiny_network),)
+
+    run = us.train(federation, OwnNetwork(), rounds=1, **OPTIONS)
+    assert [tuple(part.weight.shape) for part in run.model[1:]] == [(2, 5), (3, 2)]
+    assert not run.model.training
+
+
+# Stopped in the middle of a round.
+
+
+class Interrupting(Counting):
+    """Raises at one place of the second round, once."""
+
+    place = None
+
+    def aggregate(self, server, uploads):
+        if self.place == "aggregate" and int(server.slots.get("round", 0)) == 1:
+            raise Stopped
+        server, diagnostics = super().aggregate(server, uploads)
+        turn = server.slots.get("round", torch.zeros(())) + 1
+        return Server(server.vector, {"round": turn}), diagnostics
+
+    def personal(self, layout, server, state):
+        if self.place == "evaluation" and int(server.slots["round"]) == 2:
+            raise Stopped
+        return server.vector + state["rounds"]
+
+
+@pytest.mark.parametrize("place", ["aggregate", "evaluation"])
+def test_a_run_stopped_inside_a_round_resumes_bit_for_bit(tmp_path, monkeypatch, place):
+    federation = small_federation()
+    whole = us.train(federation, Interrupting(), rounds=4, out=tmp_path / "whole", **OPTIONS)
+    out = tmp_path / "stopped"
+    with monkeypatch.context() as patched:
+        patched.setattr(Interrupting, "place", place)
+        with pytest.raises(Stopped):
+            us.train(federation, Interrupting(), rounds=4, out=out, **OPTIONS)
+    resumed = us.train(federation, Interrupting(), rounds=4, out=out, resume=True, **OPTIONS)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+    assert without_seconds(whole.metrics) == without_seconds(resumed.metrics)
+    assert whole.client_tables == resumed.client_tables
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl"])
+def test_a_run_stopped_while_it_writes_resumes_bit_for_bit(federation, tmp_path, monkeypatch, name):
+    from unskew.runs.folder import RunFolder
+
+    whole = us.train(federation, Counting(), rounds=4, out=tmp_path / "whole", **OPTIONS)
+    out, append, calls = tmp_path / "stopped", RunFolder._append, []
+
+    def interrupted(self, file, value):
+        append(self, file, value)
+        calls.append(file)
+        if calls.count(name) == 2 and calls[-1] == name:
+            raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "_append", interrupted)
+        with pytest.raises(Stopped):
+            us.train(federation, Counting(), rounds=4, out=out, **OPTIONS)
+    resumed = us.train(federation, Counting(), rounds=4, out=out, resume=True, **OPTIONS)
+    assert torch.equal(vector_of(whole), vector_of(resumed))
+    assert without_seconds(whole.metrics) == without_seconds(resumed.metrics)
+    assert whole.client_tables == resumed.client_tables

@@ -1,0 +1,93 @@
+"""Methods spelled with a plus are both: weights multiply, terms add, options keep their owners."""
+
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Server
+from unskew.methods.table import METHODS, make_method, name_of
+from unskew.network import Network
+from unskew.rules.uploads import Uploads
+
+UPLOADS = Uploads.of(
+    torch.tensor([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]),
+    samples=[10, 20, 30],
+    train_accuracy=[0.5, 0.9, 0.7],
+    label_counts=torch.tensor([[5, 5], [20, 0], [10, 20]]),
+)
+
+
+def weights(spelling: str) -> torch.Tensor:
+    method = make_method(spelling)
+    return method.aggregate(Server(torch.zeros(2)), UPLOADS)[1]["weights"]
+
+
+def test_weights_multiply_and_are_scaled_to_one():
+    expected = weights("ida") * weights("fedavg")
+    torch.testing.assert_close(weights("ida+fedavg"), expected / expected.sum())
+    torch.testing.assert_close(weights("fedavg+ida"), weights("ida+fedavg"))
+
+
+def test_mean_is_the_neutral_factor():
+    torch.testing.assert_close(weights("ida+mean"), weights("ida"))
+
+
+def test_an_objective_alone_leaves_the_weights_to_its_partner():
+    torch.testing.assert_close(weights("fedprox:mu=0.1+ida"), weights("ida"))
+    torch.testing.assert_close(weights("fedprox"), weights("fedavg"))
+
+
+def test_options_belong_to_their_parts():
+    method = make_method("fedprox:mu=0.5+ida:norm=2")
+    assert (method.mu, method.norm) == (0.5, 2)
+    assert name_of(method) == "fedprox:mu=0.5+ida:norm=2"
+    assert name_of(make_method(name_of(method))) == name_of(method)
+
+
+def test_a_plus_in_a_number_is_not_a_composition():
+    assert make_method("fedprox:mu=1e+1").mu == 10
+
+
+@pytest.mark.parametrize(
+    ("spelling", "complaint"),
+    [
+        ("ida+ida", "each may stand once"),
+        ("median+krum", "median and krum exclude each other"),
+        ("fedadam+fedyogi", "fedadam and fedyogi exclude each other"),
+        ("median+ida", "gives clients no weights that ida could multiply"),
+        ("ida+fedavgg", "did you mean 'fedavg'"),
+        ("fedadam:tau=0.1+fedavgm", "exclude each other"),
+    ],
+)
+def test_impossible_compositions_are_named(spelling, complaint):
+    with pytest.raises(UnskewError, match=complaint):
+        make_method(spelling)
+
+
+def final(method: str, **options) -> torch.Tensor:
+    options = {"model": "logistic", "rounds": 3, "batch_size": 8, "lr": 0.1, "epochs": 2} | options
+    run = us.train(small_federation(), method, **options)
+    return flatten(run.model, Network(run.model).layout)
+
+
+@pytest.mark.parametrize("other", ["mean", "ida", "fedsa", "trimmed:beta=0.3", "fedavgm"])
+def test_a_proximal_term_of_zero_changes_nothing(other):
+    assert torch.equal(final(f"fedprox:mu=0+{other}"), final(other))
+
+
+def test_both_parts_act():
+    both = final("fedprox:mu=1+ida")
+    assert not torch.allclose(both, final("ida"))
+    assert not torch.allclose(both, final("fedprox:mu=1"))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_trains_and_says_what_it_is(name):
+    federation = small_federation(sizes=(12, 10, 9, 8, 11, 7, 9, 10))
+    run = us.train(federation, name, model="mlp:hidden=8", rounds=2, lr=0.1)
+    assert run.rounds == 2
+    assert 0 <= run.accuracy <= 1
+    assert METHODS[name].about.title

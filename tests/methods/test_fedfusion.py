@@ -1,0 +1,106 @@
+"""FedFusion as a method: what it keeps between rounds, and what it says about itself."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from unskew.layout import Layout, flatten
+from unskew.methods.base import Server
+from unskew.methods.fedfusion import FedFusion
+from unskew.network import Network
+from unskew.rules.combine import weighted_sum
+from unskew.rules.uploads import Uploads
+
+QUICK = {"steps": 3, "wide": 16, "narrow": 8}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Layers are too small for more threads, which only wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def uploads_of(clients=6, seed=0):
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    layout = Layout.of(module)
+    noise = torch.Generator().manual_seed(seed)
+    stack = torch.rand(clients, layout.size, generator=noise)
+    stack[:, layout.counters] = torch.arange(1.0, clients + 1)[:, None]
+    return Uploads.of(stack, layout=layout)
+
+
+def play(method, rounds, server=None):
+    server = server or Server(torch.zeros(uploads_of().layout.size))
+    servers, told = [], []
+    for uploads in rounds:
+        server, diagnostics = method.aggregate(server, uploads)
+        servers.append(server)
+        told.append(diagnostics)
+    return servers, told
+
+
+def test_weights_apply_to_parameters_and_statistics_and_counters_take_the_largest():
+    uploads = uploads_of()
+    (server,), (told,) = play(FedFusion(**QUICK), [uploads])
+    weights = told["weights"]
+    assert float(weights.std()) > 0
+    expected = (weights.float()[:, None] * uploads.stack).sum(0)
+    counters = uploads.layout.counters
+    torch.testing.assert_close(server.vector[: counters.start], expected[: counters.start])
+    assert server.vector[counters].tolist() == [6.0]
+    assert told["allocation"].shape == (6, 2)
+    assert set(told) == {"weights", "allocation", "components", "pi"}
+
+
+def test_the_autoencoder_is_refitted_every_so_many_rounds():
+    servers, _ = play(FedFusion(vae_every=3, **QUICK), [uploads_of(seed=s) for s in range(7)])
+    kept = [server.slots["vae"] for server in servers]
+    changed = [not torch.equal(a, b) for a, b in pairwise(kept)]
+    assert changed == [False, False, True, False, False, True]
+    assert [int(server.slots["round"]) for server in servers] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_components_stay_when_fewer_clients_take_part():
+    rounds = [uploads_of(10), uploads_of(2), uploads_of(1), uploads_of(5)]
+    _, told = play(FedFusion(vae_every=2, **QUICK), rounds)
+    assert [each["allocation"].shape for each in told] == [(10, 4), (2, 4), (1, 4), (5, 4)]
+    assert told[2]["weights"].tolist() == [1.0]
+
+
+def test_hooks_are_pure():
+    method, rounds = FedFusion(deterministic=False, **QUICK), [uploads_of(seed=s) for s in (1, 2)]
+    first, second = play(method, rounds), play(method, rounds)
+    assert torch.equal(first[0][1].vector, second[0][1].vector)
+    assert torch.equal(first[1][1]["weights"], second[1][1]["weights"])
+
+
+def test_one_component_is_the_mean_bit_for_bit():
+    uploads = uploads_of()
+    (server,), _ = play(FedFusion(components=1, **QUICK), [uploads])
+    even = torch.ones(6, dtype=torch.float64) / 6
+    assert torch.equal(server.vector, weighted_sum(uploads.stack, even, uploads.layout))
+
+
+def test_the_literal_algorithm_blows_the_model_up():
+    uploads = uploads_of(12)
+    options = {"components": 4, "normalise": "literal", **QUICK}
+    _, (told,) = play(FedFusion(**options), [uploads])
+    assert float(told["weights"].sum()) == pytest.approx(3, abs=0.6)
+
+
+@pytest.mark.parametrize("buffers", ["average", "local"])
+def test_a_run_resumes_bit_for_bit(federation, tmp_path, buffers):
+    method = FedFusion(components=2, vae_every=2, buffers=buffers, deterministic=False, **QUICK)
+    options = {"model": "mlp:hidden=8,norm=batch", "batch_size": 8, "cohort": 3, "runner": "loop"}
+    whole = us.train(federation, method, rounds=5, out=tmp_path / "whole", **options)
+    us.train(federation, method, rounds=3, out=tmp_path / "half", **options)
+    resumed = us.train(federation, method, rounds=5, out=tmp_path / "half", resume=True, **options)
+    first, second = (flatten(run.model, Network(run.model).layout) for run in (whole, resumed))
+    assert torch.equal(first, second)
+    assert whole.client_tables == resumed.client_tables

@@ -1,0 +1,154 @@
+"""What a run's folder holds."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import unskew as us
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Server
+from unskew.network import Network
+from unskew.runs.checkpoint import Checkpoints, Position
+from unskew.runs.folder import RunFolder, read_lines
+
+OPTIONS = {"model": "logistic", "rounds": 3, "cohort": 2, "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def run(federation, tmp_path_factory):
+    return us.train(federation, out=tmp_path_factory.mktemp("runs") / "one", **OPTIONS)
+
+
+def test_run_json_says_what_was_asked(run, federation):
+    facts = json.loads((run.folder / "run.json").read_text())
+    assert facts["identity"]["method"] == "fedavg"
+    assert facts["identity"]["network"] == "logistic"
+    assert facts["identity"]["data"] == federation.fingerprint
+    assert facts["identity"]["settings"]["seed"] == 4
+    assert facts["configuration"]["rounds"] == 3
+    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["versions"]["unskew"] == us.__version__
+    assert "clients=4" in facts["federation"]
+
+
+def test_metrics_hold_a_line_a_round(run):
+    rows = read_lines(run.folder / "metrics.jsonl")
+    assert rows == run.metrics
+    assert [row["round"] for row in rows] == [1, 2, 3]
+    assert set(rows[0]) == {
+        "stage", "round", "clients", "train_loss", "traffic",
+        "global", "local", "personal", "seconds",
+    }  # fmt: skip
+
+
+def test_clients_hold_a_table_a_round_and_an_evaluation(run):
+    tables = read_lines(run.folder / "clients.jsonl")
+    assert tables == run.client_tables
+    assert [table["kind"] for table in tables] == ["round", "local", "personal"] * 3
+    for table in tables:
+        columns = [value for value in table.values() if isinstance(value, list)]
+        assert len({len(column) for column in columns}) == 1
+    assert sum(tables[0]["weight"]) == pytest.approx(1)
+
+
+def test_nothing_is_pickled(run):
+    files = [path for path in run.folder.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
+    assert not list(run.folder.rglob(".*"))
+
+
+def test_the_last_checkpoint_holds_the_final_model(run):
+    (newest,) = (run.folder / "checkpoints").glob("stage0-round000003")
+    saved = load_file(newest / "server.safetensors")
+    assert torch.equal(saved["now:vector"], flatten(run.model, Network(run.model).layout))
+    manifest = json.loads((run.folder / "checkpoints" / "manifest.json").read_text())
+    assert set(manifest) == {newest.name}
+
+
+def test_two_checkpoints_are_kept(federation, tmp_path):
+    us.train(federation, out=tmp_path / "run", checkpoint_seconds=0, **OPTIONS)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["manifest.json", "stage0-round000002", "stage0-round000003"]
+
+
+def test_a_cut_off_last_line_is_left_out(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    assert read_lines(path) == []
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a": 3')
+    assert read_lines(path) == [{"a": 1}, {"a": 2}]
+    path.write_text('{"a": 1}\n{"a": 2}')
+    assert read_lines(path) == [{"a": 1}]
+
+
+def test_a_line_may_hold_any_character(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    value = {"name": "line\u2028separator\x85and\x0bmore"}
+    path.write_text(json.dumps(value, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_lines(path) == [value]
+
+
+def test_without_a_folder_nothing_is_written(federation, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert us.train(federation, **OPTIONS).folder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(federation, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnskewError, match="out: cannot make the folder"):
+        us.train(federation, out=tmp_path / "file" / "run", **OPTIONS)
+
+
+def test_a_run_file_that_is_no_json_is_named(federation, tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(UnskewError, match=r"run\.json: is not JSON"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+
+
+@pytest.mark.parametrize("damage", ["{", '{"stage0-round000001": 3}', "[]"])
+def test_a_damaged_manifest_is_named(federation, tmp_path, damage):
+    us.train(federation, out=tmp_path, **OPTIONS)
+    (tmp_path / "checkpoints" / "manifest.json").write_text(damage)
+    with pytest.raises(UnskewError, match="checkpoints"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+
+
+def test_a_checkpoint_is_read_back_as_it_was(tmp_path):
+    turned = torch.arange(6.0).view(2, 3).T  # not in the order of memory safetensors wants
+    position = Position(
+        stage=1,
+        round=7,
+        server=Server(torch.arange(3.0), {"control": turned, "steps": torch.tensor(5)}),
+        states={0: {"kept": torch.ones(2)}, 12: {"a/b": turned, "none": torch.empty(0)}},
+        earlier={"first": Server(torch.zeros(2), {"m": torch.ones(1)}), "second": Server(turned)},
+    )
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.load() is None
+    checkpoints.save(position, {"metrics.jsonl": 10})
+    read, marks = checkpoints.load()
+    assert marks == {"metrics.jsonl": 10}
+    assert (read.stage, read.round) == (1, 7)
+    assert torch.equal(read.server.slots["control"], turned)
+    assert read.server.slots["steps"] == 5
+    assert set(read.states) == {0, 12}
+    assert torch.equal(read.states[12]["a/b"], turned)
+    assert read.states[12]["none"].shape == (0,)
+    assert list(read.earlier) == ["first", "second"]
+    assert read.earlier["first"].slots["m"] == 1
+    assert torch.equal(read.earlier["second"].vector, turned)
+
+
+def test_no_checkpoint_is_made_of_nothing_new(tmp_path):
+    folder = RunFolder(tmp_path, 0)
+    folder.open({}, {}, resume=False)
+    folder.checkpoint()
+    assert not (tmp_path / "checkpoints").exists()
+    folder.write({"round": 1}, [], Position(round=1, server=Server(torch.zeros(1))))
+    (saved,) = (tmp_path / "checkpoints").glob("stage*")
+    before = saved.stat().st_mtime_ns
+    folder.checkpoint()
+    assert saved.stat().st_mtime_ns == before
+    folder.close()

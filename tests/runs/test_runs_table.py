@@ -1,0 +1,152 @@
+"""Several runs in one table, by hand."""
+
+import csv
+import io
+import math
+
+import pytest
+
+from unskew.report.table import Table
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+
+
+def made_run(method, seed, accuracies, *, local=None, personal=None, megabytes=1.0, every=1):
+    """A run with these global accuracies; it sends so many megabytes a round, half of it up."""
+    run = Run(method, "mlp", "digits", seed, 5)
+    half = int(megabytes * 500_000)
+    for i, accuracy in enumerate(accuracies, 1):
+        row = {
+            "stage": "task",
+            "round": i,
+            "train_loss": 1.0,
+            "traffic": {"parameters_up": 1, "parameters_down": 1}
+            | {"bytes_up": half, "bytes_down": half},
+        }
+        if accuracy is not None:
+            row["global"] = {"accuracy": accuracy, "loss": 1.0}
+        if local is not None:
+            row["local"] = {"accuracy": local, "min": local / 2, "loss": 1.0}
+            row["personal"] = {"accuracy": personal or local, "loss": 1.0}
+        run.metrics.append(row)
+    return run
+
+
+TWO = Runs(
+    [
+        made_run("fedavg", 0, [0.2, 0.6, 0.8], local=0.6),
+        made_run("fedavg", 1, [0.4, 0.8, 0.7], local=0.8),
+        made_run("mean", 0, [0.1, 0.3, 0.5], local=0.5, megabytes=2),
+        made_run("mean", 1, [0.1, 0.2, 0.3], local=0.5, megabytes=2),
+    ]
+)
+
+
+def test_summaries_by_hand():
+    fedavg, mean = TWO.summaries(target=0.5)
+    assert (fedavg.method, fedavg.seeds) == ("fedavg", 2)
+    assert fedavg.accuracy == pytest.approx(0.75)
+    assert fedavg.accuracy_sd == pytest.approx(math.sqrt(0.005))  # of 0.8 and 0.7, over n - 1
+    assert fedavg.local == pytest.approx(0.7)
+    assert fedavg.worst_client == pytest.approx(0.35)
+    assert (fedavg.reached, fedavg.rounds_to_target) == (2, 2)
+    assert fedavg.bytes_to_target == 2_000_000
+    assert (mean.reached, mean.rounds_to_target, mean.bytes_to_target) == (1, 3, 6_000_000)
+
+
+def test_table_by_hand():
+    table = TWO.table(target=0.5)
+    assert table.columns == [
+        "method", "accuracy", "local", "worst", "rounds to 50 %", "MB to 50 %",
+    ]  # fmt: skip
+    assert table.rows == [
+        ["fedavg", "75.00 ± 7.07 %", "70.00 %", "35.00 %", "2.0", "2.00"],
+        ["mean", "40.00 ± 14.14 %", "50.00 %", "25.00 %", "3.0 (1 of 2 seeds)", "6.00"],
+    ]
+    assert table.title == "digits, 5 clients, mlp, 3 rounds, 2 seeds"
+
+
+def test_seeds_that_never_reach_the_target():
+    assert [row[-2:] for row in TWO.table(target=0.99).rows] == [["-", "-"], ["-", "-"]]
+    assert [summary.reached for summary in TWO.summaries(target=0.99)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [(0.855, "85.5 %"), (0.57, "57 %"), (0.9, "90 %"), (1, "100 %")]
+)
+def test_the_target_is_told_as_it_was_given(target, words):
+    assert TWO.table(target=target).columns[-1] == f"MB to {words}"
+
+
+def test_the_default_target_is_one_that_every_method_reaches():
+    """The mean curve of fedavg is at best 0.75, that of mean 0.4."""
+    assert TWO.default_target() == 0.4
+    assert TWO.table().columns[-2] == "rounds to 40 %"
+    uneven = Runs([made_run("a", 0, [0.517]), made_run("b", 0, [0.9])])
+    assert uneven.default_target() == 0.51
+    exact = Runs([made_run("a", 0, [0.57])])
+    assert exact.default_target() == 0.57
+
+
+def test_the_target_counts_preparatory_rounds():
+    run = made_run("prepared", 0, [None, None, 0.5])
+    assert Runs([run]).summaries(target=0.5)[0].rounds_to_target == 3
+
+
+def test_personal_models_have_a_column_where_they_differ():
+    runs = Runs(
+        [made_run("own", 0, [0.5], local=0.4, personal=0.9), made_run("b", 0, [0.5], local=0.4)]
+    )
+    table = runs.table()
+    assert table.columns[2:4] == ["local", "personal"]
+    assert [row[3] for row in table.rows] == ["90.00 %", "40.00 %"]
+
+
+def test_what_was_not_measured_has_a_dash_and_no_column_of_its_own():
+    table = Runs([made_run("a", 0, [0.5, 0.6])]).table()
+    assert "personal" not in table.columns
+    assert table.rows == [["a", "60.00 ± 0.00 %", "-", "-", "2.0", "2.00"]]
+    silent = Runs([made_run("a", 0, [None, None])])
+    assert math.isnan(silent.default_target())
+    assert silent.table().rows == [["a", "-", "-", "-", "-", "-"]]
+    assert silent.table().columns[-1] == "MB to target"
+
+
+def test_one_seed_is_one_seed():
+    assert Runs([made_run("a", 3, [0.5])]).table().title.endswith("1 round, 1 seed")
+
+
+def test_runs_are_a_sequence_by_method():
+    assert len(TWO) == 4
+    assert TWO.methods == ["fedavg", "mean"]
+    assert [run.seed for run in TWO.of("mean")] == [0, 1]
+    assert TWO[0].method == "fedavg"
+
+
+def test_markdown():
+    lines = TWO.table(target=0.5).to_markdown().splitlines()
+    assert lines[0] == "| method | accuracy | local | worst | rounds to 50 % | MB to 50 % |"
+    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[2] == "| fedavg | 75.00 ± 7.07 % | 70.00 % | 35.00 % | 2.0 | 2.00 |"
+
+
+def test_markdown_keeps_bars_within_their_cell():
+    table = Table(["a", "b"], [["x|y", "1"]])
+    assert table.to_markdown().splitlines()[2] == r"| x\|y | 1 |"
+
+
+def test_csv_is_read_back_as_it_was():
+    table = Table(["method", "note"], [["fedprox:mu=0.1,buffers=local", 'say "so"'], ["a", "ü"]])
+    rows = list(csv.reader(io.StringIO(table.to_csv())))
+    assert rows == [["method", "note"], *table.rows]
+
+
+def test_text_lines_columns_up():
+    assert str(Table(["m", "x"], [["a", "1"], ["bb", "22"]])) == "m    x\na    1\nbb  22"
+
+
+def test_a_run_s_own_table():
+    table = made_run("fedavg", 0, [0.25, None, 0.5], local=0.5).table()
+    assert table.columns == ["round", "train loss", "global", "local", "worst client", "personal"]
+    assert table.rows[0] == ["1", "1.0000", "25.00 %", "50.00 %", "25.00 %", "50.00 %"]
+    assert table.rows[1][2] == "-"

@@ -1,0 +1,39 @@
+"""Small federations that many tests share."""
+
+import numpy as np
+
+from unskew.data.columns import Columns
+from unskew.data.federation import Federation
+
+
+def small_federation(
+    sizes=(40, 25, 13, 7), *, features=5, classes=3, seed=0, holdout=0.2
+) -> Federation:
+    """Clients of unequal sizes whose labels follow a linear rule plus noise."""
+    rng = np.random.default_rng(seed)
+    samples = sum(sizes)
+    x = rng.normal(size=(samples, features)).astype(np.float32)
+    y = (x @ rng.normal(size=(features, classes)) + rng.normal(size=(samples, classes))).argmax(1)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    common = (x[:30] + 0.1, y[:30])
+    return Federation.from_arrays(
+        x, y, owner, common=common, holdout=holdout, classes=classes, seed=seed
+    )
+
+
+def federation_of(*clients, common=None, test=None, classes=3) -> Federation:
+    """A federation of (x, y) pairs as they are, clients without samples included."""
+    train = _columns(clients)
+    return Federation(
+        train=train,
+        test=Columns.empty_like(train) if test is None else _columns(test),
+        common=_columns([train.client(0) if common is None else common]),
+        classes=classes,
+    )
+
+
+def _columns(clients):
+    x = np.concatenate([np.asarray(x, np.float32) for x, _ in clients])
+    y = np.concatenate([np.asarray(y, np.int64) for _, y in clients])
+    ends = np.cumsum([len(y) for _, y in clients])
+    return Columns(x, y, np.concatenate([[0], ends]).astype(np.int64))
