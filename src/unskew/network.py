@@ -47,6 +47,8 @@ class Network:
             issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds
         )
         """Whether a sample's output in training depends on the others of its batch."""
+        self.frozen = _frozen(module, self.layout)
+        """Marks the parameters that do not ask for a gradient; None if all do."""
         self._places = _places(module, self.layout)
 
     def __call__(self, weights: Tensor, buffers: Buffers, x: Tensor) -> Tensor:
@@ -154,6 +156,16 @@ def _places(module: nn.Module, layout: Layout) -> dict[str, tuple[dict[str, Any]
         home: dict[str, Any] = owner._parameters if key in owner._parameters else owner._buffers
         places[entry.name] = (home, key, home[key])
     return places
+
+
+def _frozen(module: nn.Module, layout: Layout) -> Tensor | None:
+    asks = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    if all(asks.values()):
+        return None
+    mask = torch.zeros(layout.trainable, dtype=torch.bool)
+    for entry in layout.parameters:
+        mask[entry.place] = not asks[entry.name]
+    return mask
 
 
 def _own_members(module: nn.Module) -> set[str]:

@@ -24,30 +24,46 @@ from unskew.network import Network
 CPU = torch.device("cpu")
 
 
-def chosen(module: nn.Module, **options) -> str:
-    return resolve_runner(Network(module), Settings(**options), CPU)
+def chosen(module: nn.Module, shape: tuple[int, ...] = (4,), **options) -> str:
+    return resolve_runner(Network(module), Settings(**options), CPU, torch.zeros(2, *shape))
+
+
+def suits(module: nn.Module, features: int = 4) -> bool:
+    return suits_vectorising(Network(module), torch.zeros(2, features), CPU)
 
 
 def test_small_dense_networks_are_vectorised():
-    assert chosen(make("mlp", (1, 8, 8), 10)) == "vectorised"
-    assert chosen(make("logistic", (5,), 3)) == "vectorised"
+    assert chosen(make("mlp", (1, 8, 8), 10), (1, 8, 8)) == "vectorised"
+    assert chosen(make("logistic", (5,), 3), (5,)) == "vectorised"
     assert chosen(nn.Linear(4, 2)) == "vectorised"
 
 
 def test_convolutions_go_to_the_pool():
-    assert chosen(make("lenet5", (1, 28, 28), 10)) == "pool"
+    assert chosen(make("lenet5", (1, 28, 28), 10), (1, 28, 28)) == "pool"
 
 
 @pytest.mark.parametrize(
     "layer", [nn.Dropout(0.5), nn.BatchNorm1d(4), nn.LSTM(4, 4), nn.Embedding(4, 4)]
 )
 def test_layers_that_draw_or_couple_or_batch_badly_are_not_vectorised(layer):
-    assert not suits_vectorising(Network(nn.Sequential(nn.Linear(4, 4), layer)))
+    assert not suits(nn.Sequential(nn.Linear(4, 4), layer))
 
 
 def test_large_networks_are_not_vectorised():
-    assert suits_vectorising(Network(nn.Linear(999, 1000)))
-    assert not suits_vectorising(Network(nn.Linear(1000, 1000)))
+    assert suits(nn.Linear(999, 1000), 999)
+    assert not suits(nn.Linear(1000, 1000), 1000)
+
+
+def test_code_that_vmap_cannot_run_is_not_vectorised():
+    class Drawing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(torch.nn.functional.dropout(x, 0.5))
+
+    assert chosen(Drawing()) == "pool"
 
 
 def test_who_asks_gets_what_he_asks_for():
@@ -57,9 +73,10 @@ def test_who_asks_gets_what_he_asks_for():
 
 def test_without_processors_to_share_a_device_takes_the_loop():
     network = Network(make("lenet5", (1, 28, 28), 10))
-    assert resolve_runner(network, Settings(), torch.device("cuda")) == "loop"
+    images = torch.zeros(2, 1, 28, 28)
+    assert resolve_runner(network, Settings(), torch.device("cuda"), images) == "loop"
     with pytest.raises(UnskewError, match="runner: 'pool' works on the cpu"):
-        resolve_runner(network, Settings(runner="pool"), torch.device("cuda"))
+        resolve_runner(network, Settings(runner="pool"), torch.device("cuda"), images)
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])

@@ -1,9 +1,11 @@
 """Which runner suits a network, and on which device."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import vmap
 
-from unskew.engine.client import Workshop
+from unskew.data.federation import Federation
+from unskew.engine.client import Workshop, to_tensor
 from unskew.engine.cohort import Runner
 from unskew.engine.loop import Loop
 from unskew.engine.pool import Pool
@@ -44,28 +46,46 @@ def choose_device(settings: Settings) -> torch.device:
     return torch.device(settings.device)
 
 
-def suits_vectorising(network: Network) -> bool:
-    """Tell whether a network is small and made only of layers that batch well over clients."""
+def suits_vectorising(network: Network, samples: Tensor, device: torch.device) -> bool:
+    """Tell whether a network is small, made only of layers that batch well, and runs under vmap.
+
+    The last is tried on a few samples: a module's own code may draw random numbers, or branch.
+    """
     leaves = [part for part in network.module.modules() if not list(part.children())]
-    return network.layout.size <= _MOST_PARAMETERS and all(
-        isinstance(leaf, _BATCHES_WELL) for leaf in leaves
-    )
+    small = network.layout.size <= _MOST_PARAMETERS
+    if not small or not all(isinstance(leaf, _BATCHES_WELL) for leaf in leaves):
+        return False
+    rows = torch.zeros(2, network.layout.size, device=device)
+    trainable = network.layout.trainable
+    inputs = network.inputs(samples.to(device)).expand(2, *samples.shape)
+    try:
+        vmap(network)(rows[:, :trainable], network.own_buffers(rows[:, trainable:]), inputs)
+    except RuntimeError:
+        return False
+    return True
 
 
-def resolve_runner(network: Network, settings: Settings, device: torch.device) -> str:
+def example(federation: Federation) -> Tensor:
+    """Return a few samples to try a network on."""
+    return to_tensor(federation.train.x[:2])
+
+
+def resolve_runner(
+    network: Network, settings: Settings, device: torch.device, samples: Tensor
+) -> str:
     """Return the runner's name: the one asked for, or the one that suits the network."""
     if settings.runner == "pool" and device.type != "cpu":
         raise UnskewError("runner: 'pool' works on the cpu; use 'vectorised' or 'loop' there")
     if settings.runner != "auto":
         return settings.runner
-    if suits_vectorising(network):
+    if suits_vectorising(network, samples, device):
         return "vectorised"
     return "pool" if device.type == "cpu" else "loop"
 
 
 def make_runner(shop: Workshop, cohort: int) -> Runner:
     """Return the runner for a workshop; a pool of one worker is the plain loop."""
-    name = resolve_runner(shop.network, shop.settings, shop.device)
+    name = resolve_runner(shop.network, shop.settings, shop.device, example(shop.federation))
     if name == "vectorised":
         return Vectorised(shop)
     workers = min(shop.settings.worker_count, cohort)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.attacks import Attack
 from unskew.data.federation import Federation
 from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
@@ -30,6 +31,9 @@ class Workshop:
     federation: Federation
     settings: Settings
     device: torch.device
+    attack: Attack | None = None
+    bad: frozenset[int] = frozenset()
+    """The clients that the attack turns bad."""
 
     def client(self, k: int) -> Client:
         """Return client k's handle for the hooks."""
@@ -39,9 +43,15 @@ class Workshop:
     @property
     def train_mask(self) -> Tensor | None:
         """The trainable coordinates that may change, as numbers to multiply gradients with."""
-        mask = self.method.trains(self.network.layout)
-        trainable = self.network.layout.trainable
-        return None if mask is None else mask[:trainable].to(self.device, torch.float32)
+        mask, frozen = self.method.trains(self.network.layout), self.network.frozen
+        if mask is None and frozen is None:
+            return None
+        free = torch.ones(self.network.layout.trainable, device=self.device)
+        if mask is not None:
+            free *= mask[: len(free)].to(self.device)
+        if frozen is not None:
+            free *= ~frozen.to(self.device)
+        return free
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -107,7 +108,11 @@ class _Worker:
         self._process = context.Process(
             target=_serve, args=(theirs, inherited, shop, stack), daemon=True
         )
-        self._process.start()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of any fork in a process with threads. The workers use none of
+            # what those threads may hold: they compute in one thread of their own.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
         theirs.close()
         self._client = -1
 

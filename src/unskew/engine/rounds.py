@@ -66,6 +66,7 @@ def play_round(
     cohort = draw_cohort(shop.settings, len(shop.federation), round_)
     tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
+    _spoil(shop, cohort, result)
     rejected = _rejected(cohort, result)
     kept = {
         k: finished.state
@@ -86,6 +87,13 @@ def play_round(
         return server, kept, replace(outcome, updated=False)
     server, diagnostics = method.aggregate(server, uploads)
     return server, kept, replace(outcome, diagnostics=diagnostics)
+
+
+def _spoil(shop: Workshop, cohort: Sequence[int], result: Result) -> None:
+    """Let the bad clients of an attack change what they upload."""
+    for row, client in enumerate(cohort):
+        if shop.attack is not None and client in shop.bad:
+            shop.attack.on_upload(result.stack[row])
 
 
 def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:

@@ -26,6 +26,7 @@ class Settings(BaseModel):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     evaluate_every: Annotated[int, Field(ge=0)] = 1
     quorum: Positive = 1
+    attack: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
     workers: Positive | None = None

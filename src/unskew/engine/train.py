@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from unskew import __version__
+from unskew.attacks import make_attack
 from unskew.data.federation import Federation
-from unskew.engine.choose import choose_device, make_runner, resolve_runner
+from unskew.engine.choose import choose_device, example, make_runner, resolve_runner
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Runner
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
@@ -82,6 +83,8 @@ class _Trainer:
     ) -> "_Trainer":
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
+        if settings.attack is not None:
+            federation = make_attack(settings.attack).on_data(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
         device = choose_device(settings)
         return _Trainer(federation, method, name, module.to(device), settings, device)
@@ -121,7 +124,7 @@ class _Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         layout = [f"{entry.name} {entry.shape} {entry.kind}" for entry in network.layout]
-        runner = resolve_runner(network, self.settings, self.device)
+        runner = resolve_runner(network, self.settings, self.device, example(self.federation))
         return {
             "method": name_of(self.method),
             "network": self.network_name,
@@ -162,8 +165,16 @@ class _StagePlay:
             with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
                 module = stage.network(trainer.federation.shape, trainer.federation.classes)
             module = module.to(trainer.device)
+        settings, clients = trainer.settings, len(trainer.federation)
+        attack = None if settings.attack is None else make_attack(settings.attack)
         self._shop = Workshop(
-            stage.method, Network(module), trainer.federation, trainer.settings, trainer.device
+            stage.method,
+            Network(module),
+            trainer.federation,
+            settings,
+            trainer.device,
+            attack,
+            frozenset() if attack is None else attack.bad(clients, settings.seed),
         )
         self._stage, self._run, self._folder = stage, run, folder
         self._evaluates = evaluates

@@ -44,8 +44,8 @@ def discrepancy(
         found = _checked(given, uploads)
         total = found.sum()
         used = found / total if rescale and float(total) > 0 else found
-        share = on_simplex(uploads.samples)
-        raw = (share - alpha * used + b).clamp(min=0)
+        # Times the number of samples, so that alpha = b = 0 weighs by samples to the last bit.
+        raw = (uploads.samples - (alpha * used - b) * uploads.samples.sum()).clamp(min=0)
         reasons = {"discrepancies": found, "rescaled": used}
         if bool((raw > 0).any()):
             return raw, reasons
@@ -53,7 +53,7 @@ def discrepancy(
         if on_degenerate == "raise":
             raise UnskewError(complaint)
         warnings.warn(f"{complaint}; this round weighs by samples", stacklevel=2)
-        return share, reasons
+        return uploads.samples, reasons
 
     return Weigher("discrepancy", derive)
 

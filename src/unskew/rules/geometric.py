@@ -39,7 +39,7 @@ def geometric_median(
             center = weighted_center(weights)
             distance = distances(uploads.parameters, center, norm=2).cpu()
             objectives.append(float(base @ distance))
-            if abs(objectives[-2] - objectives[-1]) <= tolerance * objectives[-1]:
+            if abs(objectives[-2] - objectives[-1]) < tolerance * objectives[-1]:
                 break
             lengths = distance.clamp(min=nu)
             weights = on_simplex(base * (lengths.min() / lengths))

@@ -57,6 +57,6 @@ def sorted_columns(block: Tensor) -> Tensor:
     """Sort each column; numpy's vectorised sort takes a fraction of the time torch's takes."""
     if block.device.type != "cpu":
         return block.sort(dim=0).values
-    columns = np.ascontiguousarray(block.detach().numpy().T)
+    columns = np.array(block.numpy().T, order="C")  # always a copy: the uploads stay as they are
     columns.sort(axis=1)
     return torch.from_numpy(columns).T
