@@ -56,7 +56,7 @@ def plain_rounds(work: Workload, rounds: int) -> list[float]:
             loader = DataLoader(TensorDataset(x[rows], y[rows]), work.batch, shuffle=True)
             for inputs, labels in loader:
                 optimiser.zero_grad()
-                F.cross_entropy(local(inputs), labels).backward()
+                F.cross_entropy(local(inputs), labels).backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
             states.append(local.state_dict())
         model.load_state_dict(
@@ -112,7 +112,7 @@ def _steps(pipe: "Connection[Any, Any]", work: Workload, clients: int) -> None:
     x, y = (torch.from_numpy(array) for array in work.data())
     x, y = x[: clients * work.samples], y[: clients * work.samples]
     if x.ndim == 4:
-        model = model.to(memory_format=torch.channels_last)
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
     parameters = list(model.parameters())
     raw = [parameter.data for parameter in parameters]

@@ -15,19 +15,15 @@ set how many actors share the cores, and each actor computes with as many thread
 
 import os
 import time
-from functools import lru_cache
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
+from benchmarks.peers.flower_client import client_app
 from benchmarks.peers.layouts import CHOSEN, Layout, main
-from benchmarks.workloads import WORKLOADS
 
 CORES = os.cpu_count()
 WARM_UP = 3
@@ -43,37 +39,6 @@ LAYOUTS = {
     name: Layout({**QUIET, "OMP_NUM_THREADS": str(max(1, int(share)))})
     for name, share in PROCESSORS.items()
 }
-
-client_app = ClientApp()
-
-
-@lru_cache
-def _equipment(title):
-    """Return the samples and the network of a workload, once an actor."""
-    from unskew.models import make
-
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    work = next(work for work in WORKLOADS.values() if work.title == title)
-    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
-    return work, x, y, make(work.model, work.shape, 10)
-
-
-@client_app.train()
-def train(message, context):
-    """Train one epoch on a client's samples."""
-    work, x, y, network = _equipment(message.content["config"]["title"])
-    network.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    own = context.node_config["partition-id"]
-    optimiser = torch.optim.SGD(network.parameters(), lr=work.lr)
-    for rows in torch.randperm(work.samples).split(work.batch):
-        optimiser.zero_grad()
-        F.cross_entropy(network(x[own][rows]), y[own][rows]).backward()
-        optimiser.step()
-    reply = {
-        "arrays": ArrayRecord(network.state_dict()),
-        "metrics": MetricRecord({"num-examples": work.samples}),
-    }
-    return Message(content=RecordDict(reply), reply_to=message)
 
 
 class Timed(FedAvg):
@@ -103,7 +68,6 @@ class Timed(FedAvg):
 
 def play(work, rounds):
     """Time rounds, each from the end of the round before."""
-    from benchmarks.peers import flower_ray  # actors find it by this name, not as __main__
     from unskew.models import make
 
     strategy = Timed(work)
@@ -123,7 +87,7 @@ def play(work, rounds):
     layout = os.environ[CHOSEN]
     run_simulation(
         server_app,
-        flower_ray.client_app,
+        client_app,
         num_supernodes=work.clients,
         backend_config={
             "client_resources": {"num_cpus": PROCESSORS[layout], "num_gpus": 0.0},

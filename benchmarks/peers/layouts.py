@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from benchmarks.workloads import Contestant, arguments, report
 CHOSEN = "PEER_LAYOUT"
 LONGEST = 300.0
 """Seconds after which a layout counts as failed."""
+PATIENCE = 15.0
+"""Seconds that a layout has to end when it is asked to."""
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -40,13 +42,13 @@ def main(program: str, layouts: Mapping[str, Layout], play: Contestant) -> None:
         if os.environ.get("RANK", "0") == "0":
             report(seconds)
         return
-    found: dict[str, list[float]] = {}
+    found: dict[str, Sequence[float]] = {}
     for name, layout in layouts.items():
         found |= _played(program, name, layout)
     report(found)
 
 
-def _played(program: str, name: str, layout: Layout) -> dict[str, list[float]]:
+def _played(program: str, name: str, layout: Layout) -> dict[str, Sequence[float]]:
     command = [sys.executable, *layout.launcher, "-m", program, *sys.argv[1:]]
     paths = [str(CHECKOUT), str(CHECKOUT / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -65,7 +67,7 @@ def _played(program: str, name: str, layout: Layout) -> dict[str, list[float]]:
     ) as process:
         try:
             output, errors = process.communicate(timeout=LONGEST)
-            seconds: dict[str, list[float]] = json.loads(output.splitlines()[-1])
+            seconds: dict[str, Sequence[float]] = json.loads(output.splitlines()[-1])
         except subprocess.TimeoutExpired:
             _fail(name, f"took longer than {LONGEST:.0f} s")
         except (IndexError, ValueError):
@@ -73,10 +75,17 @@ def _played(program: str, name: str, layout: Layout) -> dict[str, list[float]]:
         else:
             return seconds
         finally:
-            # Whatever the layout started is in its process group.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process)
     return {}
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End what is left of a layout: politely first, for torchrun's workers are its own to end."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
 
 
 def _fail(name: str, reason: str) -> None:

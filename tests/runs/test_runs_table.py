@@ -61,7 +61,7 @@ def test_table_by_hand():
     ]  # fmt: skip
     assert table.rows == [
         ["fedavg", "75.00 ± 7.07 %", "70.00 %", "35.00 %", "2.0", "2.00"],
-        ["mean", "40.00 ± 14.14 %", "50.00 %", "25.00 %", "3.0 (1 of 2 seeds)", "6.00"],
+        ["mean", "40.00 ± 14.14 %", "50.00 %", "25.00 %", "3.0 (1/2 seeds)", "6.00"],
     ]
     assert table.title == "digits, 5 clients, mlp, 3 rounds, 2 seeds"
 

@@ -4,13 +4,13 @@ The slowest, and the one to debug with: an error names the client and the hook. 
 bit for bit those of the pool.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 
 from unskew.engine.client import Workshop, run_client
 from unskew.engine.cohort import Result, Task
+from unskew.engine.threads import threads
 
 
 class Loop:
@@ -24,21 +24,10 @@ class Loop:
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
         # Clients seed torch's global generator for layers that draw; the user's stays as it was.
-        with one_thread(), torch.random.fork_rng(devices=[]):
+        with threads(1), torch.random.fork_rng(devices=[]):
             done = [run_client(self._shop, round_, task) for task in tasks]
         stack = torch.stack([trained.vector for trained, _ in done])
         return Result(stack, [trained for trained, _ in done], [kept for _, kept in done])
 
     def close(self) -> None:
         """Nothing to release."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute in one thread, as each worker of a pool does, so that sums are ordered alike."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -22,6 +22,7 @@ from unskew.engine.cohort import Runner
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
 from unskew.engine.rounds import RoundOutcome, play_round
 from unskew.engine.settings import Settings
+from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewError
 from unskew.layout import assign, flatten
 from unskew.methods.base import Method, Server, Stage
@@ -195,10 +196,14 @@ class _StagePlay:
             position = replace(position, server=server)
         if position.round >= self._rounds:
             return position
-        runner = make_runner(shop, shop.settings.cohort_size(len(shop.federation)))
+        cohort = shop.settings.cohort_size(len(shop.federation))
+        runner = make_runner(shop, cohort)
         label = f"{self._run.method} {self._stage.name}".removesuffix(" task")
         try:
-            with watching(progress, label, self._rounds, position.round) as watcher:
+            with (
+                threads(threads_for(cohort * shop.network.layout.size)),
+                watching(progress, label, self._rounds, position.round) as watcher,
+            ):
                 while position.round < self._rounds:
                     position = self._play(position, runner, watcher)
         finally:

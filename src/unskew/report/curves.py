@@ -35,7 +35,10 @@ def draw_curves(runs: Runs) -> "Figure":
             mean, sd = values.mean(0), values.std(0)
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
             axes.plot(rounds, mean, dash, color=colour, label=method, linewidth=1.8)
-            axes.fill_between(rounds, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+            low, high = mean - sd, mean + sd
+            if level is not None:  # a share stays between 0 and 1
+                low, high = low.clip(0, 1), high.clip(0, 1)
+            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("round")
         axes.grid(alpha=0.25)

@@ -30,11 +30,13 @@ class Table:
         )
 
     def __rich__(self) -> "RichTable":
-        from rich.table import Table as RichTable  # noqa: PLC0415 (only for terminals)
+        from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
+        from rich.table import Table as RichTable  # noqa: PLC0415
 
-        table = RichTable(title=self.title or None)
+        table = RichTable(title=self.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+            widest = max((len(row[i]) for row in self.rows), default=0)  # only headings may wrap
+            table.add_column(column, justify="left" if i == 0 else "right", min_width=widest)
         for row in self.rows:
             table.add_row(*row)
         return table

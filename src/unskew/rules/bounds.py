@@ -13,6 +13,9 @@ from unskew.rules.weighers import Reasons, Weigher
 SLACK = 1e-9
 """How far bounds such as 1/49 may miss a sum of one by rounding."""
 
+NOTHING = 1e-300
+"""Weights below this count as none: a bound divided by them would be infinite."""
+
 
 def clipped(weigher: Weigher, low: float = 0.0, high: float = 1.0) -> Weigher:
     """Keep every weight between ``low`` and ``high``.
@@ -39,11 +42,11 @@ def clipped(weigher: Weigher, low: float = 0.0, high: float = 1.0) -> Weigher:
 
 def bounded(weights: Tensor, low: float, high: float) -> Tensor:
     """Scale weights by the one factor for which they sum to one when clamped to the bounds."""
-    held = weights > 0
-    if float(torch.where(held, high, low).sum()) < 1:
+    held = weights > NOTHING
+    many, others = int(held.sum()), int((~held).sum())
+    if high * many + low * others < 1:
         # Even at the upper bound these do not sum to one: clients of no weight take the rest.
-        rest = (1 - high * int(held.sum())) / max(1, int((~held).sum()))
-        return torch.full_like(weights, rest).masked_fill_(held, high)
+        return torch.full_like(weights, (1 - high * many) / max(1, others)).masked_fill_(held, high)
 
     def total(factor: float) -> float:
         return float((weights * factor).clamp(low, high).sum())

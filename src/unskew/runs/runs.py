@@ -128,7 +128,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _cells(summary: Summary) -> list[str]:
     partly = 0 < summary.reached < summary.seeds
-    some = f" ({summary.reached} of {summary.seeds} seeds)" if partly else ""
+    some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
         _number(100 * summary.accuracy, f"{{:.2f}} ± {100 * summary.accuracy_sd:.2f} %"),

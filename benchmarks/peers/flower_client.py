@@ -1,0 +1,43 @@
+# mypy: ignore-errors
+"""The client of ``flower_ray``: a module of its own, for Ray's actors to import by name."""
+
+import os
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from benchmarks.workloads import WORKLOADS
+
+client_app = ClientApp()
+
+
+@lru_cache
+def _equipment(title):
+    """Return the samples and the network of a workload, once an actor."""
+    from unskew.models import make
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    work = next(work for work in WORKLOADS.values() if work.title == title)
+    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
+    return work, x, y, make(work.model, work.shape, 10)
+
+
+@client_app.train()
+def train(message, context):
+    """Train one epoch on a client's samples."""
+    work, x, y, network = _equipment(message.content["config"]["title"])
+    network.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    own = context.node_config["partition-id"]
+    optimiser = torch.optim.SGD(network.parameters(), lr=work.lr)
+    for rows in torch.randperm(work.samples).split(work.batch):
+        optimiser.zero_grad()
+        F.cross_entropy(network(x[own][rows]), y[own][rows]).backward()
+        optimiser.step()
+    reply = {
+        "arrays": ArrayRecord(network.state_dict()),
+        "metrics": MetricRecord({"num-examples": work.samples}),
+    }
+    return Message(content=RecordDict(reply), reply_to=message)

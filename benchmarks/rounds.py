@@ -1,0 +1,81 @@
+"""Seconds a round: unskew against its peers, a plain loop, and the limit of the machine.
+
+    python -m benchmarks.rounds --peers-python .venv-peers/bin/python
+
+Every repetition plays all contestants one after the other, so that a slow minute of the machine
+hits all alike; only ratios of medians over the repetitions mean anything. Peers are separate
+programs (benchmarks/peers), tried in each layout their documentation recommends; the best one
+counts. `python -m benchmarks.rounds --help` shows how to leave contestants out.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+from benchmarks.ours import Limit, plain_rounds, unskew_rounds
+from benchmarks.workloads import WORKLOADS
+
+PEERS = {"Flower on Ray": "flower_ray", "pfl": "pfl_torch", "fedjax": "fedjax_jit"}
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--peers", nargs="*", choices=PEERS.values(), default=list(PEERS.values()))
+    parser.add_argument("--peers-python", default=sys.executable, help="where peers are installed")
+    parser.add_argument("--repetitions", type=int, default=3)
+    found = parser.parse_args()
+    for name in found.workloads:
+        seconds = _play(name, found.repetitions, found.peers, found.peers_python)
+        _show(name, seconds)
+
+
+def _play(name: str, repetitions: int, peers: list[str], python: str) -> dict[str, list[float]]:
+    work, rounds = WORKLOADS[name], 30 if name == "W1" else 6
+    seconds: dict[str, list[float]] = defaultdict(list)
+    limit = Limit(work)
+    for _ in range(repetitions):
+        seconds["unskew"] += unskew_rounds(work, rounds)
+        seconds["limit"] += limit.rounds(rounds)
+        seconds["plain loop"] += plain_rounds(work, max(2, rounds // 3))
+        for title, module in PEERS.items():
+            if module in peers:
+                for layout, times in _peer(module, name, rounds, python).items():
+                    seconds[f"{title}: {layout}"] += times
+    limit.close()
+    return seconds
+
+
+def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, list[float]]:
+    """Run a peer's program; one that fails has no times, and says why on standard error."""
+    command = [python, "-m", f"benchmarks.peers.{module}", workload, "--rounds", str(rounds)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=600, check=False
+    )
+    try:
+        layouts: dict[str, list[float]] = json.loads(done.stdout)
+    except ValueError:
+        print(f"{module} on {workload} gave no times", file=sys.stderr)
+        return {}
+    return layouts
+
+
+def _show(name: str, seconds: dict[str, list[float]]) -> None:
+    ours = median(seconds["unskew"])
+    print(f"\n{name}: {WORKLOADS[name].title}\n")
+    print("| contestant | seconds a round (median) | fastest | unskew is faster by |")
+    print("|---|---:|---:|---:|")
+    for contestant, times in seconds.items():
+        row = f"| {contestant} | {median(times):.4f} | {min(times):.4f} |"
+        print(f"{row} {median(times) / ours:.2f}x |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
