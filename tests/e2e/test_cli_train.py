@@ -87,7 +87,7 @@ def test_run_prints_a_table_and_the_cost(terminal, config):
     output = terminal.output("run", config)
     assert "fedprox:mu=0.1 on custom" in output
     assert "worst client" in output
-    rows = [line.split("│")[1].strip() for line in output.splitlines() if line[:1] == "│"]
+    rows = [line.split()[0] for line in output.splitlines() if line.count("%") > 1]
     assert rows == ["1", "2", "3"]
     assert "3 rounds, 0.00 MB up, 0.00 MB down" in output
     assert "written to" not in output
