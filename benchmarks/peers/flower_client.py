@@ -17,12 +17,11 @@ client_app = ClientApp()
 @lru_cache
 def _equipment(title):
     """Return the samples and the network of a workload, once an actor."""
-    from unskew.models import make
+    from benchmarks.peers.torch_parts import network_of, samples_of
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     work = next(work for work in WORKLOADS.values() if work.title == title)
-    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
-    return work, x, y, make(work.model, work.shape, 10)
+    return work, *samples_of(work), network_of(work)
 
 
 @client_app.train()

@@ -8,8 +8,8 @@ Where the work differs from unskew's:
   meant to move to a real network pays.
 - Its runtime and its server look for messages every tenth of a second.
 
-To Flower's advantage, an actor keeps the samples and the network between messages, and batches
-are cut from tensors without a DataLoader. Layouts are the processors that a client asks for: they
+To Flower's advantage, an actor keeps the samples and the network between messages, batches are
+cut from tensors without a DataLoader, and convolutions compute channels-last. Layouts are the processors that a client asks for: they
 set how many actors share the cores, and each actor computes with as many threads.
 """
 
@@ -68,7 +68,7 @@ class Timed(FedAvg):
 
 def play(work, rounds):
     """Time rounds, each from the end of the round before."""
-    from unskew.models import make
+    from benchmarks.peers.torch_parts import network_of
 
     strategy = Timed(work)
     server_app = ServerApp()
@@ -78,7 +78,7 @@ def play(work, rounds):
         del context
         strategy.start(
             grid=grid,
-            initial_arrays=ArrayRecord(make(work.model, work.shape, 10).state_dict()),
+            initial_arrays=ArrayRecord(network_of(work).state_dict()),
             num_rounds=rounds + WARM_UP,
             timeout=LONGEST_ROUND,
             train_config=ConfigRecord({"title": work.title}),

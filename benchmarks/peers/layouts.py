@@ -42,6 +42,8 @@ def main(program: str, layouts: Mapping[str, Layout], play: Contestant) -> None:
         if os.environ.get("RANK", "0") == "0":
             report(seconds)
         return
+    # A program that is ended from outside ends its layout too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     found: dict[str, Sequence[float]] = {}
     for name, layout in layouts.items():
         found |= _played(program, name, layout)

@@ -9,7 +9,7 @@ Where the work differs from unskew's:
 - A cohort is drawn with replacement, so a client may be in it twice.
 - It trains clients in place, one after another, and sums differences from the global parameters.
 
-Workers are started by torchrun, as pfl's documentation asks for; each takes its share of a cohort.
+To pfl's advantage, convolutions compute channels-last. Workers are started by torchrun, as pfl's documentation asks for; each takes its share of a cohort.
 """
 
 import os
@@ -63,23 +63,22 @@ class Stopwatch(TrainingProcessCallback):
         return False, Metrics()
 
 
-def federation(work):
+def federation(inputs, labels):
     """Return the clients, their samples at hand as tensors."""
-    x, y = (torch.from_numpy(array).split(work.samples) for array in work.data())
-    clients = [PyTorchTensorDataset(own) for own in zip(x, y, strict=True)]
-    sampler = get_user_sampler("random", range(work.clients))
+    clients = [PyTorchTensorDataset(own) for own in zip(inputs, labels, strict=True)]
+    sampler = get_user_sampler("random", range(len(clients)))
     return FederatedDataset(clients.__getitem__, sampler)
 
 
 def play(work, rounds):
     """Time rounds, each from the end of the round before."""
-    from unskew.models import make
+    from benchmarks.peers.torch_parts import network_of, samples_of
 
     np.random.seed(0)  # noqa: NPY002 (pfl draws from numpy's global state, alike in each worker)
     torch.manual_seed(0)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    clients = federation(work)
-    network = with_loss(make(work.model, work.shape, 10))
+    clients = federation(*samples_of(work))
+    network = with_loss(network_of(work))
     stopwatch = Stopwatch()
     FederatedAveraging().run(
         NNAlgorithmParams(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
+from unskew.layout import Layout
 from unskew.rng import generator
 from unskew.spelling import OPTIONS, build
 
@@ -38,7 +39,7 @@ class Attack:
         del seed
         return federation
 
-    def on_upload(self, vector: Tensor) -> None:
+    def on_upload(self, vector: Tensor, layout: Layout) -> None:
         """Change what a bad client uploads, in place."""
 
 
@@ -58,13 +59,13 @@ class Labels(Attack):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Scale(Attack):
-    """Bad clients upload their trained model multiplied by a factor."""
+    """Bad clients upload their trained parameters multiplied by a factor."""
 
     factor: Annotated[float, Field(allow_inf_nan=False)] = -5.0
 
-    def on_upload(self, vector: Tensor) -> None:
-        """Multiply the vector."""
-        vector.mul_(self.factor)
+    def on_upload(self, vector: Tensor, layout: Layout) -> None:
+        """Multiply the parameters; statistics and counters stay plausible."""
+        vector[: layout.trainable] *= self.factor
 
 
 ATTACKS: dict[str, type[Attack]] = {"labels": Labels, "scale": Scale}

@@ -43,8 +43,8 @@ def compare(
     if len(set(names)) != len(names):
         raise UnskewError(f"methods: each may stand once (got {', '.join(names)})")
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not numbers:
-        raise UnskewError("seeds must be at least 1")
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise UnskewError(f"seeds must be at least one, each once (got {seeds})")
     runs = []
     with watching_many(progress, len(numbers) * len(chosen)) as watcher:
         for seed in numbers:

@@ -14,7 +14,7 @@ from unskew.spelling import explain
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+_STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class DataConfig(BaseModel):

@@ -35,7 +35,7 @@ class Entry:
     stop: int
     shape: tuple[int, ...]
     kind: Kind
-    bytes_each: int = 4
+    dtype: torch.dtype = torch.float32
 
     @property
     def place(self) -> slice:
@@ -95,7 +95,7 @@ class Layout:
     def nbytes(self, mask: Tensor | None = None) -> int:
         """Bytes on the wire of the whole vector, or of the marked coordinates."""
         return sum(
-            entry.bytes_each * (entry.size if mask is None else int(mask[entry.place].sum()))
+            entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.place].sum()))
             for entry in self.entries
         )
 
@@ -127,9 +127,7 @@ class Layout:
         entries, start = [], 0
         for name, tensor, kind in groups[0] + groups[1] + groups[2]:
             stop = start + tensor.numel()
-            entries.append(
-                Entry(name, start, stop, tuple(tensor.shape), kind, tensor.element_size())
-            )
+            entries.append(Entry(name, start, stop, tuple(tensor.shape), kind, tensor.dtype))
             start = stop
         return Layout(tuple(entries))
 

@@ -86,17 +86,22 @@ class Network:
         return -scores.gather(-1, batch.y.unsqueeze(-1)).squeeze(-1)
 
     def buffers_of(self, rest: Tensor) -> Buffers:
-        """Name the buffers in the part of a vector behind the trainable coordinates, as views.
+        """Name the buffers in the part of a vector behind the trainable coordinates.
 
-        ``rest`` may have a leading dimension of clients.
+        ``rest`` may have a leading dimension of clients. Whole numbers become whole again, since
+        a module may use them as places.
         """
-        first, lead = self.layout.trainable, rest.shape[:-1]
         return {
-            entry.name: rest[..., entry.start - first : entry.stop - first].view(
-                (*lead, *entry.shape)
-            )
-            for entry in self.layout.buffers
+            entry.name: view.to(entry.dtype)
+            for entry, view in zip(self.layout.buffers, self._views(rest), strict=True)
         }
+
+    def _views(self, rest: Tensor) -> list[Tensor]:
+        first, lead = self.layout.trainable, rest.shape[:-1]
+        return [
+            rest[..., entry.start - first : entry.stop - first].view((*lead, *entry.shape))
+            for entry in self.layout.buffers
+        ]
 
     def own_buffers(self, rest: Tensor) -> Buffers:
         """Return copies of the buffers, each in memory of its own, for training to change.
@@ -111,8 +116,8 @@ class Network:
 
     def put_buffers(self, buffers: Buffers, rest: Tensor) -> None:
         """Copy buffers back to their places behind the trainable coordinates."""
-        for name, view in self.buffers_of(rest).items():
-            view.copy_(buffers[name])
+        for entry, view in zip(self.layout.buffers, self._views(rest), strict=True):
+            view.copy_(buffers[entry.name])
 
     def inputs(self, x: Tensor) -> Tensor:
         """Turn stored features into what the module takes: bytes become numbers from 0 to 1."""

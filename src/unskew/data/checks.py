@@ -12,7 +12,7 @@ def features(x: ArrayLike, field: str) -> Array:
     array = np.asarray(x)
     if array.ndim == 0:
         raise UnskewError(f"{field} must have one row a sample (got a single value)")
-    if array.dtype in (np.uint8, np.float32, np.int32):
+    if array.dtype in (np.uint8, np.float32):
         return array
     if array.dtype.kind in "fiub":
         return array.astype(np.float32)

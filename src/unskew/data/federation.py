@@ -218,4 +218,4 @@ def _common(common: tuple[ArrayLike, ArrayLike] | None, train: Columns) -> tuple
         raise UnskewError(
             f"common: samples have shape {x.shape[1:]}, those in x {train.x.shape[1:]}"
         )
-    return x, y
+    return x.astype(train.x.dtype, copy=False), y

@@ -83,16 +83,15 @@ def batches_per_epoch(sizes: Ints, batch: int, *, couples: bool) -> Ints:
     """Count the batches of one pass over each client's samples, the last one possibly smaller.
 
     Where a network couples the samples of a batch (BatchNorm), a last batch of a single sample is
-    left out: its statistics say nothing.
+    left out: its statistics say nothing. A client with one sample then has no batch at all.
     """
     whole, rest = np.divmod(sizes, batch)
-    last = (rest > 1) | ((rest == 1) & (whole == 0)) if couples else rest > 0
-    return whole + last
+    return whole + (rest > 1 if couples else rest > 0)
 
 
 def local_steps(sizes: Ints, settings: Settings, *, couples: bool) -> Ints:
     """Count the steps each client takes in a round; a client without samples takes none."""
     per_epoch = batches_per_epoch(sizes, settings.batch_size, couples=couples)
     if settings.steps is not None:
-        return np.where(sizes > 0, settings.steps, 0)
+        return np.where(per_epoch > 0, settings.steps, 0)
     return per_epoch * (settings.epochs or 1)

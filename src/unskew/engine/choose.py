@@ -55,12 +55,13 @@ def suits_vectorising(network: Network, samples: Tensor, device: torch.device) -
     small = network.layout.size <= _MOST_PARAMETERS
     if not small or not all(isinstance(leaf, _BATCHES_WELL) for leaf in leaves):
         return False
+    network.module.train()
     rows = torch.zeros(2, network.layout.size, device=device)
     trainable = network.layout.trainable
     inputs = network.inputs(samples.to(device)).expand(2, *samples.shape)
     try:
         vmap(network)(rows[:, :trainable], network.own_buffers(rows[:, trainable:]), inputs)
-    except RuntimeError:
+    except Exception:  # whatever a user's module raises: the pool may still run it
         return False
     return True
 

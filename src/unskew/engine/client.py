@@ -38,7 +38,7 @@ class Workshop:
     def client(self, k: int) -> Client:
         """Return client k's handle for the hooks."""
         x, y = self.federation.train.client(k)
-        return Client(k, to_tensor(x), to_tensor(y), self.network)
+        return Client(k, to_tensor(x), to_tensor(y), self.network, self.federation.classes)
 
     @property
     def train_mask(self) -> Tensor | None:
@@ -139,7 +139,7 @@ def own_accuracy(
 def to_tensor(array: NDArray[Any]) -> Tensor:
     """Wrap an array without copying it; one mapped read-only from disk is copied when needed."""
     if array.dtype not in _TORCH_READS:
-        array = array.astype(np.int64)
+        array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
     if not array.flags.writeable:
         array = array.copy()
     return torch.from_numpy(array)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
+from unskew.errors import UnskewError
+from unskew.layout import rows_are_finite
 from unskew.methods.base import Server, Tensors
 from unskew.rules.uploads import Uploads
 from unskew.runs.cost import ModelSize, Traffic, client_traffic
@@ -28,22 +30,18 @@ class RoundOutcome:
     traffic: Sequence[Traffic]
     rejected: Mapping[int, str] = field(default_factory=dict)
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
-    updated: bool = True
-    """Whether there were enough good uploads for a new global model."""
+    kept_model: str | None = None
+    """Why the old global model stays; None if there is a new one."""
+
+    @property
+    def accepted(self) -> list[int]:
+        """The clients whose uploads were used."""
+        return [k for k in self.clients if k not in self.rejected]
 
     @property
     def total(self) -> Traffic:
         """The traffic of all clients together."""
         return sum(self.traffic, Traffic())
-
-    @property
-    def weights(self) -> dict[int, float]:
-        """The weight each accepted client got, where the method has one weight a client."""
-        weights = self.diagnostics.get("weights")
-        if not self.updated or weights is None:
-            return {}
-        accepted = [k for k in self.clients if k not in self.rejected]
-        return dict(zip(accepted, weights.tolist(), strict=True))
 
     @property
     def mean_loss(self) -> float | None:
@@ -66,8 +64,7 @@ def play_round(
     cohort = draw_cohort(shop.settings, len(shop.federation), round_)
     tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
-    _spoil(shop, cohort, result)
-    rejected = _rejected(cohort, result)
+    rejected = _rejected(shop, cohort, _spoilt(shop, cohort, result))
     kept = {
         k: finished.state
         for k, finished in zip(cohort, result.finished, strict=True)
@@ -84,16 +81,33 @@ def play_round(
     )
     uploads = _uploads(shop, server, result, outcome)
     if uploads is None:
-        return server, kept, replace(outcome, updated=False)
-    server, diagnostics = method.aggregate(server, uploads)
-    return server, kept, replace(outcome, diagnostics=diagnostics)
+        reason = f"fewer than {shop.settings.quorum} good uploads: the old model stays"
+        return server, kept, replace(outcome, kept_model=reason)
+    try:
+        updated, diagnostics = method.aggregate(server, uploads)
+    except UnskewError as error:
+        if not rejected:
+            raise
+        reason = f"after rejections, {error}: the old model stays"
+        return server, kept, replace(outcome, kept_model=reason)
+    outcome = replace(outcome, diagnostics=diagnostics)
+    if not bool(rows_are_finite(updated.vector)):
+        reason = "the new model has infinite or undefined numbers: the old one stays"
+        return server, kept, replace(outcome, kept_model=reason)
+    return updated, kept, outcome
 
 
-def _spoil(shop: Workshop, cohort: Sequence[int], result: Result) -> None:
+def _spoilt(shop: Workshop, cohort: Sequence[int], result: Result) -> Result:
     """Let the bad clients of an attack change what they upload."""
+    if shop.attack is None:
+        return result
+    trained = list(result.trained)
     for row, client in enumerate(cohort):
-        if shop.attack is not None and client in shop.bad:
-            shop.attack.on_upload(result.stack[row])
+        if client in shop.bad:
+            shop.attack.on_upload(result.stack[row], shop.network.layout)
+            finite = bool(rows_are_finite(result.stack[row]))
+            trained[row] = replace(trained[row], finite=finite)
+    return replace(result, trained=trained)
 
 
 def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:
@@ -107,11 +121,13 @@ def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Tr
     ]
 
 
-def _rejected(cohort: Sequence[int], result: Result) -> dict[int, str]:
+def _rejected(shop: Workshop, cohort: Sequence[int], result: Result) -> dict[int, str]:
     """Name the clients whose upload cannot be used, and say why."""
     reasons = {}
     for client, trained in zip(cohort, result.trained, strict=True):
-        if trained.steps == 0:
+        if trained.steps == 0 and shop.federation.train.sizes[client] > 0:
+            reasons[client] = "it has a single sample, and BatchNorm needs two"
+        elif trained.steps == 0:
             reasons[client] = "it has no samples to train on"
         elif not trained.finite:
             reasons[client] = "its model has infinite or undefined numbers"
@@ -135,7 +151,8 @@ def _uploads(
         layout=shop.network.layout,
         previous=server.vector,
         samples=torch.tensor([outcome.samples[row] for row in good], dtype=torch.float64),
-        clients=tuple(outcome.clients[row] for row in good),
+        clients=tuple(outcome.accepted),
+        classes=shop.federation.classes,
         train_loss=_column([outcome.train_loss[row] for row in good]),
         train_accuracy=_column([result.trained[row].accuracy for row in good]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,

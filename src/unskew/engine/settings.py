@@ -11,7 +11,7 @@ Positive = Annotated[int, Field(ge=1)]
 class Settings(BaseModel):
     """Everything about training but the data, the network and the method."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     rounds: Positive = 50
     participation: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from torch import nn
 
 from unskew import __version__
-from unskew.attacks import make_attack
+from unskew.attacks import Attack, make_attack
 from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, make_runner, resolve_runner
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Runner
-from unskew.engine.evaluate import ByClient, by_client, score, score_personal
+from unskew.engine.record import Line, evaluate, round_line, round_table
 from unskew.engine.rounds import RoundOutcome, play_round
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads, threads_for
@@ -57,6 +57,10 @@ def train(
     ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
     with ``resume`` it goes on from the folder's last checkpoint, bit for bit.
     """
+    if not isinstance(federation, Federation):
+        raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
+    if resume and out is None:
+        raise UnskewError("resume: there is nothing to go on from without out, the run's folder")
     try:
         checked = Settings(**settings)
     except ValidationError as error:
@@ -74,6 +78,8 @@ class _Trainer:
     module: nn.Module
     settings: Settings
     device: torch.device
+    attack: Attack | None
+    bad: frozenset[int]
 
     @staticmethod
     def of(
@@ -84,11 +90,20 @@ class _Trainer:
     ) -> "_Trainer":
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
-        if settings.attack is not None:
-            federation = make_attack(settings.attack).on_data(federation, settings.seed)
+        cohort = settings.cohort_size(len(federation))
+        if settings.quorum > cohort:
+            raise UnskewError(
+                f"quorum must be at most the clients of a round, {cohort} (got {settings.quorum})"
+            )
+        attack = None if settings.attack is None else make_attack(settings.attack)
+        bad = frozenset[int]()
+        if attack is not None:
+            bad = attack.bad(len(federation), settings.seed)
+            federation = attack.on_data(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
         device = choose_device(settings)
-        return _Trainer(federation, method, name, module.to(device), settings, device)
+        module = module.to(device)
+        return _Trainer(federation, method, name, module, settings, device, attack, bad)
 
     def run(
         self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
@@ -125,11 +140,13 @@ class _Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         layout = [f"{entry.name} {entry.shape} {entry.kind}" for entry in network.layout]
+        start = flatten(self.module, network.layout)
         runner = resolve_runner(network, self.settings, self.device, example(self.federation))
         return {
             "method": name_of(self.method),
             "network": self.network_name,
             "layout": hashlib.sha256("\n".join(layout).encode()).hexdigest()[:16],
+            "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],
             "data": self.federation.fingerprint,
             "arithmetic": "vectorised" if runner == "vectorised" else "per client",
             "settings": self.settings.training_identity(),
@@ -166,16 +183,14 @@ class _StagePlay:
             with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
                 module = stage.network(trainer.federation.shape, trainer.federation.classes)
             module = module.to(trainer.device)
-        settings, clients = trainer.settings, len(trainer.federation)
-        attack = None if settings.attack is None else make_attack(settings.attack)
         self._shop = Workshop(
             stage.method,
             Network(module),
             trainer.federation,
-            settings,
+            trainer.settings,
             trainer.device,
-            attack,
-            frozenset() if attack is None else attack.bad(clients, settings.seed),
+            trainer.attack,
+            trainer.bad,
         )
         self._stage, self._run, self._folder = stage, run, folder
         self._evaluates = evaluates
@@ -228,99 +243,24 @@ class _StagePlay:
         watcher(position.round, metrics)
         return position
 
-    def _record(
-        self, position: Position, outcome: RoundOutcome
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Line, list[Line]]:
         """Return the round's line of metrics and its tables of clients."""
-        metrics: dict[str, Any] = {
-            "stage": self._stage.name,
-            "round": position.round,
-            "clients": len(outcome.clients),
-            "train_loss": outcome.mean_loss,
-            "traffic": outcome.total.to_dict(),
-        }
-        if outcome.rejected:
-            metrics["rejected"] = {str(k): why for k, why in outcome.rejected.items()}
-        if not outcome.updated:
-            metrics["kept_model"] = (
-                f"fewer than {self._shop.settings.quorum} good uploads: the old model stays"
-            )
-        tables = [self._client_table(position.round, outcome)]
+        line = round_line(self._stage.name, position.round, outcome)
+        tables = [round_table(self._stage.name, position.round, outcome)]
         every = self._shop.settings.evaluate_every
-        if (
-            self._evaluates
-            and every
-            and (position.round % every == 0 or position.round == self._rounds)
-        ):
-            levels, more = self._evaluate(position)
-            metrics.update(levels)
-            tables += more
-        return metrics, tables
-
-    def _client_table(self, round_: int, outcome: RoundOutcome) -> dict[str, Any]:
-        weights = outcome.weights
-        return {
-            "kind": "round",
-            "stage": self._stage.name,
-            "round": round_,
-            "client": list(outcome.clients),
-            "samples": list(outcome.samples),
-            "weight": [weights.get(k) for k in outcome.clients],
-            "train_loss": list(outcome.train_loss),
-            "steps": list(outcome.steps),
-            "parameters_up": [traffic.parameters_up for traffic in outcome.traffic],
-            "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
-            "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
-            "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
-        }
-
-    def _evaluate(self, position: Position) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        shop, server = self._shop, position.server
-        assert server is not None
-        federation, network, method = shop.federation, shop.network, shop.method
-        levels: dict[str, Any] = {}
-        tables = []
-        if federation.common.samples:
-            common = federation.common
-            scores = score(network, server.vector, common.x, common.y, shop.device)
-            levels["global"] = {"accuracy": scores.accuracy, "loss": scores.loss}
-        if federation.test.samples:
-            test = federation.test
-            scores = score(network, server.vector, test.x, test.y, shop.device)
-            local = by_client(scores, test)
-            personal = local
-            if _has_personal_models(method, network):
-                personal = score_personal(
-                    network,
-                    lambda k: method.personal(network.layout, server, position.states.get(k, {})),
-                    test,
-                    shop.device,
-                )
-            for level, result in (("local", local), ("personal", personal)):
-                levels[level] = result.summary()
-                tables.append(_score_table(level, position.round, result))
-        return levels, tables
-
-
-def _has_personal_models(method: Method, network: Network) -> bool:
-    """Tell whether clients may use other models than the global one."""
-    overridden = type(method).personal is not Method.personal
-    return overridden or method.kept(network.layout) is not None
-
-
-def _score_table(level: str, round_: int, result: ByClient) -> dict[str, Any]:
-    return {
-        "kind": level,
-        "round": round_,
-        "client": result.clients.tolist(),
-        "accuracy": result.accuracy.tolist(),
-        "loss": result.loss.tolist(),
-    }
+        due = every and (position.round % every == 0 or position.round == self._rounds)
+        if self._evaluates and due:
+            levels, scores = evaluate(self._shop, position)
+            line.update(levels)
+            tables += scores
+        return line, tables
 
 
 def _make_module(
     federation: Federation, model: str | nn.Module | None, seed: int
 ) -> tuple[str, nn.Module]:
+    if model is not None and not isinstance(model, str | nn.Module):
+        raise UnskewError(f"model must be a name or a torch module, not {model!r}")
     if isinstance(model, nn.Module):
         return type(model).__name__, copy.deepcopy(model)
     words = None if federation.vocabulary is None else len(federation.vocabulary)

@@ -90,8 +90,9 @@ class _Chunk:
     def run(self) -> tuple[Tensor, list[tuple[Trained, Finished]]]:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
+        shop, classes = self._shop, self._shop.federation.classes
         clients = [
-            Client(task.client, self._x[a : a + n], self._y[a : a + n], self._shop.network)
+            Client(task.client, self._x[a : a + n], self._y[a : a + n], shop.network, classes)
             for task, a, n in zip(
                 self._tasks, self._offsets.tolist(), self._sizes.tolist(), strict=True
             )
@@ -155,6 +156,7 @@ class _Chunk:
         """Gather one step's samples: clients x batch x features, labels, and factors."""
         device, lead = self._shop.device, step.positions.shape
         places = torch.from_numpy((step.positions + self._offsets[: step.active, None]).ravel())
+        places.clamp_(max=len(self._y) - 1)  # the padding of a last client without samples
         x = self._shop.network.inputs(self._x.index_select(0, places).to(device))
         y = self._y.index_select(0, places).to(device, torch.int64)
         real = np.arange(lead[1]) < step.counts[:, None]

@@ -57,6 +57,7 @@ class Client:
     x: Tensor
     y: Tensor
     network: Network
+    classes: int
 
 
 @plain_dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.methods.classes import class_count
 from unskew.rules.discrepancy import discrepancy, label_divergence
 from unskew.rules.weighers import Weigher
 from unskew.spelling import OPTIONS
@@ -35,7 +34,7 @@ class FedDisco(Method):
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the label histogram too."""
         finished = super().finish(client, start, trained, state)
-        counts = torch.bincount(client.y.long(), minlength=class_count(client.network.layout))
+        counts = torch.bincount(client.y.long(), minlength=client.classes)
         return Finished({**finished.extras, "label_counts": counts}, finished.state)
 
     def weighers(self, server: Server) -> tuple[Weigher, ...]:

@@ -13,6 +13,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.errors import UnskewError
 from unskew.methods.base import About, Method, Server
 from unskew.rules.combine import weighted_sum
 from unskew.rules.fusion import Fusion
@@ -62,6 +63,8 @@ class FedFusion(Fusion, Method):
         """Return the weighted mean; the paper's literal sums are applied as they are."""
         if self.normalise == "component":
             return super().rule(server)
+        if super().weighers(server):
+            raise UnskewError("fedfusion: normalise=literal multiplies with no other weights")
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             raw, reasons = self._derive(server, uploads)

@@ -12,7 +12,6 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.methods.base import About, Method, Server
-from unskew.methods.classes import class_count
 from unskew.rules.inverse import Center, inverse_accuracy, inverse_distance
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher
@@ -62,7 +61,6 @@ class Intrac(Method):
         """Add inverse training accuracies."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
-            classes = class_count(uploads.layout)
-            return inverse_accuracy(self.chance, classes).derive(uploads)
+            return inverse_accuracy(self.chance, uploads.classes).derive(uploads)
 
         return (*super().weighers(server), Weigher("inverse_accuracy", derive))

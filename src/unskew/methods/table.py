@@ -2,6 +2,7 @@
 
 import re
 
+from unskew.errors import UnskewError
 from unskew.methods.base import Method
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
@@ -41,6 +42,8 @@ def make_method(method: str | Method) -> Method:
     """Return the method a spelling such as ``fedprox:mu=0.01+ida`` names, or the object itself."""
     if isinstance(method, Method):
         return method
+    if not isinstance(method, str):
+        raise UnskewError(f"method must be a name or a method object, not {method!r}")
     texts = re.split(r"\+(?=[A-Za-z])", method)
     parts = [build(METHODS, text, "method") for text in texts]
     return compose(parts, [name_of(part) for part in parts])

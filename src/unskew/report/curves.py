@@ -32,7 +32,7 @@ def draw_curves(runs: Runs) -> "Figure":
             rounds, values = _curves(runs.of(method), level, field)
             if not values.size:
                 continue
-            mean, sd = values.mean(0), values.std(0)
+            mean, sd = values.mean(0), values.std(0, ddof=min(1, len(values) - 1))
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
             axes.plot(rounds, mean, dash, color=colour, label=method, linewidth=1.8)
             low, high = mean - sd, mean + sd

@@ -24,7 +24,7 @@ def distances(rows: Tensor, center: Callable[[Tensor], Tensor], norm: int) -> Te
         block = rows[:, columns]
         deviation = block - center(block)
         if norm == 1:
-            total += deviation.abs_().sum(1)
+            total += deviation.abs_().sum(1, dtype=torch.float64)
         else:
             total += torch.linalg.vector_norm(deviation, dim=1, dtype=torch.float64).square()
     return total if norm == 1 else total.sqrt()

@@ -15,7 +15,7 @@ class Uploads:
     """The uploads of one round, a row a client, clients in ascending order of their ids.
 
     ``stack`` is clients x coordinates; ``previous`` is the global vector that was sent;
-    ``extras`` holds what the method's clients sent besides, stacked by client where shapes agree.
+    ``extras`` holds what the method's clients sent besides, one tensor a client.
     """
 
     stack: Tensor
@@ -26,6 +26,7 @@ class Uploads:
     train_loss: Tensor | None = None
     train_accuracy: Tensor | None = None
     label_counts: Tensor | None = None
+    classes: int | None = None
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
 
     def __len__(self) -> int:

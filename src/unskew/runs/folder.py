@@ -40,14 +40,14 @@ class RunFolder:
         knowing. Resuming a folder without a checkpoint starts from the beginning.
         """
         known = self._read_run()
-        if known is not None and not resume:
+        found = None if known is None else self._checkpoints.load()
+        if found is not None and not resume:
             raise UnskewError(
                 f"{self.path}: there is a run already; resume it, or choose another folder"
             )
-        if known is not None:
-            _refuse_changes(self.path, known["identity"], json.loads(json.dumps(identity)))
+        if known is not None and found is not None:
+            _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
         self._make_folder()
-        found = self._checkpoints.load()
         position, marks = found or (Position(), dict.fromkeys(_LOGS, 0))
         write_json(self.path / "run.json", {"identity": identity, **facts})
         for name in _LOGS:
@@ -124,7 +124,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise if a resumed run would not be the one in the folder, and name what differs."""
-    flat_known, flat_asked = _flat(known), _flat(asked)
+    if "identity" not in known:
+        raise UnskewError(f"{path}: its run.json was not written by unskew; choose another folder")
+    flat_known, flat_asked = _flat(known["identity"]), _flat(asked)
     for key in sorted(set(flat_known) | set(flat_asked)):
         was, now = flat_known.get(key), flat_asked.get(key)
         if was != now:

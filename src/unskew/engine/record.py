@@ -1,0 +1,123 @@
+"""What a run keeps of a round: a line of metrics, and tables of its clients."""
+
+from typing import Any
+
+from torch import Tensor
+
+from unskew.engine.client import Workshop
+from unskew.engine.evaluate import ByClient, by_client, score, score_personal
+from unskew.engine.rounds import RoundOutcome
+from unskew.methods.base import Method
+from unskew.network import Network
+from unskew.runs.checkpoint import Position
+
+Line = dict[str, Any]
+
+_MOST_NUMBERS = 10_000
+"""Diagnostics larger than this are left out of the metrics."""
+
+
+def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Line:
+    """Return the round's metrics; the rules' findings that are not by client stand in them too."""
+    line: Line = {
+        "stage": stage,
+        "round": round_,
+        "clients": len(outcome.clients),
+        "train_loss": outcome.mean_loss,
+        "traffic": outcome.total.to_dict(),
+    }
+    if outcome.rejected:
+        line["rejected"] = {str(k): why for k, why in outcome.rejected.items()}
+    if outcome.kept_model is not None:
+        line["kept_model"] = outcome.kept_model
+    others = {
+        name: value.tolist()
+        for name, value in outcome.diagnostics.items()
+        if isinstance(value, Tensor)
+        and not _is_column(value, outcome)
+        and value.numel() <= _MOST_NUMBERS
+    }
+    if others:
+        line["diagnostics"] = others
+    return line
+
+
+def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Line:
+    """Return the table of the round's clients: what they did, what they got, and why."""
+    columns = {
+        name: value.tolist()
+        for name, value in outcome.diagnostics.items()
+        if isinstance(value, Tensor) and _is_column(value, outcome)
+    }
+    weights = columns.pop("weights", None)
+    return {
+        "kind": "round",
+        "stage": stage,
+        "round": round_,
+        "client": list(outcome.clients),
+        "samples": list(outcome.samples),
+        "weight": _with_gaps(weights, outcome),
+        "train_loss": list(outcome.train_loss),
+        "steps": list(outcome.steps),
+        "parameters_up": [traffic.parameters_up for traffic in outcome.traffic],
+        "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
+        "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
+        "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
+        "reasons": {name: _with_gaps(values, outcome) for name, values in columns.items()},
+    }
+
+
+def _is_column(value: Tensor, outcome: RoundOutcome) -> bool:
+    return value.shape == (len(outcome.accepted),)
+
+
+def _with_gaps(values: list[float] | None, outcome: RoundOutcome) -> list[float | None]:
+    """Put the accepted clients' values in their places, None in those of the others."""
+    if values is None:
+        return [None] * len(outcome.clients)
+    known = dict(zip(outcome.accepted, values, strict=True))
+    return [known.get(client) for client in outcome.clients]
+
+
+def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
+    """Measure accuracy on the levels there are samples for; see :mod:`unskew.engine.evaluate`."""
+    server = position.server
+    assert server is not None
+    federation, network, method = shop.federation, shop.network, shop.method
+    levels: Line = {}
+    tables = []
+    if federation.common.samples:
+        common = federation.common
+        scores = score(network, server.vector, common.x, common.y, shop.device)
+        levels["global"] = {"accuracy": scores.accuracy, "loss": scores.loss}
+    if federation.test.samples:
+        test = federation.test
+        local = by_client(score(network, server.vector, test.x, test.y, shop.device), test)
+        personal = local
+        if _has_personal_models(method, network):
+            personal = score_personal(
+                network,
+                lambda k: method.personal(network.layout, server, position.states.get(k, {})),
+                test,
+                shop.device,
+            )
+        for level, result in (("local", local), ("personal", personal)):
+            levels[level] = result.summary()
+            tables.append(_score_table(level, position.round, result))
+    return levels, tables
+
+
+def _has_personal_models(method: Method, network: Network) -> bool:
+    """Tell whether clients may use other models than the global one."""
+    overridden = type(method).personal is not Method.personal
+    return overridden or method.kept(network.layout) is not None
+
+
+def _score_table(level: str, round_: int, result: ByClient) -> Line:
+    return {
+        "kind": level,
+        "round": round_,
+        "client": result.clients.tolist(),
+        "accuracy": result.accuracy.tolist(),
+        "loss": result.loss.tolist(),
+    }

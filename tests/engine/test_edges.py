@@ -1,0 +1,175 @@
+"""What a careful reader found: the edges of a run, each with a line that says what happens."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.errors import UnskewError
+from unskew.methods.base import Server
+from unskew.methods.table import make_method, name_of
+from unskew.rules.uploads import Uploads
+
+OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
+RNG = np.random.default_rng(0)
+
+
+def some(samples: int):
+    return RNG.normal(size=(samples, 4)), RNG.integers(0, 3, samples)
+
+
+def test_a_composed_method_can_be_sent_to_a_spawned_worker():
+    method = make_method("fedprox:mu=0.5+ida")
+    again = pickle.loads(pickle.dumps(method))
+    assert name_of(again) == name_of(method)
+    assert again.mu == 0.5
+
+
+@pytest.mark.parametrize("runner", ["vectorised", "loop"])
+def test_a_last_client_without_samples_breaks_no_accuracy(runner):
+    federation = federation_of(some(9), some(7), some(0))
+    run = us.train(federation, "intrac", runner=runner, **OPTIONS)
+    assert run.metrics[0]["rejected"] == {"2": "it has no samples to train on"}
+
+
+def test_a_spoilt_upload_that_is_not_finite_is_rejected_by_name():
+    run = us.train(small_federation(), "mean", attack="scale:clients=1,factor=1e39", **OPTIONS)
+    assert len(run.metrics[0]["rejected"]) == 1
+    assert all(np.isfinite(p.detach().numpy()).all() for p in run.model.parameters())
+
+
+def test_a_new_model_that_is_not_finite_is_not_taken():
+    class Exploding(us.Method):
+        def step(self, server, vector, layout):
+            return Server(vector * float("inf"))
+
+    run = us.train(small_federation(), Exploding(), **OPTIONS)
+    assert "infinite or undefined" in run.metrics[0]["kept_model"]
+    assert run.metrics[1].get("rejected") is None
+
+
+def test_a_rule_left_with_too_few_clients_keeps_the_old_model():
+    class Fragile(type(make_method("krum"))):
+        def prepare(self, client, payload, state):
+            start = super().prepare(client, payload, state)
+            bad = client.id == 0
+            return type(start)(start.vector * float("nan") if bad else start.vector)
+
+    federation = small_federation(sizes=(8, 8, 8, 8, 8))
+    run = us.train(federation, Fragile(f=1), **OPTIONS)
+    assert "krum: f=1 needs at least 5 clients" in run.metrics[0]["kept_model"]
+    with pytest.raises(UnskewError, match="needs at least 5"):  # without rejections, an error
+        us.train(small_federation(), "krum:f=1", **OPTIONS)
+
+
+def test_classes_are_those_of_the_data_not_of_some_layer():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(8, 3)
+            self.body = nn.Linear(5, 8)
+
+        def forward(self, x):
+            return self.out(torch.relu(self.body(x)))
+
+    run = us.train(small_federation(), "feddisco", **(OPTIONS | {"model": Odd()}))
+    plain = us.train(small_federation(), "fedavg", **(OPTIONS | {"model": Odd()}))
+    assert run.cost.parameters_up - plain.cost.parameters_up == 2 * 4 * 3
+
+
+def test_reasons_of_the_weights_are_kept_with_the_run():
+    run = us.train(small_federation(), "ida", **OPTIONS)
+    table = run.client_tables[0]
+    assert len(table["reasons"]["distances"]) == 4
+    fusion = us.train(small_federation(), "fedfusion", **OPTIONS)
+    assert {"allocation", "pi"} <= set(fusion.metrics[0]["diagnostics"])
+
+
+def test_whole_number_buffers_can_be_used_as_places():
+    class Picking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(5, 3)
+            self.register_buffer("places", torch.tensor([4, 3, 2, 1, 0]))
+
+        def forward(self, x):
+            return self.head(x[:, self.places])
+
+    for runner in ("loop", "vectorised"):
+        options = OPTIONS | {"model": Picking(), "runner": runner}
+        assert us.train(small_federation(), **options).rounds == 2
+
+
+def test_batchnorm_rejects_a_client_of_one_sample_and_goes_on():
+    federation = federation_of(some(9), some(1), some(8))
+    run = us.train(federation, **(OPTIONS | {"model": "mlp:norm=batch"}))
+    assert run.metrics[0]["rejected"] == {"1": "it has a single sample, and BatchNorm needs two"}
+
+
+def test_a_start_that_failed_does_not_block_the_folder(tmp_path):
+    with pytest.raises(UnskewError, match="attack: clients"):
+        us.train(small_federation(), out=tmp_path / "r", attack="scale:clients=9", **OPTIONS)
+    with pytest.raises(UnskewError, match="krum"):
+        us.train(small_federation(), "krum:f=1", out=tmp_path / "r", **OPTIONS)
+    assert us.train(small_federation(), "mean", out=tmp_path / "r", **OPTIONS).rounds == 2
+
+
+def test_a_lost_run_json_never_resumes_somebody_elses_checkpoint(tmp_path):
+    us.train(small_federation(), "fedavg", out=tmp_path / "r", **OPTIONS)
+    (tmp_path / "r" / "run.json").unlink()
+    fresh = us.train(small_federation(), "mean", out=tmp_path / "r", **OPTIONS)
+    again = us.train(small_federation(), "mean", **OPTIONS)
+    assert fresh.accuracy == again.accuracy
+    assert fresh.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: us.train("digits"), "federation must be a Federation"),
+        (lambda: us.train(small_federation(), model=nn.Linear), "model must be a name or"),
+        (lambda: us.train(small_federation(), us.Method), "method must be a name or"),
+        (lambda: us.train(small_federation(), resume=True), "resume: there is nothing"),
+        (lambda: us.train(small_federation(), quorum=9), "quorum must be at most"),
+        (lambda: us.train(small_federation(), rounds=True), "rounds must be a valid integer"),
+        (lambda: us.train(small_federation(), rounds="2"), "rounds must be a valid integer"),
+        (lambda: us.compare(small_federation(), "mean", seeds=[0, 0]), "seeds must be"),
+        (
+            lambda: us.train(small_federation(), "fedfusion:normalise=literal+ida", **OPTIONS),
+            "normalise=literal",
+        ),
+    ],
+)
+def test_wrong_calls_get_one_line(call, complaint):
+    with pytest.raises(UnskewError, match=complaint):
+        call()
+
+
+def test_whole_number_features_and_another_common_type_are_fine():
+    x, y = RNG.integers(0, 9, size=(30, 4)).astype(np.int32), RNG.integers(0, 3, 30)
+    common = (x.astype(np.uint8), y)
+    federation = us.Federation.from_arrays(x, y, np.arange(30) % 3, common=common, classes=3)
+    assert federation.common.x.dtype == federation.train.x.dtype
+    assert 0 <= us.train(federation, **OPTIONS).accuracy <= 1
+
+
+def test_a_cohort_larger_than_the_federation_is_everybody():
+    run = us.train(small_federation(), **(OPTIONS | {"cohort": 99}))
+    assert run.metrics[0]["clients"] == 4
+
+
+def test_one_client_is_a_federation_too():
+    x, y = some(20)
+    alone = us.Federation.from_arrays(x, y, holdout=0.2, classes=3)
+    for method in ("fedavg", "ida", "fedsa", "fedfusion", "rfa", "median"):
+        assert us.train(alone, method, **OPTIONS).rounds == 2
+
+
+def test_distances_of_enormous_models_stay_finite():
+    uploads = Uploads.of(torch.full((3, 50), 1e37) * torch.tensor([[1.0], [-1.0], [0.5]]))
+    weights = make_method("ida").aggregate(Server(torch.zeros(50)), uploads)[1]["weights"]
+    assert torch.isfinite(weights).all()
