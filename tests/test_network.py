@@ -55,14 +55,14 @@ def test_training_changes_own_buffers_and_they_can_be_put_back():
     assert network.module[1].num_batches_tracked == 0
 
 
-def test_buffers_are_views():
+def test_floating_buffers_are_views_and_counters_are_whole():
     network = Network(cnn())
     rest = torch.zeros(5)
     buffers = network.buffers_of(rest)
     assert list(buffers) == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
     buffers["1.running_var"].fill_(3)
-    buffers["1.num_batches_tracked"].fill_(7)
-    assert rest.tolist() == [0, 0, 3, 3, 7]
+    assert rest.tolist() == [0, 0, 3, 3, 0]
+    assert buffers["1.num_batches_tracked"].dtype == torch.int64
 
 
 def test_buffers_of_many_clients_have_a_leading_dimension():

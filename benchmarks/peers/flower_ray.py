@@ -9,8 +9,9 @@ Where the work differs from unskew's:
 - Its runtime and its server look for messages every tenth of a second.
 
 To Flower's advantage, an actor keeps the samples and the network between messages, batches are
-cut from tensors without a DataLoader, and convolutions compute channels-last. Layouts are the processors that a client asks for: they
-set how many actors share the cores, and each actor computes with as many threads.
+cut from tensors without a DataLoader, and convolutions compute channels-last. Layouts are the
+processors that a client asks for: they set how many actors share the cores, and each actor
+computes with as many threads.
 """
 
 import os
@@ -27,7 +28,7 @@ from benchmarks.peers.layouts import CHOSEN, Layout, main
 
 CORES = os.cpu_count()
 WARM_UP = 3
-LONGEST_ROUND = 60.0
+LONGEST_ROUND = 120.0
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -59,9 +60,10 @@ class Timed(FedAvg):
         """Average, then note the time."""
         replies = list(replies)
         averaged = super().aggregate_train(server_round, replies)
-        answered = sum(not reply.has_error() for reply in replies)
-        if answered != self.cohort:
-            raise RuntimeError(f"round {server_round}: {answered} of {self.cohort} clients trained")
+        errors = [reply.error.reason for reply in replies if reply.has_error()]
+        if errors or len(replies) < self.cohort:
+            reason = errors[0] if errors else f"{len(replies)} of {self.cohort} clients answered"
+            raise RuntimeError(f"round {server_round}: {reason}")
         self.ends.append(time.perf_counter())
         return averaged
 

@@ -25,7 +25,7 @@ def rows_of(federation: Federation, part: str = "train") -> list[list[int]]:
 
 def numbered(client: list[int], **options) -> Federation:
     samples = np.arange(len(client), dtype=np.int32)[:, None]
-    return Federation.from_arrays(samples, samples[:, 0] % 3, client, **options)
+    return Federation.from_arrays(samples, samples[:, 0] % 3, client, tokens=True, **options)
 
 
 def test_clients_by_hand():
@@ -87,7 +87,7 @@ def test_labels_of_any_integer_type_count_alike(kind):
 
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [("u1", "u1"), ("f4", "f4"), ("i4", "i4"), ("f8", "f4"), ("i8", "f4"), ("?", "f4")],
+    [("u1", "u1"), ("f4", "f4"), ("i4", "f4"), ("f8", "f4"), ("i8", "f4"), ("?", "f4")],
 )
 def test_compact_features_keep_their_type(given, kept):
     assert Federation.from_arrays(X.astype(given), Y).train.x.dtype == np.dtype(kept)

@@ -129,7 +129,7 @@ def test_label_skew_alone_shows_overall_but_not_within_classes() -> None:
 
 def test_words_are_compared_as_words() -> None:
     x = np.array([[7, 8, 0], [8, 7, 0], [7, 8, 0], [9, 5, 0], [5, 9, 0], [5, 9, 0]], np.int32)
-    d = diagnose(Federation.from_arrays(x, np.zeros(6, int), [0, 0, 0, 1, 1, 1]))
+    d = diagnose(Federation.from_arrays(x, np.zeros(6, int), [0, 0, 0, 1, 1, 1], tokens=True))
     assert d.feature_skew == pytest.approx(1)
 
 

@@ -7,11 +7,16 @@ from unskew.data.columns import Array
 from unskew.errors import UnskewError
 
 
-def features(x: ArrayLike, field: str) -> Array:
-    """Keep compact types as they are; other numbers become float32, the type of the networks."""
+def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
+    """Keep compact types as they are; other numbers become float32, the type of the networks.
+
+    With ``tokens``, whole numbers are words of a vocabulary and become int32.
+    """
     array = np.asarray(x)
     if array.ndim == 0:
         raise UnskewError(f"{field} must have one row a sample (got a single value)")
+    if tokens and array.dtype.kind in "iu":
+        return array.astype(np.int32, copy=False)
     if array.dtype in (np.uint8, np.float32):
         return array
     if array.dtype.kind in "fiub":

@@ -87,15 +87,17 @@ class Federation:
         holdout: float = 0.0,
         seed: int = 0,
         classes: int | None = None,
+        tokens: bool = False,
         name: str = "custom",
     ) -> "Federation":
         """Build a federation from features, integer labels and the client of each sample.
 
         ``client`` may be any array of ids, numbers or names; without it everybody's data belongs
         to one client. ``holdout`` is the share of each client's samples kept back as its own
-        test; ``common`` is a pair (x, y) of test samples that belong to nobody.
+        test; ``common`` is a pair (x, y) of test samples that belong to nobody. With ``tokens``
+        the features are numbers of words, not quantities.
         """
-        features, labels = checks.features(x, "x"), checks.labels(y, "y")
+        features, labels = checks.features(x, "x", tokens=tokens), checks.labels(y, "y")
         names, owners = checks.owners(client, len(labels))
         if len(features) != len(labels) or len(owners) != len(labels):
             raise UnskewError(
