@@ -46,7 +46,8 @@ def _play(name: str, repetitions: int, peers: list[str], python: str) -> dict[st
         seconds["plain loop"] += plain_rounds(work, max(2, rounds // 3))
         for title, module in PEERS.items():
             if module in peers:
-                for layout, times in _peer(module, name, rounds, python).items():
+                print(f"{name}: {title}", file=sys.stderr)
+                for layout, times in _peer(module, name, max(3, rounds // 4), python).items():
                     seconds[f"{title}: {layout}"] += times
     limit.close()
     return seconds
@@ -57,7 +58,7 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
     command = [python, "-m", f"benchmarks.peers.{module}", workload, "--rounds", str(rounds)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=600, check=False
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=300, check=False
     )
     try:
         layouts: dict[str, list[float]] = json.loads(done.stdout)

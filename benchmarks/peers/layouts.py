@@ -43,7 +43,7 @@ def main(program: str, layouts: Mapping[str, Layout], play: Contestant) -> None:
             report(seconds)
         return
     # A program that is ended from outside ends its layout too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     found: dict[str, Sequence[float]] = {}
     for name, layout in layouts.items():
         found |= _played(program, name, layout)
