@@ -11,5 +11,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        # Long lists are numbers, and a call for each would take longer than a small round.
+        return [item if type(item) is int else plain(item) for item in value]
     return value

@@ -111,8 +111,11 @@ def _spoilt(shop: Workshop, cohort: Sequence[int], result: Result) -> Result:
 
 
 def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:
+    model_alone = client_traffic(model, (), ())
     return [
-        client_traffic(
+        model_alone
+        if len(task.payload) == 1 and not finished.extras
+        else client_traffic(
             model,
             [tensor for name, tensor in task.payload.items() if name != "model"],
             list(finished.extras.values()),

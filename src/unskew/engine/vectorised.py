@@ -20,8 +20,8 @@ from unskew.engine.cohort import Result, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.errors import UnskewError
 from unskew.layout import rows_are_finite
-from unskew.methods.base import Client, Finished, Start, Tensors, Trained
-from unskew.network import Batch, Buffers
+from unskew.methods.base import Client, Finished, Start, Trained
+from unskew.network import Batch
 
 _CHUNK_NUMBERS = 2**24
 """Bound on clients x parameters, and on clients x samples of the largest, in one computation."""
@@ -125,11 +125,11 @@ class _Chunk:
         shared, own = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
 
-        def loss(
-            w: Tensor, buffers: Buffers, x: Tensor, y: Tensor, scale: Tensor, refs: Tensors
-        ) -> Tensor:
-            batch = Batch(x, y, scale)
-            return method.objective(network, w, buffers, batch, {**shared, **refs})
+        def loss(w: Tensor, x: Tensor, y: Tensor, scale: Tensor, *others: Tensor) -> Tensor:
+            # vmap takes plain tensors in half the time that it takes dictionaries of them.
+            own_buffers = dict(zip(buffers, others, strict=False))
+            refs = {**shared, **dict(zip(own, others[len(buffers) :], strict=True))}
+            return method.objective(network, w, own_buffers, Batch(x, y, scale), refs)
 
         losses_of = vmap(loss)
         optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
@@ -140,10 +140,8 @@ class _Chunk:
             step = plan[t]
             active = slice(step.active)
             leaf = weights[active].detach().requires_grad_()
-            own_buffers = {name: tensor[active] for name, tensor in buffers.items()}
-            own_refs = {name: ref[active] for name, ref in own.items()}
-            batch = self._batch(step, sample_weights)
-            losses = losses_of(leaf, own_buffers, *batch, own_refs)
+            others = [tensor[active] for tensor in (*buffers.values(), *own.values())]
+            losses = losses_of(leaf, *self._batch(step, sample_weights), *others)
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
             with torch.no_grad():
                 totals[active] += losses
