@@ -185,7 +185,11 @@ def test_member_of_absurd_size_is_refused(monkeypatch):
     assert gunzip(gzip.compress(bytes(10)), "a.gz") == bytes(10)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive at all", tar_bytes({"a": bytes(999)})[:60]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no archive at all", tar_bytes({"a": bytes(999)})[:60]],
+    ids=["empty", "text", "cut off"],
+)
 def test_damaged_archive_is_an_error(content):
     with pytest.raises(UnskewError, match="damaged or cut off"):
         dict(members(io.BytesIO(content), ["a"]))
