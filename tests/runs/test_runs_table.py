@@ -105,7 +105,7 @@ def test_personal_models_have_a_column_where_they_differ():
 def test_what_was_not_measured_has_a_dash_and_no_column_of_its_own():
     table = Runs([made_run("a", 0, [0.5, 0.6])]).table()
     assert "personal" not in table.columns
-    assert table.rows == [["a", "60.00 ± 0.00 %", "-", "-", "2.0", "2.00"]]
+    assert table.rows == [["a", "60.00 %", "-", "-", "2.0", "2.00"]]
     silent = Runs([made_run("a", 0, [None, None])])
     assert math.isnan(silent.default_target())
     assert silent.table().rows == [["a", "-", "-", "-", "-", "-"]]

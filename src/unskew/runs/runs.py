@@ -127,11 +127,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _cells(summary: Summary) -> list[str]:
+    spread = f" ± {100 * summary.accuracy_sd:.2f}" if summary.seeds > 1 else ""
     partly = 0 < summary.reached < summary.seeds
     some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
-        _number(100 * summary.accuracy, f"{{:.2f}} ± {100 * summary.accuracy_sd:.2f} %"),
+        _number(100 * summary.accuracy, f"{{:.2f}}{spread} %"),
         _percent(summary.local),
         _percent(summary.worst_client),
         _number(summary.rounds_to_target, "{:.1f}") + some,
