@@ -4,6 +4,7 @@ import pytest
 from hypothesis import settings
 
 from toys import small_federation
+from unskew.engine.threads import threads
 
 # A busy machine or a first import must not fail a property.
 settings.register_profile("unskew", deadline=None)
@@ -14,6 +15,13 @@ settings.load_profile("unskew")
 def no_power_cuts(monkeypatch):
     """Waiting for the disk guards against power cuts alone, and those no test can make."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """What tests compute is too small to share; threads would only wait for each other."""
+    with threads(1):
+        yield
 
 
 @pytest.fixture(scope="session")

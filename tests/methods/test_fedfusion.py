@@ -17,15 +17,6 @@ from unskew.rules.uploads import Uploads
 QUICK = {"steps": 3, "wide": 16, "narrow": 8}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Layers are too small for more threads, which only wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def uploads_of(clients=6, seed=0):
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     layout = Layout.of(module)

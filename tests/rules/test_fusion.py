@@ -14,15 +14,6 @@ from unskew.rules.weighers import by_samples, uniform
 QUICK = {"steps": 3, "wide": 16, "narrow": 8}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Layers are too small for more threads, which only wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def network(name):
     if name == "layer norm":
         return nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3))

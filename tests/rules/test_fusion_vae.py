@@ -17,15 +17,6 @@ from unskew.rules.fusion_vae import FusionVae
 SHAPES = [(1.0, 1.0), (10.0, 1.0), (2.0, 3.0), (0.5, 0.7), (6.0, 8.0)]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Layers are too small for more threads, which only wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
