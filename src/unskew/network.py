@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from unskew.goals import CLASSIFY, Goal
 from unskew.layout import Layout
 
 Buffers = dict[str, Tensor]
@@ -31,6 +31,8 @@ class Batch:
     x: Tensor
     y: Tensor
     scale: Tensor
+    chance: Tensor | None = None
+    """Random numbers strictly between 0 and 1, as many a sample as the method asks for."""
 
 
 class Network:
@@ -50,40 +52,38 @@ class Network:
         self.frozen = _frozen(module, self.layout)
         """Marks the parameters that do not ask for a gradient; None if all do."""
         self._places = _places(module, self.layout)
+        self.goal: Goal = getattr(module, "goal", CLASSIFY)
 
     def __call__(self, weights: Tensor, buffers: Buffers, x: Tensor) -> Tensor:
         """Return the module's output with these flat trainable parameters and these buffers."""
+        output: Tensor = self.run(weights, buffers, x)
+        return output
+
+    def run(self, weights: Tensor, buffers: Buffers, *inputs: Tensor) -> Any:
+        """Return what the module returns, also if that is more than one tensor."""
         pieces = torch.split(weights, self._sizes)
         tensors = {
             name: piece.view(shape)
             for (name, shape), piece in zip(self._names, pieces, strict=True)
         }
-        output: Tensor
         if self._places is None:
-            output = functional_call(self.module, (tensors, buffers), (x,))
-        else:
-            output = self._call_with(tensors | buffers, x)
-        return output
+            return functional_call(self.module, (tensors, buffers), inputs)
+        return self._call_with(tensors | buffers, *inputs)
 
-    def _call_with(self, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def _call_with(self, tensors: Mapping[str, Tensor], *inputs: Tensor) -> Any:
         """Do what ``functional_call`` does for plain modules, at a tenth of its cost."""
         assert self._places is not None
         try:
             for name, (home, key, _) in self._places.items():
                 home[key] = tensors[name]
-            output: Tensor = self.module(x)
+            return self.module(*inputs)
         finally:
             for home, key, own in self._places.values():
                 home[key] = own
-        return output
 
     def losses(self, weights: Tensor, buffers: Buffers, batch: Batch) -> Tensor:
-        """Return each sample's cross-entropy.
-
-        Spelled out, because torch's own is taken apart step by step in Python under vmap.
-        """
-        scores = F.log_softmax(self(weights, buffers, batch.x), dim=-1)
-        return -scores.gather(-1, batch.y.unsqueeze(-1)).squeeze(-1)
+        """Return each sample's loss, as the module's goal has it."""
+        return self.goal.losses(self, weights, buffers, batch)
 
     def buffers_of(self, rest: Tensor) -> Buffers:
         """Name the buffers in the part of a vector behind the trainable coordinates.
