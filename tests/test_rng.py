@@ -93,3 +93,23 @@ def test_every_order_is_as_likely_as_any_other():
     assert len(often) == 6
     # A binomial of 6000 and 1/6 has standard deviation 29; five of them are 145.
     assert np.all(np.abs(often - 1000) < 145)
+
+
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 3), st.integers(0, 100))
+def test_a_sample_s_numbers_do_not_depend_on_the_others(clients, width, draws, step):
+    start = rng.stream(3, "chance")
+    ids = np.arange(10, 10 + clients)
+    together = rng.uniforms(start, ids, step, width, draws)
+    assert together.shape == (clients, width, draws)
+    assert together.dtype == np.float32
+    assert (together > 0).all()
+    assert (together < 1).all()
+    alone = rng.uniforms(start, ids[-1:], step, width + 2, draws)
+    assert np.array_equal(together[-1], alone[0, :width])
+
+
+def test_uniform_numbers_fill_the_interval_evenly():
+    numbers = rng.uniforms(rng.stream(0, "chance"), np.arange(100), 0, 100, 2).ravel()
+    counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
+    assert abs(counts - 1000).max() < 150  # five deviations
+    assert abs(np.corrcoef(numbers[::2], numbers[1::2])[0, 1]) < 0.05

@@ -81,8 +81,11 @@ def _bar() -> "Progress":
 def _figures(metrics: Mapping[str, Any]) -> str:
     loss = metrics["train_loss"]
     figures = [] if loss is None else [f"loss {loss:.3f}"]
-    if "global" in metrics:
-        figures.append(f"accuracy {100 * metrics['global']['accuracy']:.1f} %")
+    common = metrics.get("global", {})
+    if "accuracy" in common:
+        figures.append(f"accuracy {100 * common['accuracy']:.1f} %")
+    elif "loss" in common:
+        figures.append(f"test loss {common['loss']:.4g}")
     return "  ".join(figures)
 
 

@@ -68,6 +68,23 @@ def permutations(
     return np.argsort(keys, axis=1, kind="stable")
 
 
+def uniforms(
+    start: np.uint64, clients: NDArray[np.int64], step: int, width: int, draws: int
+) -> NDArray[np.float32]:
+    """Draw numbers strictly between 0 and 1 for a step's samples: clients x width x draws.
+
+    Those of a sample depend on the stream, its client, the step and its place in the batch alone.
+    """
+    with np.errstate(over="ignore"):
+        rows = _mix_array(start ^ _mix_array(clients.astype(np.uint64)))
+        rows = _mix_array(rows + np.uint64(step))
+        counters = np.arange(1, width * draws + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+        bits = _mix_array(rows[:, None] + counters[None, :]) >> np.uint64(41)
+    # 23 bits and a half: float32 holds these exactly, and neither end is among them.
+    numbers = ((bits + 0.5) / 2**23).astype(np.float32)
+    return numbers.reshape(len(clients), width, draws)
+
+
 def _mix(value: int) -> int:
     """Scramble one 64-bit number (the finaliser of SplitMix64)."""
     value = (value + _GOLDEN) & _MASK

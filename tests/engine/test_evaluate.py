@@ -35,25 +35,34 @@ TESTS = columns(
 
 def test_scores_by_hand():
     scores = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU)
-    assert scores.right.tolist() == [True, False, True, False, True, False, False, True]
-    assert scores.accuracy == 0.5
-    assert scores.losses[0] == pytest.approx(math.log(1 + math.exp(-1)))
-    assert scores.losses[1] == pytest.approx(math.log(1 + math.exp(2)))
-    assert scores.loss == pytest.approx(scores.losses.sum() / 8)
+    assert scores.measures["accuracy"].tolist() == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert scores.means()["accuracy"] == 0.5
+    assert scores.measures["loss"][0] == pytest.approx(math.log(1 + math.exp(-1)))
+    assert scores.measures["loss"][1] == pytest.approx(math.log(1 + math.exp(2)))
+    assert scores.means()["loss"] == pytest.approx(scores.measures["loss"].sum() / 8)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8, 100])
 def test_scores_do_not_depend_on_the_chunks(chunk):
     whole = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU)
     pieces = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU, chunk=chunk)
-    assert pieces.right.tolist() == whole.right.tolist()
-    np.testing.assert_allclose(pieces.losses, whole.losses)
+    assert pieces.measures["accuracy"].tolist() == whole.measures["accuracy"].tolist()
+    np.testing.assert_allclose(pieces.measures["loss"], whole.measures["loss"])
 
 
 def test_clients_without_tests_are_left_out():
     result = by_client(score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU), TESTS)
     assert result.clients.tolist() == [0, 2, 3]
-    np.testing.assert_allclose(result.accuracy, [0.5, 1, 1 / 3])
+    np.testing.assert_allclose(result.measures["accuracy"], [0.5, 1, 1 / 3])
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -63,25 +72,27 @@ def test_clients_without_tests_are_left_out_wherever_they_are(place):
     test = columns(*clients)
     result = by_client(score(SIGNS, POSITIVE, test.x, test.y, CPU), test)
     assert result.clients.tolist() == [k for k in range(3) if k != place]
-    assert result.accuracy.tolist() == [1, 0]
+    assert result.measures["accuracy"].tolist() == [1, 0]
 
 
 def test_losses_are_summed_by_client():
-    scores = Scores(np.array([True, False, True]), np.array([1.0, 3.0, 5.0]))
+    scores = Scores({"loss": np.array([1.0, 3.0, 5.0])})
     result = by_client(scores, columns(([[0.0]] * 2, [0, 0]), ([[0.0]], [0])))
-    assert result.loss.tolist() == [2, 5]
+    assert result.measures["loss"].tolist() == [2, 5]
 
 
 def test_personal_models_are_scored_on_their_own_tests():
     result = score_personal(SIGNS, lambda k: POSITIVE if k == 0 else NEGATIVE, TESTS, CPU)
     assert result.clients.tolist() == [0, 2, 3]
-    np.testing.assert_allclose(result.accuracy, [0.5, 0, 2 / 3])
-    assert result.loss[1] == pytest.approx(math.log(1 + math.exp(3)))
+    np.testing.assert_allclose(result.measures["accuracy"], [0.5, 0, 2 / 3])
+    assert result.measures["loss"][1] == pytest.approx(math.log(1 + math.exp(3)))
 
 
 def test_summary_by_hand():
     accuracy = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    summary = ByClient(np.arange(5), accuracy, np.array([1.0, 2, 3, 4, 5])).summary()
+    summary = ByClient(
+        np.arange(5), {"accuracy": accuracy, "loss": np.array([1.0, 2, 3, 4, 5])}
+    ).summary()
     assert summary == {
         "accuracy": 0.5,
         "sd": pytest.approx(math.sqrt(0.125)),
@@ -100,7 +111,9 @@ def test_dropout_and_batchnorm_are_at_rest_and_then_train_again():
     before = vector.clone()
     network.module.train()
     first = score(network, vector, TESTS.x, TESTS.y, CPU)
-    assert first.right.tolist() == score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU).right.tolist()
+    assert first.measures["accuracy"].tolist() == (
+        score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU).measures["accuracy"].tolist()
+    )
     assert torch.equal(vector, before)
     assert network.module.training
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.engine.settings import Settings
-from unskew.rng import permutations, stream
+from unskew.rng import permutations, stream, uniforms
 
 Ints = NDArray[np.int64]
 
@@ -44,6 +44,7 @@ class Plan:
         if np.any(np.diff(self.steps) > 0):
             raise ValueError("clients must come in descending order of steps")
         self._shuffled = cache(self._shuffle)
+        self._luck = stream(settings.seed, "chance", round_)
 
     def __len__(self) -> int:
         return int(self.steps[0]) if len(self.steps) else 0
@@ -74,6 +75,13 @@ class Plan:
             epoch, batch = divmod(t, batches)
             start = batch * self._batch
             yield self._shuffled(epoch)[0, start : min(start + self._batch, size)]
+
+    def chance(self, t: int, width: int, draws: int) -> NDArray[np.float32] | None:
+        """Return a step's random numbers, clients still training x width x draws; None without."""
+        if not draws:
+            return None
+        active = int(np.searchsorted(-self.steps, -t, side="left"))
+        return uniforms(self._luck, self._clients[:active], t, width, draws)
 
     def _shuffle(self, epoch: int) -> Ints:
         return permutations(self._stream, self._clients, self._sizes, epoch)

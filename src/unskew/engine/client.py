@@ -94,7 +94,8 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     optimiser = make_optimiser(settings, round_, shop.train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
-    for positions in plan.of_first_client():
+    draws = shop.method.draws(network)
+    for t, positions in enumerate(plan.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
         if start.sample_weights is not None:
@@ -103,6 +104,7 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
             network.inputs(client.x.index_select(0, rows).to(device)),
             client.y.index_select(0, rows).to(device, torch.int64),
             scale.to(device),
+            _to(plan.chance(t, len(rows), draws), device),
         )
         loss = shop.method.objective(network, weights, buffers, batch, refs)
         (gradient,) = torch.autograd.grad(loss, weights)
@@ -134,6 +136,11 @@ def own_accuracy(
         hits += int((guess == client.y[rows].to(device)).sum())
     network.module.train()
     return hits / max(1, len(client.y))
+
+
+def _to(numbers: NDArray[np.float32] | None, device: torch.device) -> Tensor | None:
+    """Return one client's random numbers of a step, if it has any."""
+    return None if numbers is None else torch.from_numpy(numbers[0]).to(device)
 
 
 def to_tensor(array: NDArray[Any]) -> Tensor:

@@ -1,64 +1,57 @@
-"""Accuracy on three levels that never share a name.
+"""What the network's goal measures, accuracy for one, on three levels that never share a name.
 
 - ``global``: the global model on the common test set.
 - ``local``: the global model on each client's own test samples.
 - ``personal``: each client's personal model on its own test samples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import to_tensor
-from unskew.network import Network
+from unskew.network import Batch, Network
+from unskew.rng import stream, uniforms
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How a model did on some samples: which it got right, and the loss of each."""
+    """How a model did on some samples: by measure, one number a sample."""
 
-    right: NDArray[np.bool_]
-    losses: Floats
+    measures: Mapping[str, Floats]
 
-    @property
-    def accuracy(self) -> float:
-        """The share of samples it got right."""
-        return float(self.right.mean())
-
-    @property
-    def loss(self) -> float:
-        """The mean loss."""
-        return float(self.losses.mean())
+    def means(self) -> dict[str, float]:
+        """Return the mean of every measure."""
+        return {name: float(values.mean()) for name, values in self.measures.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class ByClient:
-    """Accuracies over the clients that have test samples."""
+    """The measures of the clients that have test samples: by measure, one number a client."""
 
     clients: NDArray[np.int64]
-    accuracy: Floats
-    loss: Floats
+    measures: Mapping[str, Floats]
 
     def summary(self) -> dict[str, float]:
-        """Return mean, deviation, extremes and quartiles over the clients."""
-        low, middle, high = np.quantile(self.accuracy, [0.25, 0.5, 0.75])
+        """Return means over the clients, and how the first measure is spread over them."""
+        means = {name: float(values.mean()) for name, values in self.measures.items()}
+        first = next(iter(self.measures.values()))
+        low, middle, high = np.quantile(first, [0.25, 0.5, 0.75])
         return {
-            "accuracy": float(self.accuracy.mean()),
-            "sd": float(self.accuracy.std()),
-            "min": float(self.accuracy.min()),
+            **means,
+            "sd": float(first.std()),
+            "min": float(first.min()),
             "q25": float(low),
             "median": float(middle),
             "q75": float(high),
-            "max": float(self.accuracy.max()),
-            "loss": float(self.loss.mean()),
+            "max": float(first.max()),
         }
 
 
@@ -66,20 +59,36 @@ class ByClient:
 def score(
     network: Network, vector: Tensor, x: Array, y: Array, device: torch.device, chunk: int = 1024
 ) -> Scores:
-    """Let a model guess samples, in evaluation mode."""
+    """Measure a model on samples, in evaluation mode.
+
+    Where a measure takes random numbers, they are the same for every model.
+    """
     network.module.eval()
     trainable = network.layout.trainable
     vector = vector.to(device)
     weights, buffers = vector[:trainable], network.buffers_of(vector[trainable:])
-    right, losses = [], []
+    found: dict[str, list[Tensor]] = {}
     for start in range(0, len(y), chunk):
         labels = to_tensor(y[start : start + chunk]).to(device, torch.int64)
-        inputs = network.inputs(to_tensor(x[start : start + chunk]).to(device))
-        output = network(weights, buffers, inputs)
-        losses.append(F.cross_entropy(output, labels, reduction="none").cpu())
-        right.append((output.argmax(-1) == labels).cpu())
+        batch = Batch(
+            network.inputs(to_tensor(x[start : start + chunk]).to(device)),
+            labels,
+            torch.ones(len(labels), device=device),
+            _chance(network, start, len(labels), device),
+        )
+        for name, values in network.goal.measures(network, weights, buffers, batch).items():
+            found.setdefault(name, []).append(values.double().cpu())
     network.module.train()
-    return Scores(torch.cat(right).numpy(), torch.cat(losses).double().numpy())
+    return Scores({name: torch.cat(values).numpy() for name, values in found.items()})
+
+
+def _chance(network: Network, start: int, count: int, device: torch.device) -> Tensor | None:
+    """Return the random numbers of test samples: each is a client of its own, so to say."""
+    if not network.goal.draws:
+        return None
+    samples = np.arange(start, start + count)
+    numbers = uniforms(stream(0, "evaluation"), samples, 0, 1, network.goal.draws)
+    return torch.from_numpy(numbers[:, 0]).to(device)
 
 
 def by_client(scores: Scores, test: Columns) -> ByClient:
@@ -89,8 +98,7 @@ def by_client(scores: Scores, test: Columns) -> ByClient:
     sizes = test.sizes[clients]
     return ByClient(
         clients,
-        np.add.reduceat(scores.right.astype(np.float64), starts) / sizes,
-        np.add.reduceat(scores.losses, starts) / sizes,
+        {name: np.add.reduceat(values, starts) / sizes for name, values in scores.measures.items()},
     )
 
 
@@ -99,9 +107,5 @@ def score_personal(
 ) -> ByClient:
     """Score each client's own model on its own test samples."""
     clients = np.flatnonzero(test.sizes)
-    each = [score(network, model_of(int(k)), *test.client(int(k)), device) for k in clients]
-    return ByClient(
-        clients,
-        np.array([scores.accuracy for scores in each]),
-        np.array([scores.loss for scores in each]),
-    )
+    each = [score(network, model_of(int(k)), *test.client(int(k)), device).means() for k in clients]
+    return ByClient(clients, {name: np.array([means[name] for means in each]) for name in each[0]})

@@ -80,7 +80,7 @@ def _with_gaps(values: list[float] | None, outcome: RoundOutcome) -> list[float 
 
 
 def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
-    """Measure accuracy on the levels there are samples for; see :mod:`unskew.engine.evaluate`."""
+    """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`."""
     server = position.server
     assert server is not None
     federation, network, method = shop.federation, shop.network, shop.method
@@ -89,7 +89,7 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
     if federation.common.samples:
         common = federation.common
         scores = score(network, server.vector, common.x, common.y, shop.device)
-        levels["global"] = {"accuracy": scores.accuracy, "loss": scores.loss}
+        levels["global"] = scores.means()
     if federation.test.samples:
         test = federation.test
         local = by_client(score(network, server.vector, test.x, test.y, shop.device), test)
@@ -118,6 +118,5 @@ def _score_table(level: str, round_: int, result: ByClient) -> Line:
         "kind": level,
         "round": round_,
         "client": result.clients.tolist(),
-        "accuracy": result.accuracy.tolist(),
-        "loss": result.loss.tolist(),
+        **{name: values.tolist() for name, values in result.measures.items()},
     }

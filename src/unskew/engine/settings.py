@@ -1,7 +1,8 @@
 """How a run trains: checked once, used everywhere, stored with the run."""
 
 import os
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -42,6 +43,14 @@ class Settings(BaseModel):
         if self.optimizer == "adam" and self.momentum:
             raise ValueError("momentum belongs to sgd; adam has its own")
         return self
+
+    def changed(self, changes: Mapping[str, Any]) -> "Settings":
+        """Return these settings with some changed; one of a pair takes the other's place."""
+        own = self.model_dump()
+        for pair in (("participation", "cohort"), ("epochs", "steps")):
+            if set(pair) & set(changes):
+                own |= dict.fromkeys(pair)
+        return Settings(**{**own, **changes})
 
     def cohort_size(self, clients: int) -> int:
         """Return how many of so many clients take part in a round."""

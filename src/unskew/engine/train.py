@@ -24,6 +24,7 @@ from unskew.engine.rounds import RoundOutcome, play_round
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewError
+from unskew.goals import CLASSIFY
 from unskew.layout import assign, flatten
 from unskew.methods.base import Method, Server, Stage
 from unskew.methods.table import make_method, name_of
@@ -31,7 +32,7 @@ from unskew.models import default_for, make
 from unskew.network import Network
 from unskew.plain import plain
 from unskew.progress import Watcher, watching
-from unskew.rng import torch_seeded
+from unskew.rng import stream, torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
@@ -103,6 +104,8 @@ class _Trainer:
         name, module = _make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
+        if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
+            raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
         return _Trainer(federation, method, name, module, settings, device, attack, bad)
 
     def run(
@@ -187,7 +190,7 @@ class _StagePlay:
             stage.method,
             Network(module),
             trainer.federation,
-            trainer.settings,
+            trainer.settings if evaluates else _settings_of(stage, trainer.settings),
             trainer.device,
             trainer.attack,
             trainer.bad,
@@ -209,7 +212,7 @@ class _StagePlay:
             vector = flatten(shop.network.module, shop.network.layout)
             server = shop.method.begin(vector, shop.network.layout, position.earlier)
             position = replace(position, server=server)
-        if position.round >= self._rounds:
+        if self._is_over(position):
             return position
         cohort = shop.settings.cohort_size(len(shop.federation))
         runner = make_runner(shop, cohort)
@@ -219,13 +222,17 @@ class _StagePlay:
                 threads(threads_for(cohort * shop.network.layout.size)),
                 watching(progress, label, self._rounds, position.round) as watcher,
             ):
-                while position.round < self._rounds:
+                while not self._is_over(position):
                     position = self._play(position, runner, watcher)
         finally:
             runner.close()
             if self._folder is not None:  # also after Ctrl-C: the last whole round is not lost
                 self._folder.checkpoint()
         return position
+
+    def _is_over(self, position: Position) -> bool:
+        assert position.server is not None
+        return position.round >= self._rounds or self._shop.method.is_done(position.server)
 
     def _play(self, position: Position, runner: Runner, watcher: Watcher) -> Position:
         assert position.server is not None
@@ -248,12 +255,18 @@ class _StagePlay:
         line = round_line(self._stage.name, position.round, outcome)
         tables = [round_table(self._stage.name, position.round, outcome)]
         every = self._shop.settings.evaluate_every
-        due = every and (position.round % every == 0 or position.round == self._rounds)
+        due = every and (position.round % every == 0 or self._is_over(position))
         if self._evaluates and due:
             levels, scores = evaluate(self._shop, position)
             line.update(levels)
             tables += scores
         return line, tables
+
+
+def _settings_of(stage: Stage, settings: Settings) -> Settings:
+    """Return the settings of a preparatory stage, whose random numbers are its own."""
+    seed = int(stream(settings.seed, f"stage {stage.name}")) >> 1
+    return settings.changed({"seed": seed, **stage.settings})
 
 
 def _make_module(

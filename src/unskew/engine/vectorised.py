@@ -125,11 +125,15 @@ class _Chunk:
         shared, own = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
 
-        def loss(w: Tensor, x: Tensor, y: Tensor, scale: Tensor, *others: Tensor) -> Tensor:
+        draws = method.draws(network)
+        fields = 4 if draws else 3
+
+        def loss(w: Tensor, *tensors: Tensor) -> Tensor:
             # vmap takes plain tensors in half the time that it takes dictionaries of them.
+            batch, others = Batch(*tensors[:fields]), tensors[fields:]
             own_buffers = dict(zip(buffers, others, strict=False))
             refs = {**shared, **dict(zip(own, others[len(buffers) :], strict=True))}
-            return method.objective(network, w, own_buffers, Batch(x, y, scale), refs)
+            return method.objective(network, w, own_buffers, batch, refs)
 
         losses_of = vmap(loss)
         optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
@@ -141,7 +145,11 @@ class _Chunk:
             active = slice(step.active)
             leaf = weights[active].detach().requires_grad_()
             others = [tensor[active] for tensor in (*buffers.values(), *own.values())]
-            losses = losses_of(leaf, *self._batch(step, sample_weights), *others)
+            batch = self._batch(step, sample_weights)
+            chance = plan.chance(t, step.positions.shape[1], draws)
+            if chance is not None:
+                batch += (torch.from_numpy(chance).to(device),)
+            losses = losses_of(leaf, *batch, *others)
             (gradient,) = torch.autograd.grad(losses.sum(), leaf)
             with torch.no_grad():
                 totals[active] += losses
@@ -150,7 +158,7 @@ class _Chunk:
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
         return rows, plan.steps.tolist(), means.tolist()
 
-    def _batch(self, step: Step, sample_weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _batch(self, step: Step, sample_weights: Tensor | None) -> tuple[Tensor, ...]:
         """Gather one step's samples: clients x batch x features, labels, and factors."""
         device, lead = self._shop.device, step.positions.shape
         places = torch.from_numpy((step.positions + self._offsets[: step.active, None]).ravel())
@@ -173,7 +181,7 @@ class _Chunk:
         for start in range(0, int(self._sizes.max(initial=0)), width):
             wanted = np.arange(start, start + width)[None, :]
             positions = np.minimum(wanted, np.maximum(self._sizes[:, None] - 1, 0))
-            x, y, _ = self._batch(Step(len(rows), positions, np.ones_like(self._sizes)), None)
+            x, y, *_ = self._batch(Step(len(rows), positions, np.ones_like(self._sizes)), None)
             buffers = network.buffers_of(rows[:, trainable:])
             guesses = vmap(network)(rows[:, :trainable], buffers, x).argmax(-1)
             real = torch.from_numpy(wanted < self._sizes[:, None]).to(rows.device)

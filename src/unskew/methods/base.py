@@ -99,9 +99,14 @@ class Stage:
     name: str
     method: "Method"
     rounds: int | None = None
+    """At most so many, see :meth:`Method.is_done`; None takes the run's."""
     network: Callable[[tuple[int, ...], int], nn.Module] | None = None
     """Builds the stage's network from the shape of a sample and the number of classes; None
     takes the run's."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Where the stage trains otherwise than the run's settings say."""
+    learns_density: bool = False
+    """Whether what is learned and sent is a density of the clients' data."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -157,6 +162,11 @@ class Method:
         del layout
         return replace(server, vector=vector)
 
+    def is_done(self, server: Server) -> bool:
+        """Tell whether a stage ends before all its rounds are played."""
+        del server
+        return False
+
     # On the client.
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
@@ -169,6 +179,10 @@ class Method:
         """Return the loss of one batch: a pure function, so that it can run for many clients."""
         del refs
         return (network.losses(weights, buffers, batch) * batch.scale).sum()
+
+    def draws(self, network: Network) -> int:
+        """Return how many random numbers (``batch.chance``) each sample of a step gets."""
+        return network.goal.draws
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Return what is sent besides the model and what is kept: here, what does not travel."""

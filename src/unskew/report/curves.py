@@ -18,13 +18,14 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def draw_curves(runs: Runs) -> "Figure":
-    """Draw global accuracy, the worst client's accuracy, and the training loss over rounds."""
+    """Draw the global figure, the worst client's, and the training loss over rounds."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=(11, 3.6), layout="constrained")
+    judged = runs.figure
     panels = (
-        ("global", "accuracy", "accuracy on the common test"),
-        ("local", "min", "accuracy of the worst client"),
+        ("global", judged.name, f"{judged.name} on the common test"),
+        ("local", judged.worst, f"{judged.name} of the worst client"),
         (None, "train_loss", "training loss"),
     )
     for axes, (level, field, title) in zip(figure.subplots(1, 3), panels, strict=True):
@@ -36,7 +37,7 @@ def draw_curves(runs: Runs) -> "Figure":
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
             axes.plot(rounds, mean, dash, color=colour, label=method, linewidth=1.8)
             low, high = mean - sd, mean + sd
-            if level is not None:  # a share stays between 0 and 1
+            if level is not None and judged.more_is_better:  # a share stays between 0 and 1
                 low, high = low.clip(0, 1), high.clip(0, 1)
             axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.set_title(title, fontsize=11)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unskew.report.table import Table
 from unskew.runs.cost import Cost, Traffic
+from unskew.runs.figures import ACCURACY, LOSS, Figure
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,8 +35,14 @@ class Run:
     def __repr__(self) -> str:
         return (
             f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}, "
-            f"accuracy={self.accuracy:.4f})"
+            f"{self.figure.name}={self.last('global', self.figure.name):.4f})"
         )
+
+    @property
+    def figure(self) -> Figure:
+        """The figure the run is judged by: accuracy, or the loss of a network without one."""
+        levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
+        return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
 
     @property
     def rounds(self) -> int:
@@ -51,13 +58,13 @@ class Run:
         """Return the last figure of a level: ``global``, ``local`` or ``personal``."""
         for row in reversed(self.metrics):
             if level in row:
-                return _number(row[level][figure])
+                return _number(row[level].get(figure))
         return math.nan
 
     def curve(self, level: str, figure: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was measured, and the figure at each."""
         rows = [row for row in self.metrics if level in row]
-        return [row["round"] for row in rows], [_number(row[level][figure]) for row in rows]
+        return [row["round"] for row in rows], [_number(row[level].get(figure)) for row in rows]
 
     @property
     def cost(self) -> Cost:
@@ -71,9 +78,10 @@ class Run:
         return Cost(**total.to_dict(), rounds=len(rows))
 
     def cost_to(self, target: float) -> Cost | None:
-        """Return the cost until the global accuracy first reached a target; None if never."""
+        """Return the cost until the global figure first reached a target; None if never."""
+        figure = self.figure
         for i, row in enumerate(self.metrics):
-            if "global" in row and row["global"]["accuracy"] >= target:
+            if "global" in row and figure.reaches(_number(row["global"][figure.name]), target):
                 return self.cost_of(self.metrics[: i + 1])
         return None
 
@@ -90,30 +98,23 @@ class Run:
     def table(self) -> Table:
         """Return the evaluations, a row each."""
         rows = []
+        name, worst = self.figure.name, self.figure.worst
         for row in self.metrics:
-            if not {"global", "local", "personal"} & set(row):
+            if not set(_LEVELS) & set(row):
                 continue
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
-            for level, figure in _FIGURES:
-                cells.append(_percent(row.get(level, {}).get(figure)))
+            columns = (("global", name), ("local", name), ("local", worst), ("personal", name))
+            for level, figure in columns:
+                cells.append(self.figure.text(row.get(level, {}).get(figure)))
             rows.append(cells)
-        columns = ["round", "train loss", "global", "local", "worst client", "personal"]
-        return Table(columns, rows, title=f"{self.method} on {self.data}")
+        heads = ["round", "train loss", "global", "local", "worst client", "personal"]
+        return Table(heads, rows, title=f"{self.method} on {self.data}")
 
 
-_FIGURES = (
-    ("global", "accuracy"),
-    ("local", "accuracy"),
-    ("local", "min"),
-    ("personal", "accuracy"),
-)
+_LEVELS = ("global", "local", "personal")
 
 
 def _number(value: float | None) -> float:
     """Return a figure of the metrics, where None stands for what is not a number."""
     return math.nan if value is None else float(value)
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"

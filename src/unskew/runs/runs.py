@@ -9,6 +9,7 @@ import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.report.table import Table
+from unskew.runs.figures import ACCURACY, Figure
 from unskew.runs.run import Run
 
 
@@ -17,7 +18,8 @@ class Summary:
     """One method over all its seeds. Accuracies are shares, not per cent; NaN if not measured.
 
     ``accuracy`` is the global model's on the common test, ``local`` its mean over the clients' own
-    tests and ``worst_client`` the lowest of those, ``personal`` the mean of personal models.
+    tests and ``worst_client`` the worst of those, ``personal`` the mean of personal models. For
+    networks that have no accuracy (densities), all of these are losses.
     """
 
     method: str
@@ -57,29 +59,36 @@ class Runs(Sequence[Run]):
         return [run for run in self._runs if run.method == method]
 
     def default_target(self) -> float:
-        """Return an accuracy that every method reaches: the lowest of their best mean ones."""
-        best = [_best_mean(self.of(method)) for method in self.methods]
+        """Return a figure that every method reaches: the worst of their best mean ones."""
+        best = [_best_mean(self.of(method), self.figure) for method in self.methods]
         known = [value for value in best if not math.isnan(value)]
-        # Rounded first, or 0.57 would become 56 per cent.
-        return math.floor(round(100 * min(known), 6)) / 100 if known else math.nan
+        return self.figure.reached_by_all(known) if known else math.nan
+
+    @property
+    def figure(self) -> Figure:
+        """The figure the runs are judged by."""
+        return self._runs[0].figure if self._runs else ACCURACY
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the global accuracy reaches the target."""
-        check_target(target)
+        if self.figure is ACCURACY:
+            check_target(target)
         goal = self.default_target() if target is None else target
         return [_summary(method, self.of(method), goal) for method in self.methods]
 
     def table(self, target: float | None = None) -> Table:
         """Return one row a method: accuracy, worst client, and the cost of the target."""
         goal = self.default_target() if target is None else target
-        at = "target" if math.isnan(goal) else f"{100 * goal:g} %"
-        columns = ["method", "accuracy", "local", "worst", f"rounds to {at}", f"MB to {at}"]
+        figure = self.figure
+        at = "target" if math.isnan(goal) else _target_text(figure, goal)
+        columns = ["method", figure.name, "local", "worst", f"rounds to {at}", f"MB to {at}"]
         summaries = self.summaries(goal)
-        rows = [_cells(summary) for summary in summaries]
-        if any(_percent(summary.personal) != _percent(summary.local) for summary in summaries):
+        rows = [_cells(summary, figure) for summary in summaries]
+        personal = [figure.text(summary.personal) for summary in summaries]
+        if personal != [figure.text(summary.local) for summary in summaries]:
             columns.insert(3, "personal")
-            for row, summary in zip(rows, summaries, strict=True):
-                row.insert(3, _percent(summary.personal))
+            for row, cell in zip(rows, personal, strict=True):
+                row.insert(3, cell)
         return Table(columns, rows, title=self._title())
 
     def _title(self) -> str:
@@ -97,25 +106,30 @@ def check_target(target: float | None) -> None:
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
-def _best_mean(runs: Sequence[Run]) -> float:
-    curves = [run.curve("global")[1] for run in runs]
+def _target_text(figure: Figure, target: float) -> str:
+    return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
+
+
+def _best_mean(runs: Sequence[Run], figure: Figure) -> float:
+    curves = [run.curve("global", figure.name)[1] for run in runs]
     if not curves or any(not curve for curve in curves):
         return math.nan
     shortest = min(len(curve) for curve in curves)
-    return float(np.mean([curve[:shortest] for curve in curves], axis=0).max())
+    return figure.best(np.mean([curve[:shortest] for curve in curves], axis=0).tolist())
 
 
 def _summary(method: str, runs: Sequence[Run], target: float) -> Summary:
-    finals = [run.accuracy for run in runs]
+    name, worst = runs[0].figure.name, runs[0].figure.worst
+    finals = [run.last("global", name) for run in runs]
     costs = [cost for run in runs if (cost := run.cost_to(target)) is not None]
     return Summary(
         method=method,
         seeds=len(runs),
         accuracy=float(np.mean(finals)),
         accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
-        local=float(np.mean([run.last("local") for run in runs])),
-        worst_client=float(np.mean([run.last("local", "min") for run in runs])),
-        personal=float(np.mean([run.last("personal") for run in runs])),
+        local=float(np.mean([run.last("local", name) for run in runs])),
+        worst_client=float(np.mean([run.last("local", worst) for run in runs])),
+        personal=float(np.mean([run.last("personal", name) for run in runs])),
         reached=len(costs),
         rounds_to_target=_mean([cost.rounds for cost in costs]),
         bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),
@@ -126,15 +140,15 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _cells(summary: Summary) -> list[str]:
-    spread = f" ± {100 * summary.accuracy_sd:.2f}" if summary.seeds > 1 else ""
+def _cells(summary: Summary, figure: Figure) -> list[str]:
+    spread = summary.accuracy_sd if summary.seeds > 1 else None
     partly = 0 < summary.reached < summary.seeds
     some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
-        _number(100 * summary.accuracy, f"{{:.2f}}{spread} %"),
-        _percent(summary.local),
-        _percent(summary.worst_client),
+        figure.text(summary.accuracy, spread),
+        figure.text(summary.local),
+        figure.text(summary.worst_client),
         _number(summary.rounds_to_target, "{:.1f}") + some,
         _number(summary.bytes_to_target / 1e6, "{:.2f}"),
     ]
@@ -142,10 +156,6 @@ def _cells(summary: Summary) -> list[str]:
 
 def _several(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _percent(value: float) -> str:
-    return _number(100 * value, "{:.2f} %")
 
 
 def _number(value: float, form: str) -> str:

@@ -1,0 +1,131 @@
+"""Networks that do something else than classify, and stages that end by themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from toys import small_federation
+from unskew.errors import UnskewError
+from unskew.goals import Goal
+from unskew.methods.base import Method, Stage
+
+
+class Guess(Goal):
+    """How far a linear map of the sample is from a random number."""
+
+    draws = 2
+
+    def losses(self, network, weights, buffers, batch):
+        output = network(weights, buffers, batch.x)
+        return (output[..., 0] - batch.chance.sum(-1)) ** 2
+
+    def measures(self, network, weights, buffers, batch):
+        losses = self.losses(network, weights, buffers, batch)
+        return {"loss": losses, "chance": batch.chance[..., 0]}
+
+
+class Guesser(nn.Module):
+    goal = Guess()
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.fixture
+def federation():
+    return small_federation()
+
+
+def run(federation, **settings):
+    torch.manual_seed(0)
+    return us.train(federation, model=Guesser(), rounds=3, batch_size=8, **settings)
+
+
+def test_random_numbers_are_the_same_in_every_runner(federation):
+    loop, pool, together = (
+        run(federation, runner=runner, workers=2) for runner in ("loop", "pool", "vectorised")
+    )
+    assert loop.metrics[-1]["train_loss"] == pool.metrics[-1]["train_loss"]
+    assert together.metrics[-1]["train_loss"] == pytest.approx(loop.metrics[-1]["train_loss"])
+    for one, other in zip(loop.model.parameters(), together.model.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_a_network_without_accuracy_is_judged_by_its_loss(federation):
+    found = run(federation)
+    assert np.isnan(found.accuracy)
+    assert found.figure.name == "loss"
+    assert "loss=" in repr(found)
+    last = found.metrics[-1]
+    assert set(last["global"]) == {"loss", "chance"}
+    assert last["local"]["max"] >= last["local"]["loss"] >= last["local"]["min"]
+    assert "%" not in str(found.table())
+
+
+def test_every_model_is_measured_with_the_same_random_numbers(federation):
+    first, second = (run(federation, seed=seed).metrics[-1]["global"] for seed in (0, 1))
+    assert first["chance"] == second["chance"]
+    assert first["loss"] != second["loss"]
+
+
+def test_a_comparison_by_loss_counts_the_cost_to_a_loss_all_reach(federation):
+    torch.manual_seed(0)
+    runs = us.compare(federation, "fedavg,mean", model=Guesser(), rounds=3, batch_size=8, seeds=[0])
+    target = runs.default_target()
+    assert all(min(run.curve("global", "loss")[1]) <= target for run in runs)
+    assert runs.table().columns[1] == "loss"
+    assert all(summary.reached == 1 for summary in runs.summaries())
+
+
+def test_methods_that_need_accuracies_say_so(federation):
+    with pytest.raises(UnskewError, match="intrac needs accuracies"):
+        us.train(federation, "intrac", model=Guesser(), rounds=1)
+
+
+class StopsAtThree(Method):
+    def step(self, server, vector, layout):
+        count = server.slots.get("count", torch.zeros(()))
+        stepped = super().step(server, vector, layout)
+        return replace(stepped, slots={"count": count + 1})
+
+    def is_done(self, server):
+        return float(server.slots.get("count", 0)) >= 3
+
+
+class Staged(Method):
+    def stages(self):
+        first = Stage("warm", StopsAtThree(), rounds=50, settings={"steps": 2, "cohort": 2})
+        return (first, Stage("task", self))
+
+
+def test_a_stage_ends_when_its_method_says_so(federation, tmp_path):
+    settings = {"model": "logistic", "rounds": 2, "epochs": 1, "participation": 1.0}
+    found = us.train(federation, Staged(), out=tmp_path / "a", **settings)
+    assert [row["stage"] for row in found.metrics] == ["warm"] * 3 + ["task"] * 2
+    again = us.train(federation, Staged(), out=tmp_path / "a", resume=True, **settings)
+    assert len(again.metrics) == 5
+
+
+def test_a_stage_has_settings_and_random_numbers_of_its_own(federation):
+    found = us.train(federation, Staged(), model="logistic", rounds=3, epochs=1)
+    tables = {
+        stage: [table for table in found.client_tables if table.get("stage") == stage]
+        for stage in ("warm", "task")
+    }
+    assert [table["steps"] for table in tables["warm"]] == [[2, 2]] * 3
+    assert {len(table["client"]) for table in tables["task"]} == {4}
+    again = us.train(federation, Staged(), model="logistic", rounds=3, steps=2, cohort=2)
+    cohorts = {
+        stage: [t["client"] for t in again.client_tables if t.get("stage") == stage]
+        for stage in ("warm", "task")
+    }
+    assert cohorts["warm"] == [table["client"] for table in tables["warm"]]
+    assert cohorts["warm"] != cohorts["task"]
