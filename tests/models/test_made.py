@@ -16,7 +16,7 @@ from unskew.densities.bernoulli import bernoulli_losses
 from unskew.engine.choose import suits_vectorising
 from unskew.layout import flatten
 from unskew.models import make
-from unskew.models.made import Made, draw_degrees
+from unskew.models.made import draw_degrees
 from unskew.network import Batch, Network
 
 SPELLINGS = ["made:hidden=9", "made:hidden=12-7,order=random", "made:hidden=5-6-7,masks=3"]
@@ -165,5 +165,16 @@ def test_the_loss_is_stable():
     torch.testing.assert_close(logits.grad, logits.detach().sigmoid() - x)
 
 
-def test_it_is_a_made():
-    assert isinstance(make("made:hidden=3", (1, 2, 2), 10), Made)
+def test_training_finds_that_one_feature_copies_the_other():
+    network = Network(make("made:hidden=8", (2,), 10))
+    weights = flatten(network.module, network.layout).requires_grad_()
+    x = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    batch = Batch(x, torch.zeros(2), torch.full((2,), 0.5))
+    optimiser = torch.optim.Adam([weights], 0.1)
+    for _ in range(100):
+        optimiser.zero_grad()
+        (network.losses(weights, {}, batch) * batch.scale).sum().backward()
+        optimiser.step()
+    # Independent features would cost 2 log 2.
+    loss = network.losses(weights, {}, batch).mean().item()
+    assert loss == pytest.approx(np.log(2), abs=0.02)

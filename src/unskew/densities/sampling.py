@@ -17,7 +17,7 @@ from unskew.errors import UnskewError
 from unskew.models.made import Made
 from unskew.network import Network
 
-_CHUNK = 2048
+_CHUNK = 4096
 """Samples drawn side by side; what is known of them should stay in the cache."""
 
 
