@@ -3,3 +3,7 @@
 
 class UnskewError(Exception):
     """Bad input. The command line prints the message alone and exits with code 2."""
+
+
+class UnskewWarning(UserWarning):
+    """Something works, but not as a user may think. The command line prints the message alone."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from unskew.data.federation import Federation
     from unskew.network import Batch, Buffers, Network
 
 Measures = dict[str, Tensor]
@@ -22,6 +23,10 @@ class Goal(ABC):
 
     draws: int = 0
     """How many random numbers the loss of one sample takes; they come as ``batch.chance``."""
+
+    def check(self, federation: "Federation") -> None:
+        """Complain about samples that networks of this goal cannot learn from."""
+        del federation
 
     @abstractmethod
     def losses(

@@ -252,7 +252,7 @@ class Second(Method):
         return Server(server.vector, {**server.slots, "rounds": rounds}), diagnostics
 
 
-def tiny_network(shape, classes):
+def tiny_network(module, shape, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 2), nn.Linear(2, classes))
 
 

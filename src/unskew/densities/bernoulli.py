@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from unskew.densities.inputs import check_unit_interval
+from unskew.errors import UnskewError
 from unskew.goals import Goal, Measures
 
 if TYPE_CHECKING:
+    from unskew.data.federation import Federation
     from unskew.network import Batch, Buffers, Network
 
 _SURE = 40.0
@@ -25,6 +28,12 @@ def bernoulli_losses(logits: Tensor, x: Tensor) -> Tensor:
 
 class Density(Goal):
     """Telling how likely a sample is: the negative log-likelihood in nats, summed over features."""
+
+    def check(self, federation: "Federation") -> None:
+        """Take features from 0 to 1, or bytes."""
+        if federation.vocabulary is not None:
+            raise UnskewError("a MADE is a density of numbers from 0 to 1; this data set is text")
+        check_unit_interval(federation.train.x, "features")
 
     def losses(
         self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"

@@ -136,7 +136,7 @@ class _Trainer:
             if folder is not None:
                 folder.close()
         assert position.server is not None
-        run.model = play.module(position.server)
+        run.model, run.states = play.module(position.server), position.states
         return run
 
     def _identity(self) -> dict[str, Any]:
@@ -184,7 +184,8 @@ class _StagePlay:
         module = trainer.module
         if stage.network is not None:
             with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
-                module = stage.network(trainer.federation.shape, trainer.federation.classes)
+                shape, classes = trainer.federation.shape, trainer.federation.classes
+                module = stage.network(trainer.module, shape, classes)
             module = module.to(trainer.device)
         self._shop = Workshop(
             stage.method,
@@ -195,6 +196,7 @@ class _StagePlay:
             trainer.attack,
             trainer.bad,
         )
+        self._shop.network.goal.check(trainer.federation)
         self._stage, self._run, self._folder = stage, run, folder
         self._evaluates = evaluates
         self._rounds = stage.rounds or trainer.settings.rounds
@@ -211,6 +213,8 @@ class _StagePlay:
         if position.server is None:
             vector = flatten(shop.network.module, shop.network.layout)
             server = shop.method.begin(vector, shop.network.layout, position.earlier)
+            given = shop.method.given(shop.federation, shop.settings.seed)
+            server = replace(server, slots={**server.slots, **given})
             position = replace(position, server=server)
         if self._is_over(position):
             return position

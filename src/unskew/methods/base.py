@@ -13,7 +13,7 @@ do (a term of the objective, a weigher, a reference) calls ``super()``: that is 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Weigher, by_samples
 from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
 
 Tensors = Mapping[str, Tensor]
 
@@ -100,9 +103,9 @@ class Stage:
     method: "Method"
     rounds: int | None = None
     """At most so many, see :meth:`Method.is_done`; None takes the run's."""
-    network: Callable[[tuple[int, ...], int], nn.Module] | None = None
-    """Builds the stage's network from the shape of a sample and the number of classes; None
-    takes the run's."""
+    network: Callable[[nn.Module, tuple[int, ...], int], nn.Module] | None = None
+    """Builds the stage's network from the run's, the shape of a sample and the number of classes;
+    None takes the run's."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Where the stage trains otherwise than the run's settings say."""
     learns_density: bool = False
@@ -133,6 +136,15 @@ class Method:
         """Return the server's state before the first round of a stage."""
         del layout, earlier
         return Server(vector)
+
+    def given(self, federation: "Federation", seed: int) -> Tensors:
+        """Return what the server has from the start: it joins the slots of :meth:`begin`.
+
+        Only for what a real server would own, such as public samples, or for references that only
+        a simulation can have.
+        """
+        del federation, seed
+        return {}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Return what is sent to a client; ``model`` is the vector it trains."""

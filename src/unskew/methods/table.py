@@ -7,6 +7,7 @@ from unskew.methods.base import Method
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.feddisco import FedDisco
+from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
@@ -23,6 +24,7 @@ METHODS: dict[str, type[Method]] = {
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
+    "feddisk": FedDisk,
     "fedfusion": FedFusion,
     "fedsa": FedSA,
     "median": Median,

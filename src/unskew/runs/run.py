@@ -1,7 +1,7 @@
 """A run: what happened, as a user reads it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from unskew.runs.figures import ACCURACY, LOSS, Figure
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from unskew.methods.base import Tensors
 
 
 @dataclass(eq=False)
@@ -31,6 +33,8 @@ class Run:
     folder: Path | None = None
     model: "nn.Module | None" = None
     """A module with the final weights."""
+    states: "Mapping[int, Tensors]" = field(default_factory=dict)
+    """What each client kept to itself, such as sample weights or a personal model's own part."""
 
     def __repr__(self) -> str:
         return (

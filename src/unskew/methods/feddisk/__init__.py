@@ -1,0 +1,1 @@
+"""FedDisk: densities learned federatedly become sample weights; a file for each part."""

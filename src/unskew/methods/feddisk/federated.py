@@ -1,0 +1,79 @@
+"""The global density: a MADE learned by FedAvg until the clients' validation loss rises."""
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.feddisk.held_out import held_out, training_weights
+from unskew.network import Batch
+from unskew.rules.uploads import Uploads
+from unskew.spelling import OPTIONS
+
+_FEWEST_ROUNDS, _RISES = 6, 3
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FederatedDensity(Method):
+    """FedAvg of a density, stopped early by samples that clients hold out."""
+
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
+
+    about: ClassVar[About] = About(
+        title="Federated density", paper="Nguyen et al. 2023", kind="densities"
+    )
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Train on the samples that are not held out."""
+        start = super().prepare(client, payload, state)
+        held = held_out(client.id, len(client.y), self.validation)
+        return replace(start, sample_weights=training_weights(held))
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send how likely the received model finds the held-out samples: their sum and number."""
+        finished = super().finish(client, start, trained, state)
+        held = held_out(client.id, len(client.y), self.validation)
+        losses = _losses(client, start.vector, held)
+        told = torch.tensor([float(losses.sum()), float(len(losses))])
+        return Finished({**finished.extras, "validation": told}, finished.state)
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Average, and remember the best model so far and the losses."""
+        updated, diagnostics = super().aggregate(server, uploads)
+        total, count = torch.stack(list(uploads.extras["validation"])).double().sum(0)
+        loss = total / count  # of the model that was sent out: undefined without held-out samples
+        history = server.slots.get("history", torch.empty(0, dtype=torch.float64))
+        best = server.slots.get("best", server.vector)
+        if not len(history) or bool(loss < history.min()):
+            best = server.vector
+        slots = {"history": torch.cat([history, loss[None]]), "best": best}
+        return replace(updated, slots=slots), {**diagnostics, "validation_loss": loss}
+
+    def is_done(self, server: Server) -> bool:
+        """Stop when the loss rose three times in a row, from the sixth round on."""
+        history = server.slots.get("history", torch.empty(0))
+        recent = history[-_RISES:]
+        return len(history) >= _FEWEST_ROUNDS and bool((recent.diff() > 0).all())
+
+
+def learned_density(server: Server) -> Tensor:
+    """Return the density of a finished stage: the best if the loss rose in the end, else the last.
+
+    The last model's own loss is not known: clients would tell it in the round that did not come.
+    """
+    history = server.slots.get("history", torch.empty(0))
+    rose = len(history) > 1 and bool(history[-1] > history.min())
+    return server.slots["best"] if rose else server.vector
+
+
+def _losses(client: Client, vector: Tensor, rows: Tensor) -> Tensor:
+    network = client.network
+    x = network.inputs(client.x[rows])
+    trainable = network.layout.trainable
+    batch = Batch(x, client.y[rows], torch.ones(len(x)))
+    with torch.no_grad():
+        return network.losses(vector[:trainable], network.buffers_of(vector[trainable:]), batch)

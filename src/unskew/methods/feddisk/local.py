@@ -1,0 +1,36 @@
+"""The local density: a MADE each client learns from its own samples alone."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.densities.sampling import log_density
+from unskew.methods.base import About, Client, Start
+from unskew.methods.feddisk.on_device import OnDevice
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class LocalDensity(OnDevice):
+    """A density on each client; with ``weighs``, its ratio to the global one weighs samples."""
+
+    weighs: bool = False
+    log_clip: Annotated[float, Field(gt=0)] = 5.0
+    temper: Literal["none", "dimension"] = "none"
+    """Whether log ratios are divided by the number of features."""
+
+    stage: ClassVar[str] = "local"
+    about: ClassVar[About] = About(
+        title="Local density", paper="Nguyen et al. 2023", kind="densities"
+    )
+
+    def log_ratio(self, client: Client, best: Tensor, start: Start) -> Tensor | None:
+        """Return the difference of log-likelihoods, clipped."""
+        if not self.weighs:
+            return None
+        log_p = log_density(client.network, start.refs["density"], client.x)
+        log_q = log_density(client.network, best, client.x)
+        features = client.x[0].numel() if self.temper == "dimension" else 1
+        return ((log_p - log_q) / features).clamp(-self.log_clip, self.log_clip)

@@ -1,0 +1,186 @@
+"""FedDisk: every client's samples are weighed so that it trains for the global distribution.
+
+Nguyen, Wu, Tran et al., "FedDisk: Distribution Skewness", 2023. Clients hold samples of densities
+q_k; with the weight ``p(x)/q_k(x)`` a sample's loss counts as it would in the mixture p of all.
+Densities are learned by MADE networks; weights never leave the client.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.errors import UnskewWarning
+from unskew.layout import Layout
+from unskew.methods.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Stage,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.feddisk.federated import FederatedDensity
+from unskew.methods.feddisk.local import LocalDensity
+from unskew.methods.feddisk.on_device import PREFIX, WEIGHTS
+from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, ratio_network
+from unskew.methods.feddisk.weights import weigh
+from unskew.models.made import MadeRecipe, Order
+from unskew.models.mlp import Widths
+from unskew.spelling import OPTIONS
+
+Rounds = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+
+_POOR_COVERAGE = 0.5
+"""Warn of clients whose samples cover less of the global distribution than this."""
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedDisk(Method):
+    """Sample weights from learned densities; see docs/feddisk.md for what each option does."""
+
+    estimator: Literal["generative", "classifier", "loglik", "oracle"] = "generative"
+    hidden: Widths = "30"
+    order: Order = "natural"
+    masks: int = 0
+    density_rounds: Rounds = 100
+    density_epochs: Rounds = 1
+    density_lr: Rate = 3e-3
+    local_rounds: Rounds = 50
+    local_lr: Rate = 3e-3
+    ratio_hidden: Rounds = 100
+    ratio_rounds: Rounds = 50
+    ratio_lr: Rate = 1e-3
+    ratio_optimizer: Literal["adam", "sgd"] = "adam"
+    ratio_decay: Annotated[float, Field(ge=0)] = 0.01
+    stage_batch_size: Rounds = 32
+    """Samples a step while densities and ratios are learned."""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
+    patience: Rounds = 3
+    pool: Rounds = 4096
+    clip: Annotated[float, Field(gt=1)] = 10.0
+    log_clip: Rate = 5.0
+    temper: Literal["none", "dimension"] = "none"
+    exact: Callable[[int, Tensor], Tensor] | None = None
+    """For data whose densities are known: gives ``log p(x)/q_k(x)`` of client k's samples, and the
+    oracle takes it instead of learning from everybody's samples."""
+
+    about: ClassVar[About] = About(
+        title="Density-ratio sample weights",
+        paper="Nguyen et al. 2023",
+        kind="densities",
+        level="global on local tests",
+    )
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Learn the densities the estimator needs, then its ratio, then do the task."""
+        if self.exact is not None:
+            return super().stages()
+        parts = [] if self.estimator == "oracle" else [self._density()]
+        if self.estimator in ("classifier", "loglik"):
+            parts.append(self._local(weighs=self.estimator == "loglik"))
+        if self.estimator != "loglik":
+            parts.append(self._ratio(self.estimator))
+        return (*parts, *super().stages())
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Warn of clients whose samples leave out much of the global distribution."""
+        for server in earlier.values():
+            coverage = server.slots.get("coverage")
+            if coverage is not None and bool((coverage < _POOR_COVERAGE).any()):
+                poor = int((coverage < _POOR_COVERAGE).sum())
+                warnings.warn(
+                    f"feddisk: the samples of {poor} of {len(coverage)} clients cover less than "
+                    "half of the global distribution; weights cannot make up for what they lack",
+                    UnskewWarning,
+                    stacklevel=2,
+                )
+        return super().begin(vector, layout, earlier)
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Weigh the samples."""
+        start = super().prepare(client, payload, state)
+        weights = state.get(WEIGHTS)
+        if self.exact is not None:
+            weights = weigh(self.exact(client.id, client.x), self.clip).values
+        if weights is None:
+            return start
+        if start.sample_weights is not None:
+            weights = weights * start.sample_weights
+        return replace(start, sample_weights=weights)
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Forget what only the densities needed."""
+        needed = {name: kept for name, kept in state.items() if not name.startswith(PREFIX)}
+        return super().finish(client, start, trained, needed)
+
+    @property
+    def _made(self) -> MadeRecipe:
+        return MadeRecipe(hidden=self.hidden, order=self.order, masks=self.masks)
+
+    def _training(self, optimizer: str, lr: float) -> dict[str, Any]:
+        """Return how the stages train, whatever the task does."""
+        return {
+            "optimizer": optimizer,
+            "lr": lr,
+            "lr_decay": 1.0,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+            "batch_size": self.stage_batch_size,
+        }
+
+    def _density(self) -> Stage:
+        return Stage(
+            "density",
+            FederatedDensity(validation=self.validation),
+            self.density_rounds,
+            network=lambda _, shape, classes: self._made.build(shape, classes),
+            settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
+            learns_density=True,
+        )
+
+    def _local(self, *, weighs: bool) -> Stage:
+        return Stage(
+            "local density",
+            LocalDensity(
+                validation=self.validation,
+                patience=self.patience,
+                clip=self.clip,
+                weighs=weighs,
+                log_clip=self.log_clip,
+                temper=self.temper,
+            ),
+            self.local_rounds,
+            network=lambda _, shape, classes: self._made.build(shape, classes),
+            settings=self._training("adam", self.local_lr) | _EVERYBODY,
+        )
+
+    def _ratio(self, estimator: RatioEstimator) -> Stage:
+        return Stage(
+            "ratio",
+            Ratio(
+                validation=self.validation,
+                patience=self.patience,
+                clip=self.clip,
+                estimator=estimator,
+                made=self._made,
+                pool=self.pool,
+            ),
+            self.ratio_rounds,
+            network=ratio_network(self.ratio_hidden),
+            settings=self._training(self.ratio_optimizer, self.ratio_lr)
+            | _EVERYBODY
+            | {"weight_decay": self.ratio_decay},
+        )
+
+
+_EVERYBODY = {"participation": 1.0, "epochs": 1}
+"""Every client needs weights before the task begins."""

@@ -1,0 +1,146 @@
+"""The ratio classifier: tells global from own samples, and so the ratio of their densities."""
+
+from collections.abc import Callable
+from math import log, prod
+from typing import Annotated, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from unskew.data.federation import Federation
+from unskew.methods.base import About, Client, Server, Start, Tensors
+from unskew.methods.feddisk.global_density import drawn_from, made_network, thresholds
+from unskew.methods.feddisk.on_device import PREFIX, OnDevice
+from unskew.models.made import MadeRecipe
+from unskew.network import Batch, Buffers, Network
+from unskew.rng import generator
+from unskew.spelling import OPTIONS
+
+RatioEstimator = Literal["generative", "classifier", "oracle"]
+
+_LOOKS = 8
+"""How often a sample's grey levels are made binary to take its mean log ratio."""
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Ratio(OnDevice):
+    """A network h with one output, trained to answer 1 for the global and 0 for the own.
+
+    - ``generative``: samples drawn from the global density against the client's own samples. Then
+      ``h/(1-h)`` is the ratio p/q by construction.
+    - ``classifier``, the paper's: the global density's outputs for the client's samples against
+      the local density's outputs for the same samples.
+    - ``oracle``: samples of all clients against the client's own, possible in a simulation only.
+    """
+
+    estimator: RatioEstimator = "generative"
+    made: MadeRecipe = MadeRecipe()
+    pool: Annotated[int, Field(ge=1)] = 4096
+    sure: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
+    """h is clipped to stay this far from 0 and 1."""
+
+    stage: ClassVar[str] = "ratio"
+    about: ClassVar[About] = About(
+        title="Ratio classifier", paper="Nguyen et al. 2023", kind="densities"
+    )
+
+    def given(self, federation: Federation, seed: int) -> Tensors:
+        """Let the server of a simulation look at everybody's samples, for the oracle."""
+        if self.estimator != "oracle":
+            return super().given(federation, seed)
+        train = federation.train
+        rows = generator(seed, "oracle").choice(
+            train.samples, min(self.pool, train.samples), replace=False, shuffle=False
+        )
+        return {"pool": torch.from_numpy(train.x[rows])}
+
+    def broadcast(self, server: Server, client: int) -> Tensors:
+        """Send the oracle's samples along, and count them."""
+        payload = super().broadcast(server, client)
+        return {**payload, "pool": server.slots["pool"]} if "pool" in server.slots else payload
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Refer to what the client's samples are told from."""
+        if self.estimator == "oracle":
+            state = {**state, "pool": payload["pool"]}
+        return super().prepare(client, payload, state)
+
+    def references(self, client: Client, state: Tensors) -> Tensors:
+        """Return the samples or densities that h learns to tell apart."""
+        refs = dict(super().references(client, state))
+        shape = tuple(client.x.shape[1:])
+        if self.estimator == "oracle":
+            refs["pool"] = client.network.inputs(state["pool"]).flatten(1)
+        elif self.estimator == "generative":
+            refs["pool"] = drawn_from(self.made, shape, refs["density"], self.pool)
+            refs["thresholds"] = thresholds(shape, self.pool)
+        else:
+            made_network(self.made, shape)  # made here once, since vmap lets nothing be drawn
+            refs["local"] = state[f"{PREFIX}local.best"]
+        return refs
+
+    def draws(self, network: Network) -> int:
+        """Ask for a global sample and for thresholds, by chance."""
+        del network
+        return 2
+
+    def objective(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Return the cross-entropy of telling the two apart, half of it for each."""
+        own, other = self._pair(batch, refs)
+        wrong = F.softplus(network(weights, buffers, own).squeeze(-1))
+        missed = F.softplus(-network(weights, buffers, other).squeeze(-1))
+        return ((wrong + missed) / 2 * batch.scale).sum()
+
+    def _pair(self, batch: Batch, refs: Tensors) -> tuple[Tensor, Tensor]:
+        """Return what h sees for a batch: the own (answer 0), and the global (answer 1)."""
+        if self.estimator == "classifier":
+            return self._outputs(batch.x, refs["local"]), self._outputs(batch.x, refs["density"])
+        assert batch.chance is not None
+        pool, x = refs["pool"], batch.x.flatten(1)
+        picks = (batch.chance * len(pool)).long()
+        other = pool[picks[..., 0]]
+        if self.estimator == "oracle":
+            return x, other
+        return _binary(x, refs["thresholds"][picks[..., 1]]), other
+
+    def _outputs(self, x: Tensor, density: Tensor) -> Tensor:
+        return torch.sigmoid(made_network(self.made, tuple(x.shape[1:]))(density, {}, x))
+
+    @torch.no_grad()
+    def log_ratio(self, client: Client, best: Tensor, start: Start) -> Tensor | None:
+        """Return the logits of h, whose exponential is ``h/(1-h)``."""
+        network, refs = client.network, start.refs
+        x = network.inputs(client.x)
+        if self.estimator == "classifier":
+            logits = network(best, {}, self._outputs(x, refs["local"]))
+        elif self.estimator == "oracle":
+            logits = network(best, {}, x.flatten(1))
+        else:
+            levels, rows = refs["thresholds"], torch.arange(len(x))
+            looks = [
+                network(best, {}, _binary(x.flatten(1), levels[(rows + i * len(x)) % len(levels)]))
+                for i in range(_LOOKS)
+            ]
+            logits = torch.stack(looks).mean(0)
+        bound = log((1 - self.sure) / self.sure)
+        return logits.squeeze(-1).double().clamp(-bound, bound)
+
+
+def _binary(x: Tensor, levels: Tensor) -> Tensor:
+    return (x > levels).to(x.dtype)
+
+
+def ratio_network(hidden: int) -> Callable[[nn.Module, tuple[int, ...], int], nn.Module]:
+    """Return what builds h: one hidden layer of ReLU on the flattened sample, one output."""
+
+    def build(module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        del module, classes
+        layers = nn.Linear(prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        return nn.Sequential(nn.Flatten(), *layers)
+
+    return build
