@@ -65,14 +65,14 @@ def estimated(run: Run, case: Opposites) -> list[tuple[Any, Any]]:
 def correlation(pairs: list[tuple[Any, Any]]) -> float:
     """Return the mean correlation over clients; weights that are all equal have none."""
     return mean(
-        float(np.corrcoef(exact, found)[0, 1]) if np.ptp(found) > 1e-6 else 0.0  # noqa: PLR2004
+        float(np.corrcoef(exact, found)[0, 1]) if np.ptp(found) > 1e-6 else 0.0
         for exact, found in pairs
     )
 
 
 def draw(panels: dict[str, list[tuple[Any, Any]]], path: Path) -> None:
     """Draw estimated against exact log weights, a panel an estimator."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.1 * len(panels), 3.2), layout="constrained")
     for axes, (name, pairs) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
@@ -93,7 +93,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UnskewWarning)
     losses: dict[str, list[float]] = {}
     correlations: dict[str, list[float]] = {}
-    panels = {}
+    panels: dict[str, list[tuple[Any, Any]]] = {}
     for seed in range(found.seeds):
         case = opposites(seed=seed)
         for name, data in (("FedAvg", case.federation), ("pooled", case.pooled)):
