@@ -27,6 +27,7 @@ from unskew.methods.base import Client, Finished, Start, Trained
 
 _CHUNK_NUMBERS = 2**24
 """Bound on clients x parameters, and on clients x samples of the largest, in one computation."""
+_ALL = "of the cohort (runner='loop' tells which)"
 _BLOCK_NUMBERS = 2**20
 """Bound on the numbers of samples that are gathered at once, for several steps."""
 
@@ -114,10 +115,11 @@ class _Chunk:
             for k, a, n in places
         ]
         starts = []
-        for client, task in zip(clients, self._tasks, strict=True):
-            with blaming(client.id, round_, "prepare"):
+        with blaming(_ALL, round_, "prepare") as blamed:
+            for client, task in zip(clients, self._tasks, strict=True):
+                blamed.client = client.id
                 starts.append(method.prepare(client, task.payload, task.state))
-        with blaming("of the cohort (runner='loop' tells which)", round_, "training"):
+        with blaming(_ALL, round_, "training"):
             rows, steps, losses = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.wants_train_accuracy:
@@ -127,9 +129,10 @@ class _Chunk:
             rows.unbind(), steps, losses, accuracies, rows_are_finite(rows).tolist(), strict=True
         )
         outcomes = []
-        for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
-            trained = Trained(*end)
-            with blaming(client.id, round_, "finish"):
+        with blaming(_ALL, round_, "finish") as blamed:
+            for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
+                blamed.client = client.id
+                trained = Trained(*end)
                 outcomes.append((trained, method.finish(client, start, trained, task.state)))
         return rows, outcomes
 
