@@ -42,6 +42,35 @@ def test_tied_weights_are_one_argument():
     assert doubled.tolist() == [[4, 4]]
 
 
+class Scaling(nn.Module):
+    """A module with a method beside ``forward``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once = nn.Linear(1, 1, bias=False)
+        self.twice = nn.Linear(1, 1, bias=False)
+
+    def forward(self, x):
+        return self.twice(self.once(x))
+
+    def both(self, x, shift):
+        return self.once(x), self.twice(self.once(x)) + shift
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_method_can_be_called_with_given_weights(tied):
+    module = Scaling()
+    if tied:  # then it is called in another, slower way
+        module.twice.weight = module.once.weight
+    network = Network(module)
+    x, weights = torch.ones(2, 1), torch.full((network.layout.size,), 3.0)
+    before = module.once.weight
+    first, second = network.run(weights, {}, x, torch.tensor(1.0), call="both")
+    assert (first.tolist(), second.tolist()) == ([[3], [3]], [[10], [10]])
+    assert network.run(weights, {}, x).tolist() == [[9], [9]]
+    assert module.once.weight is before
+
+
 def test_training_changes_own_buffers_and_they_can_be_put_back():
     network = Network(cnn().train())
     weights, rest = split(network)

@@ -1,4 +1,4 @@
-"""What every network promises: shapes, body and head, gradients, seeds."""
+"""What every classifier promises: shapes, body and head, gradients, seeds."""
 
 import pytest
 import torch
@@ -7,6 +7,7 @@ from torch import nn
 from unskew.models import MODELS, make
 
 WORDS = 50
+CLASSIFIERS = [name for name, recipe in MODELS.items() if recipe.aim == "classes"]
 IMAGE = sorted(name for name, recipe in MODELS.items() if recipe.takes == "image")
 NORMED = sorted(name for name, recipe in MODELS.items() if hasattr(recipe(), "norm"))
 VARIED = [name for name in NORMED if name != "resnet34"]  # built as resnet18 is, only deeper
@@ -55,7 +56,7 @@ def test_logits_are_the_head_of_the_features(spelling, shape):
         assert torch.isfinite(logits).all()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_head_is_the_last_linear_layer(name):
     net = network(name, any_shape(name))
     linear = [part for part in net.modules() if isinstance(part, nn.Linear)]
@@ -64,7 +65,7 @@ def test_head_is_the_last_linear_layer(name):
 
 @pytest.mark.parametrize(
     "spelling",
-    [*MODELS, *(f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none"))],
+    [*CLASSIFIERS, *(f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none"))],
 )
 def test_gradient_reaches_every_parameter(spelling):
     shape = any_shape(spelling.partition(":")[0])
@@ -84,7 +85,7 @@ def test_fresh_networks_neither_fade_nor_blow_up(spelling):
     assert 0.02 < spread < 3
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_same_seed_same_bits(name):
     torch.manual_seed(1)
     first = network(name, any_shape(name), seed=3).state_dict()

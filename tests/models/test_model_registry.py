@@ -20,6 +20,8 @@ NAMES = {
     "densenet121": "image",
     "mobilenetv2": "image",
     "bilstm": "text",
+    "made": "any",
+    "vae": "any",
 }
 
 
@@ -57,6 +59,12 @@ def test_one_width_may_be_a_number():
         ("densenet121", (3, 7, 32), None, "at least 8x8"),
         ("bilstm", (20,), None, "takes text .* and the samples are numbers"),
         ("mlp", (20,), 100, "takes numbers and the samples are text; use bilstm"),
+        ("made", (20,), 100, "takes numbers and the samples are text; there is no density of"),
+        ("made:order=up", (4,), None, "order must be 'natural' or 'random'"),
+        ("vae", (20,), 100, "the samples are text; there is no reconstruction of tokens"),
+        ("vae:sd=0", (4,), None, "sd must be greater than 0"),
+        ("vae:beta=inf", (4,), None, "beta must be a finite number"),
+        ("vae:latent=0", (4,), None, "latent must be greater than or equal to 1"),
         ("resnet18:norm=instance", (3, 32, 32), None, "norm must be 'batch', 'group'"),
         ("mlp:hidden=64-", (5,), None, "hidden must be the widths .* 64-32"),
         ("mlp:hidden=0", (5,), None, "hidden must be the widths"),
@@ -68,6 +76,11 @@ def test_complaints(spelling, shape, vocabulary, said):
     with pytest.raises(UnskewError, match=said) as caught:
         make(spelling, shape, 10, vocabulary=vocabulary)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_network_is_trained_for():
+    aims = {name: recipe.aim for name, recipe in MODELS.items() if recipe.aim != "classes"}
+    assert aims == {"made": "density", "vae": "reconstruction"}
 
 
 def test_classes_are_needed():

@@ -38,7 +38,13 @@ def list_models(json: Json = False) -> None:
     from unskew.models import MODELS  # noqa: PLC0415
 
     rows = [
-        {"name": name, "summary": cls.summary, "takes": cls.takes, "options": options_of(cls)}
+        {
+            "name": name,
+            "summary": cls.summary,
+            "takes": cls.takes,
+            "trained for": cls.aim,
+            "options": options_of(cls),
+        }
         for name, cls in MODELS.items()
     ]
     _show(rows, "models", json=json)

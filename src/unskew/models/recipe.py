@@ -1,6 +1,7 @@
-"""What every network of this package is: a body that makes features, and a linear head.
+"""What every classifier of this package is: a body that makes features, and a linear head.
 
-Methods that treat body and head apart (FedBABU, FedRep, MOON, FedROD) rely on this split.
+Methods that treat body and head apart (FedBABU, FedRep, MOON, FedROD) rely on this split. Densities
+and autoencoders are modules of their own kind.
 """
 
 from typing import ClassVar, Literal
@@ -8,6 +9,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 Takes = Literal["image", "any", "text"]
+Aim = Literal["classes", "density", "reconstruction"]
 
 
 class Network(nn.Module):
@@ -32,16 +34,20 @@ class Network(nn.Module):
 class Recipe:
     """The options of a kind of network. Subclasses are frozen dataclasses.
 
-    ``takes`` says which samples it is for: images, any numbers (they are flattened), or text.
+    ``takes`` says which samples it is for: images, any numbers (they are flattened), or text;
+    ``aim`` what it is trained for.
     """
 
     summary: ClassVar[str]
     takes: ClassVar[Takes]
+    aim: ClassVar[Aim] = "classes"
 
     def smallest(self) -> int:
         """Return the least height and width of an image this network can take."""
         return 1
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> nn.Module:
         """Build the network for samples of one shape; ``vocabulary`` is the number of tokens."""
         raise NotImplementedError

@@ -1,6 +1,7 @@
 """The table of networks, and how to make one from its spelling."""
 
 import torch
+from torch import nn
 
 from unskew import spelling as spellings
 from unskew.errors import UnskewError
@@ -8,10 +9,12 @@ from unskew.models.bilstm import BiLstm
 from unskew.models.densenet import DenseNet121
 from unskew.models.feddisk_cnn import FedDiskCnn
 from unskew.models.lenet import LeNet5
+from unskew.models.made import MadeRecipe
 from unskew.models.mlp import Logistic, Mlp
 from unskew.models.mobilenet import MobileNetV2
-from unskew.models.recipe import Network, Recipe
+from unskew.models.recipe import Recipe
 from unskew.models.resnet import ResNet18, ResNet34
+from unskew.models.vae import VaeRecipe
 from unskew.models.vgg import Vgg11
 from unskew.rng import torch_seeded
 
@@ -26,8 +29,10 @@ MODELS: dict[str, type[Recipe]] = {
     "densenet121": DenseNet121,
     "mobilenetv2": MobileNetV2,
     "bilstm": BiLstm,
+    "made": MadeRecipe,
+    "vae": VaeRecipe,
 }
-"""Every network by name; ``summary`` and ``takes`` of each describe it in one line."""
+"""Every network by name; ``summary``, ``takes`` and ``aim`` of each describe it in one line."""
 
 
 def make(
@@ -37,7 +42,7 @@ def make(
     *,
     seed: int = 0,
     vocabulary: int | None = None,
-) -> Network:
+) -> nn.Module:
     """Build the network a spelling such as ``resnet18:norm=group`` names.
 
     ``shape`` is that of one sample; ``vocabulary`` the number of tokens where samples are text.
@@ -67,7 +72,8 @@ def default_for(shape: tuple[int, ...], classes: int, vocabulary: int | None = N
 def _check(recipe: Recipe, label: str, shape: tuple[int, ...], vocabulary: int | None) -> None:
     """Complain about samples the network cannot take."""
     if (recipe.takes == "text") != (vocabulary is not None):
-        given = "numbers; use one for numbers" if vocabulary is None else "text; use bilstm"
+        advice = "use bilstm" if recipe.aim == "classes" else f"there is no {recipe.aim} of tokens"
+        given = "numbers; use one for numbers" if vocabulary is None else f"text; {advice}"
         needs = "text (tokens and a vocabulary)" if vocabulary is None else "numbers"
         raise UnskewError(f"{label} takes {needs} and the samples are {given}")
     if recipe.takes != "image":

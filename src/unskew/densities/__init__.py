@@ -1,0 +1,1 @@
+"""Densities of samples: what they are measured by, drawn from and compared with."""

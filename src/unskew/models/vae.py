@@ -1,0 +1,144 @@
+"""The beta-VAE that measures how a client's samples lie in a common latent space.
+
+Encoder and decoder are perceptrons that mirror each other. The decoder ends with a sigmoid and its
+target is the standardised input, as in the thesis this comes from: values outside [0, 1] cannot be
+reached, which adds about the same to every client's loss.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from unskew.errors import UnskewError
+from unskew.goals import Goal, Measures
+from unskew.models.mlp import Widths
+from unskew.models.recipe import Aim, Recipe, Takes
+from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.network import Batch, Buffers, Network
+
+
+class Reconstruction(Goal):
+    """Squared error summed over features, plus beta times the divergence from N(0, I)."""
+
+    def __init__(self, latent: int, beta: float) -> None:
+        self.draws = latent
+        self.beta = beta
+
+    def losses(
+        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+    ) -> Tensor:
+        """Return each sample's loss with one draw of its code."""
+        error, divergence = _terms(network, weights, buffers, batch)
+        return error + self.beta * divergence
+
+    def measures(
+        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+    ) -> Measures:
+        """Return both terms, their sum (``loss``: beta is 1) and the loss that is trained.
+
+        The thesis trains with beta 10 and reports test losses with beta 1, hence both.
+        """
+        error, divergence = (term.double() for term in _terms(network, weights, buffers, batch))
+        return {
+            "loss": error + divergence,
+            "loss_at_beta": error + self.beta * divergence,
+            "reconstruction": error,
+            "kl": divergence,
+        }
+
+
+class Vae(nn.Module):
+    """An encoder to a normal distribution of codes, and a decoder back to the samples."""
+
+    def __init__(
+        self, features: int, widths: Sequence[int], latent: int, beta: float, mean: float, sd: float
+    ) -> None:
+        super().__init__()
+        self.mean, self.sd = mean, sd
+        self.goal = Reconstruction(latent, beta)
+        self.encoder = _perceptron(features, *widths, 2 * latent)
+        self.decoder = _perceptron(latent, *reversed(widths), features).append(nn.Sigmoid())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the reconstruction of the flattened samples from the means of their codes."""
+        return self.decode(self.encode(x)[0])
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and log variances of the samples' codes.
+
+        The layer gives the logarithm of the deviation, as in the thesis.
+        """
+        mean, log_sd = self.encoder(self._standardised(x)).chunk(2, -1)
+        return mean, 2 * log_sd
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return the flattened, standardised samples the codes stand for."""
+        samples: Tensor = self.decoder(codes)
+        return samples
+
+    def terms(self, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return each sample's squared error, and the divergence of its code from N(0, I)."""
+        mean, log_variance = self.encode(x)
+        decoded = self.decode(draw_codes(mean, log_variance, chance))
+        error = (decoded - self._standardised(x)).square().sum(-1)
+        parts = mean.square() + log_variance.exp() - log_variance - 1
+        return error, parts.sum(-1) / 2
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) - self.mean) / self.sd
+
+
+def draw_codes(mean: Tensor, log_variance: Tensor, chance: Tensor) -> Tensor:
+    """Turn numbers strictly between 0 and 1 into draws from the codes' normal distributions."""
+    noise: Tensor = torch.special.ndtri(chance)
+    return mean + (log_variance / 2).exp() * noise
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class VaeRecipe(Recipe):
+    """Widths of the encoder, size of the code, beta, and what samples are standardised by.
+
+    The thesis standardises MNIST by mean 0.1307 and deviation 0.3081, and Fashion-MNIST by 0.2860
+    and 0.3530.
+    """
+
+    summary: ClassVar[str] = "beta-VAE: codes and reconstructions, not a classifier"
+    takes: ClassVar[Takes] = "any"
+    aim: ClassVar[Aim] = "reconstruction"
+
+    hidden: Widths = "512-256"
+    latent: Annotated[int, Field(ge=1)] = 2
+    beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    mean: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    sd: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Vae:
+        """Build the network; it reconstructs the features, whatever the classes are."""
+        del classes, vocabulary
+        widths = [int(width) for width in self.hidden.split("-")]
+        return Vae(prod(shape), widths, self.latent, self.beta, self.mean, self.sd)
+
+
+def _terms(
+    network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+) -> tuple[Tensor, Tensor]:
+    if batch.chance is None:
+        raise UnskewError("batch.chance: the loss of a VAE draws codes; give goal.draws a sample")
+    error, divergence = network.run(weights, buffers, batch.x, batch.chance, call="terms")
+    return error, divergence
+
+
+def _perceptron(*widths: int) -> nn.Sequential:
+    """Return linear layers from width to width, with ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,142 @@
+"""The beta-VAE: its loss by hand, its parts with given weights, and that cohorts run as one."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+from torch.func import vmap
+
+from unskew.engine.choose import suits_vectorising
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.models import make
+from unskew.models.vae import draw_codes
+from unskew.network import Batch, Network
+
+SMALL = "vae:hidden=6-5,latent=3,beta=4,mean=0.25,sd=0.5"
+
+
+def batch_of(x, draws, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    chance = torch.rand(len(x), draws, generator=generator).clamp(1e-6, 1 - 1e-6)
+    return Batch(x, torch.zeros(len(x)), torch.ones(len(x)), chance)
+
+
+def small(seed=0):
+    network = Network(make(SMALL, (1, 2, 4), 10, seed=seed))
+    return network, 3 * flatten(network.module, network.layout)
+
+
+def test_parameters_of_the_thesis():
+    layers = [(784, 512), (512, 256), (256, 2), (256, 2), (2, 256), (256, 512), (512, 784)]
+    expected = sum(inputs * outputs + outputs for inputs, outputs in layers)
+    assert Network(make("vae", (1, 28, 28), 10)).layout.size == expected == 1_068_820
+    assert make("vae", (1, 28, 28), 10).goal.draws == 2
+
+
+def test_the_loss_by_the_definition():
+    network, weights = small()
+    batch = batch_of(torch.rand(5, 1, 2, 4), network.goal.draws)
+    mean, log_variance = network.run(weights, {}, batch.x, call="encode")
+    posterior = Normal(mean, (log_variance / 2).exp())
+    codes = posterior.icdf(batch.chance)
+    decoded = network.run(weights, {}, codes, call="decode")
+    error = (decoded - (batch.x.flatten(1) - 0.25) / 0.5).square().sum(1)
+    divergence = kl_divergence(posterior, Normal(0, 1)).sum(1)
+    torch.testing.assert_close(network.losses(weights, {}, batch), error + 4 * divergence)
+    measures = network.goal.measures(network, weights, {}, batch)
+    expected = {
+        "loss": error + divergence,
+        "loss_at_beta": error + 4 * divergence,
+        "reconstruction": error,
+        "kl": divergence,
+    }
+    assert list(measures) == list(expected)
+    for name, value in expected.items():
+        assert measures[name].dtype == torch.float64
+        torch.testing.assert_close(measures[name].float(), value)
+
+
+def test_by_hand_with_weights_of_zero():
+    # The code is N(0, I) and the decoder says 1/2 everywhere.
+    network, weights = small()
+    x = torch.tensor([[0.25, 0.5, 0.0, 1.0, 0.25, 0.25, 0.25, 0.25]]).view(1, 1, 2, 4)
+    batch = batch_of(x, 3)
+    # Standardised: 0, 0.5, -0.5, 1.5, 0, 0, 0, 0.
+    expected = 5 * 0.25 + 0 + 1 + 1
+    assert network.losses(torch.zeros_like(weights), {}, batch).tolist() == [expected]
+    assert network.goal.measures(network, 0 * weights, {}, batch)["kl"].tolist() == [0]
+
+
+def test_the_encoder_speaks_of_the_logarithm_of_the_deviation():
+    network, weights = small()
+    last = network.layout.tensors(0 * weights)
+    last["encoder.4.bias"][:] = torch.tensor([1.0, 2, 3, math.log(2), 0, math.log(0.5)])
+    vector = torch.cat([tensor.reshape(-1) for tensor in last.values()])
+    mean, log_variance = network.run(vector, {}, torch.rand(1, 1, 2, 4), call="encode")
+    assert mean.tolist() == [[1, 2, 3]]
+    torch.testing.assert_close(log_variance.exp(), torch.tensor([[4.0, 1, 0.25]]))
+
+
+def test_codes_are_quantiles():
+    chance = torch.tensor([[0.5, 0.975, 0.025]])
+    codes = draw_codes(torch.ones(1, 3), torch.full((1, 3), math.log(4)), chance)
+    torch.testing.assert_close(codes, torch.tensor([[1, 1 + 2 * 1.959964, 1 - 2 * 1.959964]]))
+
+
+def test_the_ends_of_chance_stay_finite():
+    smallest = torch.tensor([[2.0**-149, 2.0**-24, 1 - 2.0**-24]])
+    assert torch.isfinite(draw_codes(torch.zeros(1, 3), torch.zeros(1, 3), smallest)).all()
+
+
+def test_the_module_reconstructs_from_the_means_of_codes():
+    network, weights = small()
+    x = torch.rand(4, 1, 2, 4)
+    mean, _ = network.run(weights, {}, x, call="encode")
+    expected = network.run(weights, {}, mean, call="decode")
+    assert torch.equal(network(weights, {}, x), expected)
+    assert expected.shape == (4, 8)
+    assert ((expected > 0) & (expected < 1)).all()
+
+
+def test_a_cohort_runs_as_one():
+    network, _ = small()
+    assert suits_vectorising(network, torch.zeros(2, 1, 2, 4), torch.device("cpu"))
+    rows = torch.stack([small(seed)[1] for seed in (1, 2)]).double()
+    batches = [batch_of(torch.rand(3, 1, 2, 4).double(), 3, seed) for seed in (1, 2)]
+    x = torch.stack([batch.x for batch in batches])
+    chance = torch.stack([batch.chance for batch in batches])
+
+    def loss(row, x, chance):
+        return network.losses(row, {}, Batch(x, x, x, chance)).sum()
+
+    together = rows.clone().requires_grad_()
+    vmap(loss)(together, x, chance).sum().backward()
+    for row, gradient, batch in zip(rows, together.grad, batches, strict=True):
+        alone = row.clone().requires_grad_()
+        loss(alone, batch.x, batch.chance).backward()
+        torch.testing.assert_close(gradient, alone.grad)
+        assert gradient.any()
+
+
+def test_without_chance_it_says_so():
+    network, weights = small()
+    x = torch.rand(2, 1, 2, 4)
+    with pytest.raises(UnskewError, match=r"batch\.chance: the loss"):
+        network.losses(weights, {}, Batch(x, x, x))
+
+
+def test_beta_is_an_option_of_the_training_loss_alone():
+    x = torch.rand(2, 4)
+    ways = {}
+    for beta in (0, 10):
+        network = Network(make(f"vae:hidden=3,latent=1,beta={beta}", (4,), 2))
+        weights = flatten(network.module, network.layout)
+        batch = batch_of(x, 1)
+        ways[beta] = network.goal.measures(network, weights, {}, batch)
+        torch.testing.assert_close(
+            network.losses(weights, {}, batch).double(), ways[beta]["loss_at_beta"]
+        )
+    assert torch.equal(ways[0]["loss"], ways[10]["loss"])
+    assert torch.equal(ways[0]["loss_at_beta"], ways[0]["reconstruction"])
