@@ -12,5 +12,10 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         # Long lists are numbers, and a call for each would take longer than a small round.
-        return [item if type(item) is int else plain(item) for item in value]
+        return [
+            item
+            if type(item) is int or (type(item) is float and math.isfinite(item))
+            else plain(item)
+            for item in value
+        ]
     return value

@@ -1,4 +1,5 @@
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -22,8 +23,20 @@ def plan(sizes, *, clients=None, round_=0, couples=False, **options) -> Plan:
 
 def batches(the_plan: Plan, row: int = 0) -> list[list[int]]:
     """The samples of one client, step by step."""
-    steps = [the_plan[t] for t in range(int(the_plan.steps[row]))]
-    return [step.positions[row, : step.counts[row]].tolist() for step in steps]
+    taken = islice(steps(the_plan), int(the_plan.steps[row]))
+    return [positions[row, : counts[row]].tolist() for positions, counts in taken]
+
+
+def steps(the_plan: Plan, most: int = 10**6) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The positions and counts of one step after the other."""
+    for block in the_plan.in_blocks(most):
+        assert block.clients == block.positions.shape[1]
+        yield from zip(block.positions, block.counts, strict=True)
+
+
+def active(the_plan: Plan) -> list[int]:
+    """How many clients take each step."""
+    return [len(counts) for _, counts in steps(the_plan)]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3), st.integers(0, 5))
@@ -53,7 +66,7 @@ def test_steps_cross_epochs():
 def test_steps_are_the_same_number_for_clients_of_any_size():
     the_plan = plan([50, 3, 9], batch_size=4, steps=6)
     assert the_plan.steps.tolist() == [6, 6, 6]
-    assert the_plan[5].active == 3
+    assert active(the_plan) == [3] * 6
     assert [sorted(batch) for batch in batches(the_plan, 1)] == [[0, 1, 2]] * 6
 
 
@@ -105,23 +118,56 @@ def test_a_client_does_not_depend_on_its_cohort(sizes, batch, by_steps):
 
 
 def test_padding_repeats_samples_of_the_same_client():
-    step = plan([8, 3], batch_size=8)[0]
-    assert step.counts.tolist() == [8, 3]
-    assert step.positions.shape == (2, 8)
-    assert set(step.positions[1].tolist()) == {0, 1, 2}
+    ((positions, counts),) = steps(plan([8, 3], batch_size=8))
+    assert counts.tolist() == [8, 3]
+    assert positions.shape == (2, 8)
+    assert set(positions[1].tolist()) == {0, 1, 2}
 
 
 def test_clients_leave_when_they_are_done():
     the_plan = plan([9, 4, 2], batch_size=2)
     assert the_plan.steps.tolist() == [5, 2, 1]
-    assert [the_plan[t].active for t in range(len(the_plan))] == [3, 2, 1, 1, 1]
+    assert active(the_plan) == [3, 2, 1, 1, 1]
+
+
+def test_a_block_holds_steps_of_one_shape_and_no_more_samples_than_asked_for():
+    the_plan = plan([10, 10], batch_size=4, epochs=2)
+    shapes = [block.positions.shape for block in the_plan.in_blocks(1000)]
+    assert shapes == [(2, 2, 4), (1, 2, 2), (2, 2, 4), (1, 2, 2)]
+    assert [block.first for block in the_plan.in_blocks(1000)] == [0, 2, 3, 5]
+    assert all(len(block.counts) == 1 for block in the_plan.in_blocks(15))
+    assert all(len(block.counts) == 1 for block in the_plan.in_blocks(1))
+
+
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=5).map(lambda s: sorted(s, reverse=True)),
+    st.integers(1, 7),
+    st.integers(0, 200),
+    st.booleans(),
+)
+def test_the_length_of_blocks_changes_nothing(sizes, batch, most, by_steps):
+    the_plan = plan(sizes, batch_size=batch, **({"steps": 9} if by_steps else {"epochs": 3}))
+    one_by_one = list(steps(the_plan, 0))
+    assert len(one_by_one) == len(the_plan)
+    for (here, counts), (there, others) in zip(one_by_one, steps(the_plan, most), strict=True):
+        assert here.tolist() == there.tolist()
+        assert counts.tolist() == others.tolist()
+
+
+def test_random_numbers_are_the_same_in_blocks_and_step_by_step():
+    the_plan = plan([9, 4], batch_size=2)
+    for block in the_plan.in_blocks(1000):
+        chances = the_plan.chances(block, 3)
+        for i, together in enumerate(chances):
+            alone = the_plan.chance(block.first + i, block.positions.shape[2], 3)
+            assert np.array_equal(alone, together)
 
 
 @pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 3}, {}])
 def test_a_client_without_samples_takes_no_step(options):
     the_plan = plan([4, 0], batch_size=2, **options)
     assert the_plan.steps[1] == 0
-    assert all(the_plan[t].active == 1 for t in range(len(the_plan)))
+    assert set(active(the_plan)) == {1}
     assert len(plan([0], **options)) == 0
     assert len(plan([], **options)) == 0
 

@@ -7,7 +7,7 @@ from torch import nn
 import unskew as us
 from unskew.layout import Kind, Layout
 from unskew.methods.base import Finished, Method
-from unskew.runs.cost import ModelSize, Traffic, client_traffic, count
+from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic, count
 
 LOGISTIC = 5 * 3 + 3
 """The parameters S of logistic regression on five features and three classes."""
@@ -91,6 +91,7 @@ def test_only_travelling_coordinates_are_counted():
 
 
 def test_traffic_adds_up():
-    assert Traffic(1, 2, 3, 4) + Traffic(10, 20, 30, 40) == Traffic(11, 22, 33, 44)
+    assert add_up([Traffic(1, 2, 3, 4), Traffic(10, 20, 30, 40)]) == Traffic(11, 22, 33, 44)
+    assert add_up([]) == Traffic()
     with pytest.raises(AttributeError):
         Traffic().bytes_up = 1

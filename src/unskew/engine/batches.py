@@ -18,16 +18,22 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One step of the clients that still train: the first ``active`` of the plan.
+class Steps:
+    """Consecutive steps of one shape, of the clients that still train: the plan's first ones.
 
-    ``positions`` (active x largest batch) are sample numbers within each client; only the first
-    ``counts[k]`` of row k are real, the rest repeats a sample as padding.
+    ``first`` is the number of the first step. ``positions`` (steps x clients x largest batch) are
+    sample numbers within each client; only the first ``counts[t, k]`` of a batch are real, the
+    rest repeats a sample as padding.
     """
 
-    active: int
+    first: int
     positions: Ints
     counts: Ints
+
+    @property
+    def clients(self) -> int:
+        """How many clients take these steps."""
+        return int(self.counts.shape[1])
 
 
 class Plan:
@@ -49,26 +55,41 @@ class Plan:
     def __len__(self) -> int:
         return int(self.steps[0]) if len(self.steps) else 0
 
-    def __getitem__(self, t: int) -> Step:
-        active = int(np.searchsorted(-self.steps, -t, side="left"))
+    def in_blocks(self, most: int) -> Iterator[Steps]:
+        """Return all steps in order, as many at once as have one shape and ``most`` samples."""
+        clients = np.searchsorted(-self.steps, -np.arange(len(self)), side="left")
+        for first, last in _runs(clients):
+            active = int(clients[first])
+            length = max(1, most // (active * self._batch))
+            for start in range(first, last, length):
+                yield from self._between(start, min(start + length, last), active)
+
+    def _between(self, first: int, last: int, active: int) -> Iterator[Steps]:
         sizes, per_epoch = self._sizes[:active], self._per_epoch[:active]
-        epochs, starts = t // per_epoch, (t % per_epoch) * self._batch
+        epochs, batches = np.divmod(np.arange(first, last)[:, None], per_epoch)
+        starts = batches * self._batch
         counts = np.minimum(self._batch, sizes - starts)
-        places = np.minimum(starts[:, None] + np.arange(counts.max()), sizes[:, None] - 1)
-        if np.all(epochs == epochs[0]):
-            positions = np.take_along_axis(self._shuffled(int(epochs[0]))[:active], places, axis=1)
-        else:
-            positions = np.empty_like(places)
-            for epoch in np.unique(epochs):
-                rows = np.flatnonzero(epochs == epoch)
-                shuffled = self._shuffled(int(epoch))[rows]
-                positions[rows] = np.take_along_axis(shuffled, places[rows], axis=1)
-        return Step(active, positions, counts)
+        widths = counts.max(1)
+        for begin, end in _runs(widths):
+            part = slice(begin, end)
+            places = np.minimum(
+                starts[part, :, None] + np.arange(widths[begin]), sizes[:, None] - 1
+            )
+            yield Steps(first + begin, self._samples(epochs[part], places), counts[part])
+
+    def _samples(self, epochs: Ints, places: Ints) -> Ints:
+        """Look up who stands at each place of a client's shuffled samples."""
+        positions = np.empty_like(places)
+        for epoch in np.unique(epochs):
+            steps, rows = np.nonzero(epochs == epoch)
+            shuffled = self._shuffled(int(epoch))
+            positions[steps, rows] = shuffled[rows[:, None], places[steps, rows]]
+        return positions
 
     def of_first_client(self) -> Iterator[Ints]:
         """Return the first client's steps: its sample numbers, without padding.
 
-        The same samples as by index, at less cost for a client that trains alone.
+        The same samples as in blocks, at less cost for a client that trains alone.
         """
         size, batches = int(self._sizes[0]), int(self._per_epoch[0])
         for t in range(len(self)):
@@ -83,8 +104,24 @@ class Plan:
         active = int(np.searchsorted(-self.steps, -t, side="left"))
         return uniforms(self._luck, self._clients[:active], t, width, draws)
 
+    def chances(self, steps: Steps, draws: int) -> NDArray[np.float32]:
+        """Return the random numbers of some steps, which are as in :meth:`chance`."""
+        count, clients, width = steps.positions.shape
+        return np.stack(
+            [
+                uniforms(self._luck, self._clients[:clients], steps.first + i, width, draws)
+                for i in range(count)
+            ]
+        )
+
     def _shuffle(self, epoch: int) -> Ints:
         return permutations(self._stream, self._clients, self._sizes, epoch)
+
+
+def _runs(values: Ints) -> Iterator[tuple[int, int]]:
+    """Return where each run of equal neighbours begins and ends."""
+    edges = (np.flatnonzero(np.diff(values)) + 1).tolist()
+    return zip([0, *edges], [*edges, len(values)], strict=True) if len(values) else iter(())
 
 
 def batches_per_epoch(sizes: Ints, batch: int, *, couples: bool) -> Ints:

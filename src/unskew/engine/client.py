@@ -1,7 +1,5 @@
 """One client's round, alone: the code of the plain loop, of a pool's workers and of Flower."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +52,26 @@ class Workshop:
         return free
 
 
-@contextmanager
-def blaming(client: int | str, round_: int, stage: str) -> Iterator[None]:
-    """Turn any exception of user or method code into one that names client and stage."""
-    try:
-        yield
-    except ClientFailed:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        where = f"client {client} failed in round {round_ + 1}, in {stage}"
-        raise ClientFailed(f"{where}: {reason}") from error
+class blaming:
+    """Turns any exception of user or method code into one that names client and stage.
+
+    Who goes through many clients enters once and says whose turn it is by setting ``client``.
+    """
+
+    def __init__(self, client: int | str, round_: int, stage: str) -> None:
+        self.client = client
+        self._round, self._stage = round_, stage
+
+    def __enter__(self) -> "blaming":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ClientFailed):
+            reason = f"{type(error).__name__}: {error}"
+            where = f"client {self.client} failed in round {self._round + 1}, in {self._stage}"
+            raise ClientFailed(f"{where}: {reason}") from error
 
 
 def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:

@@ -58,4 +58,5 @@ def draw_cohort(settings: Settings, clients: int, round_: int) -> list[int]:
     chosen = generator(settings.seed, "cohort", round_).choice(
         clients, size, replace=False, shuffle=False
     )
-    return [int(k) for k in np.sort(chosen)]
+    drawn: list[int] = np.sort(chosen).tolist()
+    return drawn

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from unskew.errors import UnskewError
 from unskew.layout import rows_are_finite
 from unskew.methods.base import Server, Tensors
 from unskew.rules.uploads import Uploads
-from unskew.runs.cost import ModelSize, Traffic, client_traffic
+from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic
 
 States = Mapping[int, Tensors]
 
@@ -33,7 +34,7 @@ class RoundOutcome:
     kept_model: str | None = None
     """Why the old global model stays; None if there is a new one."""
 
-    @property
+    @cached_property
     def accepted(self) -> list[int]:
         """The clients whose uploads were used."""
         return [k for k in self.clients if k not in self.rejected]
@@ -41,7 +42,7 @@ class RoundOutcome:
     @property
     def total(self) -> Traffic:
         """The traffic of all clients together."""
-        return sum(self.traffic, Traffic())
+        return add_up(self.traffic)
 
     @property
     def mean_loss(self) -> float | None:
@@ -50,7 +51,7 @@ class RoundOutcome:
         if not good:
             return None
         losses, samples = np.array(self.train_loss)[good], np.array(self.samples)[good]
-        return float(np.average(losses, weights=samples))
+        return float((losses * samples).sum() / samples.sum())
 
 
 def play_round(
@@ -70,10 +71,10 @@ def play_round(
         for k, finished in zip(cohort, result.finished, strict=True)
         if finished.state and k not in rejected
     }
-    sizes = shop.federation.train.sizes
+    sizes = shop.federation.train.sizes[cohort]
     outcome = RoundOutcome(
         clients=cohort,
-        samples=[int(sizes[k]) for k in cohort],
+        samples=sizes.tolist(),
         train_loss=[trained.loss for trained in result.trained],
         steps=[trained.steps for trained in result.trained],
         traffic=_traffic(tasks, result, ModelSize(layout, method.travels(layout))),

@@ -1,12 +1,12 @@
 """The vectorised runner: a whole cohort in one batched computation.
 
-Every client's parameters are a row of one matrix. ``torch.vmap`` runs the method's objective over
-the rows; since no client's loss depends on another's row, the gradient of their sum holds each
-client's own gradient. Clients come in descending order of steps, so those that still train are
-always the first rows; a short batch is padded, and its padding has scale 0 in the loss.
+Every client's parameters are a row of one matrix. Clients come in descending order of steps, so
+those that still train are always the first rows; a short batch is padded, and its padding has scale
+0 in the loss. Steps of the same shape are replayed from a recording.
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import torch
@@ -14,17 +14,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.engine.batches import Plan, Step, local_steps
+from unskew.engine.batches import Plan, Steps, local_steps
 from unskew.engine.client import Workshop, blaming, to_tensor
 from unskew.engine.cohort import Result, Task
+from unskew.engine.gradients import Gradients
 from unskew.engine.optimiser import make_optimiser
+from unskew.engine.recording import Function
+from unskew.engine.replay import Replays
 from unskew.errors import UnskewError
 from unskew.layout import rows_are_finite
 from unskew.methods.base import Client, Finished, Start, Trained
-from unskew.network import Batch
 
 _CHUNK_NUMBERS = 2**24
 """Bound on clients x parameters, and on clients x samples of the largest, in one computation."""
+_ALL = "of the cohort (runner='loop' tells which)"
+_BLOCK_NUMBERS = 2**20
+"""Bound on the numbers of samples that are gathered at once, for several steps."""
 
 
 class Vectorised:
@@ -36,6 +41,7 @@ class Vectorised:
         self._shop = shop
         train = shop.federation.train
         self._data = to_tensor(train.x), to_tensor(train.y)
+        self._replays = Replays()
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
@@ -49,14 +55,20 @@ class Vectorised:
                 "use runner='pool'"
             )
         steps = local_steps(sizes, self._shop.settings, couples=network.couples_samples)
-        stack = torch.empty(len(tasks), network.layout.size)
-        outcomes: dict[int, tuple[Trained, Finished]] = {}
-        for rows in self._chunks(np.argsort(-steps, kind="stable"), sizes):
-            chunk = _Chunk(self._shop, round_, [tasks[row] for row in rows], self._data)
+        order = np.argsort(-steps, kind="stable")
+        stacks: list[Tensor] = []
+        outcomes: list[tuple[Trained, Finished]] = []
+        for rows in self._chunks(order, sizes):
+            chunk = _Chunk(
+                self._shop, round_, [tasks[k] for k in rows.tolist()], self._data, self._replays
+            )
             trained_rows, done = chunk.run()
-            stack[torch.from_numpy(rows)] = trained_rows
-            outcomes.update(zip(rows.tolist(), done, strict=True))
-        ordered = [outcomes[row] for row in range(len(tasks))]
+            stacks.append(trained_rows)
+            outcomes += done
+        back = np.argsort(order)
+        together = stacks[0] if len(stacks) == 1 else torch.cat(stacks)
+        stack = together.index_select(0, torch.from_numpy(back))
+        ordered = [outcomes[k] for k in back.tolist()]
         return Result(stack, [trained for trained, _ in ordered], [kept for _, kept in ordered])
 
     def close(self) -> None:
@@ -78,9 +90,15 @@ class _Chunk:
     """Clients that are trained together, in descending order of steps."""
 
     def __init__(
-        self, shop: Workshop, round_: int, tasks: Sequence[Task], data: tuple[Tensor, Tensor]
+        self,
+        shop: Workshop,
+        round_: int,
+        tasks: Sequence[Task],
+        data: tuple[Tensor, Tensor],
+        replays: Replays,
     ) -> None:
         self._shop, self._round, self._tasks = shop, round_, tasks
+        self._replays = replays
         self._x, self._y = data
         self._ids = np.array([task.client for task in tasks])
         offsets = shop.federation.train.offsets
@@ -90,86 +108,89 @@ class _Chunk:
     def run(self) -> tuple[Tensor, list[tuple[Trained, Finished]]]:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
-        shop, classes = self._shop, self._shop.federation.classes
+        network, classes = self._shop.network, self._shop.federation.classes
+        places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
-            Client(task.client, self._x[a : a + n], self._y[a : a + n], shop.network, classes)
-            for task, a, n in zip(
-                self._tasks, self._offsets.tolist(), self._sizes.tolist(), strict=True
-            )
+            Client(k, self._x.narrow(0, a, n), self._y.narrow(0, a, n), network, classes)
+            for k, a, n in places
         ]
         starts = []
-        for client, task in zip(clients, self._tasks, strict=True):
-            with blaming(client.id, round_, "prepare"):
+        with blaming(_ALL, round_, "prepare") as blamed:
+            for client, task in zip(clients, self._tasks, strict=True):
+                blamed.client = client.id
                 starts.append(method.prepare(client, task.payload, task.state))
-        with blaming("of the cohort (runner='loop' tells which)", round_, "training"):
+        with blaming(_ALL, round_, "training"):
             rows, steps, losses = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.wants_train_accuracy:
                 accuracies = self._accuracies(rows)
         rows = rows.to("cpu")
-        finite = rows_are_finite(rows).tolist()
+        ends = zip(
+            rows.unbind(), steps, losses, accuracies, rows_are_finite(rows).tolist(), strict=True
+        )
         outcomes = []
-        for k, (client, task) in enumerate(zip(clients, self._tasks, strict=True)):
-            trained = Trained(rows[k], steps[k], losses[k], accuracies[k], finite[k])
-            with blaming(client.id, round_, "finish"):
-                outcomes.append((trained, method.finish(client, starts[k], trained, task.state)))
+        with blaming(_ALL, round_, "finish") as blamed:
+            for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
+                blamed.client = client.id
+                trained = Trained(*end)
+                outcomes.append((trained, method.finish(client, start, trained, task.state)))
         return rows, outcomes
 
+    @torch.no_grad()
     def _train(self, starts: Sequence[Start]) -> tuple[Tensor, list[int], list[float]]:
         """Take all steps of the round; return rows, steps and mean losses of the clients."""
-        method, network, device = self._shop.method, self._shop.network, self._shop.device
-        settings, trainable = self._shop.settings, network.layout.trainable
+        network, device, settings = self._shop.network, self._shop.device, self._shop.settings
+        trainable = network.layout.trainable
         rows = _stacked([start.vector for start in starts]).to(device)
-        weights = rows[:, :trainable]
         buffers = network.own_buffers(rows[:, trainable:])
         shared, own = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
-
-        draws = method.draws(network)
-        fields = 4 if draws else 3
-
-        def loss(w: Tensor, *tensors: Tensor) -> Tensor:
-            # vmap takes plain tensors in half the time that it takes dictionaries of them.
-            batch, others = Batch(*tensors[:fields]), tensors[fields:]
-            own_buffers = dict(zip(buffers, others, strict=False))
-            refs = {**shared, **dict(zip(own, others[len(buffers) :], strict=True))}
-            return method.objective(network, w, own_buffers, batch, refs)
-
-        losses_of = vmap(loss)
+        gradients = self._gradients(tuple(buffers), tuple(own), tuple(shared))
         optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
         plan = Plan(self._ids, self._sizes, settings, self._round, couples=network.couples_samples)
+        draws = self._shop.method.draws(network)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()
-        for t in range(len(plan)):
-            step = plan[t]
-            active = slice(step.active)
-            leaf = weights[active].detach().requires_grad_()
+        for block in plan.in_blocks(_BLOCK_NUMBERS // (prod(self._x.shape[1:]) + draws + 1)):
+            active = slice(block.clients)
+            weights, losses_so_far = rows[active, :trainable], totals[active]
             others = [tensor[active] for tensor in (*buffers.values(), *own.values())]
-            batch = self._batch(step, sample_weights)
-            chance = plan.chance(t, step.positions.shape[1], draws)
-            if chance is not None:
-                batch += (torch.from_numpy(chance).to(device),)
-            losses = losses_of(leaf, *batch, *others)
-            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
-            with torch.no_grad():
-                totals[active] += losses
-                optimiser.step(leaf, gradient)
+            others += shared.values()
+            batches = self._batches(block, sample_weights)
+            if draws:
+                batches += (torch.from_numpy(plan.chances(block, draws)).to(device),)
+            for batch in zip(*(tensor.unbind() for tensor in batches), strict=True):
+                losses, gradient = gradients(weights, *others, *batch)
+                losses_so_far += losses
+                optimiser.step(weights, gradient)
         network.put_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
         return rows, plan.steps.tolist(), means.tolist()
 
-    def _batch(self, step: Step, sample_weights: Tensor | None) -> tuple[Tensor, ...]:
-        """Gather one step's samples: clients x batch x features, labels, and factors."""
-        device, lead = self._shop.device, step.positions.shape
-        places = torch.from_numpy((step.positions + self._offsets[: step.active, None]).ravel())
+    def _gradients(
+        self, buffers: tuple[str, ...], own: tuple[str, ...], shared: tuple[str, ...]
+    ) -> Function:
+        """Return what computes losses and gradients, given the names of tensors it will get.
+
+        Buffers change as they are used, so with them nothing can be replayed.
+        """
+        gradients = Gradients(self._shop.method, self._shop.network, buffers, own, shared)
+        if buffers or self._shop.device.type != "cpu":
+            return gradients
+        return self._replays.of((own, shared), gradients)
+
+    def _batches(self, steps: Steps, sample_weights: Tensor | None) -> tuple[Tensor, ...]:
+        """Gather the samples of some steps: the tensors of a :class:`Batch`, a row a step."""
+        device, lead = self._shop.device, steps.positions.shape
+        places = torch.from_numpy((steps.positions + self._offsets[: lead[1], None]).ravel())
         places.clamp_(max=len(self._y) - 1)  # the padding of a last client without samples
         x = self._shop.network.inputs(self._x.index_select(0, places).to(device))
         y = self._y.index_select(0, places).to(device, torch.int64)
-        real = np.arange(lead[1]) < step.counts[:, None]
-        scale = torch.from_numpy((real / step.counts[:, None]).astype(np.float32))
+        counts = steps.counts[:, :, None]
+        scale = torch.from_numpy(((np.arange(lead[2]) < counts) / counts).astype(np.float32))
         if sample_weights is not None:
-            positions = torch.from_numpy(step.positions)
-            scale = scale * sample_weights[: step.active].gather(1, positions)
+            clients = torch.arange(lead[1])[:, None]
+            scale *= sample_weights[clients, torch.from_numpy(steps.positions)]
         return x.reshape(*lead, *x.shape[1:]), y.view(lead), scale.to(device)
 
     @torch.no_grad()
@@ -181,11 +202,13 @@ class _Chunk:
         for start in range(0, int(self._sizes.max(initial=0)), width):
             wanted = np.arange(start, start + width)[None, :]
             positions = np.minimum(wanted, np.maximum(self._sizes[:, None] - 1, 0))
-            x, y, *_ = self._batch(Step(len(rows), positions, np.ones_like(self._sizes)), None)
+            x, y, *_ = self._batches(
+                Steps(0, positions[None], np.ones_like(self._sizes)[None]), None
+            )
             buffers = network.buffers_of(rows[:, trainable:])
-            guesses = vmap(network)(rows[:, :trainable], buffers, x).argmax(-1)
+            guesses = vmap(network)(rows[:, :trainable], buffers, x[0]).argmax(-1)
             real = torch.from_numpy(wanted < self._sizes[:, None]).to(rows.device)
-            hits += ((guesses == y) & real).sum(1)
+            hits += ((guesses == y[0]) & real).sum(1)
         network.module.train()
         shares: list[float] = (hits.cpu().numpy() / np.maximum(1, self._sizes)).tolist()
         return shares

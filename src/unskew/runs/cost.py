@@ -21,14 +21,6 @@ class Traffic:
     bytes_up: int = 0
     bytes_down: int = 0
 
-    def __add__(self, other: "Traffic") -> "Traffic":
-        return Traffic(
-            self.parameters_up + other.parameters_up,
-            self.parameters_down + other.parameters_down,
-            self.bytes_up + other.bytes_up,
-            self.bytes_down + other.bytes_down,
-        )
-
     def to_dict(self) -> dict[str, int]:
         """Return plain values for JSON."""
         return asdict(self)
@@ -39,6 +31,16 @@ class Cost(Traffic):
     """The traffic of a whole run, and its rounds."""
 
     rounds: int = 0
+
+
+def add_up(traffic: Sequence[Traffic]) -> Traffic:
+    """Add up the traffic of clients."""
+    return Traffic(
+        sum(each.parameters_up for each in traffic),
+        sum(each.parameters_down for each in traffic),
+        sum(each.bytes_up for each in traffic),
+        sum(each.bytes_down for each in traffic),
+    )
 
 
 def count(tensors: Iterable[Tensor]) -> tuple[int, int]:

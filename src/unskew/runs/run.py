@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.report.table import Table
-from unskew.runs.cost import Cost, Traffic
+from unskew.runs.cost import Cost, Traffic, add_up
 from unskew.runs.figures import ACCURACY, LOSS, Figure
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class Run:
     @staticmethod
     def cost_of(rows: Sequence[dict[str, Any]]) -> Cost:
         """Add up what some rounds sent."""
-        total = sum((Traffic(**row["traffic"]) for row in rows), Traffic())
-        return Cost(**total.to_dict(), rounds=len(rows))
+        traffic = add_up([Traffic(**row["traffic"]) for row in rows])
+        return Cost(**traffic.to_dict(), rounds=len(rows))
 
     def cost_to(self, target: float) -> Cost | None:
         """Return the cost until the global figure first reached a target; None if never."""
