@@ -35,6 +35,7 @@ from unskew.rng import torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
+from unskew.runs.states import States, StateStore
 from unskew.spelling import explain
 
 
@@ -66,7 +67,9 @@ def train(
     except ValidationError as error:
         raise UnskewError(f"settings: {explain(error, Settings)}") from None
     trainer = _Trainer.of(federation, make_method(method), model, checked)
-    folder = None if out is None else RunFolder(out, checked.checkpoint_seconds)
+    folder = None
+    if out is not None:
+        folder = RunFolder(out, checked.checkpoint_seconds, checked.state_memory)
     return trainer.run(folder, resume=resume, progress=progress)
 
 
@@ -109,7 +112,7 @@ class _Trainer:
         self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
     ) -> Run:
         """Play every stage that is not yet played."""
-        position = Position()
+        position = Position(states=States(StateStore(memory=self.settings.state_memory)))
         run = Run(
             method=name_of(self.method),
             network=self.network_name,
