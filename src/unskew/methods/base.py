@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.layout import Kind, Layout
+from unskew.masks import none_if_empty, without
 from unskew.network import Batch, Buffers, Network
 from unskew.rules.product import product
 from unskew.rules.rule import Rule, weighted_mean
@@ -109,7 +110,8 @@ class Method:
     """FedAvg, as the base of all methods.
 
     ``buffers`` is the policy for BatchNorm's running statistics: "average" sends and averages
-    them with the model, "local" leaves each client its own.
+    them with the model, "local" leaves each client its own; the server gets to know their average,
+    for the global model and for clients that have none yet.
     """
 
     buffers: Literal["average", "local"] = "average"
@@ -189,8 +191,17 @@ class Method:
         """Mark the coordinates that are sent and averaged; None means all."""
         if self.buffers == "average":
             return None
-        mask = ~layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER)
-        return None if bool(mask.all()) else mask
+        return without(None, layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
+
+    def lends(self, layout: Layout) -> Tensor | None:
+        """Mark what stays on the client and is sent to the server all the same; None means nothing.
+
+        The server averages it for those who have none of their own: clients that take part for the
+        first time, and the global level. A client that has its own never gets it back.
+        """
+        if self.buffers == "average":
+            return None
+        return none_if_empty(layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
 
     def kept(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that stay on the client; None means none."""

@@ -6,6 +6,7 @@ from unskew.errors import UnskewError
 from unskew.methods.base import Method
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.fedbn import FedBN
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedprox import FedProx
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
     "mean": Mean,
     "fedprox": FedProx,
+    "fedbn": FedBN,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
