@@ -1,8 +1,9 @@
 """One client's round, alone: the code of the plain loop, of a pool's workers and of Flower."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.engine.settings import Settings
-from unskew.layout import rows_are_finite
-from unskew.methods.base import Client, Finished, Method, Start, Trained
+from unskew.layout import Layout, rows_are_finite
+from unskew.methods.base import Client, Finished, Method, Pass, Start, Trained
 from unskew.network import Batch, Network
 from unskew.rng import stream
 
@@ -34,6 +35,21 @@ class Workshop:
     attack: Attack | None = None
     bad: frozenset[int] = frozenset()
     """The clients that the attack turns bad."""
+    only: Callable[[Layout], Tensor] | None = None
+    """Marks the coordinates that may change, in place of what the method says."""
+
+    @cached_property
+    def passes(self) -> tuple["Workshop", ...]:
+        """The workshops of the trainings that come before the round's own."""
+        return tuple(self.for_pass(each) for each in self.method.passes())
+
+    def for_pass(self, each: Pass) -> "Workshop":
+        """Return the workshop of a training of its own; its batches are drawn anew."""
+        changes: dict[str, object] = {"seed": int(stream(self.settings.seed, each.name)) >> 1}
+        if each.epochs is not None:
+            changes |= {"epochs": each.epochs, "steps": None}
+        settings = self.settings.model_copy(update=changes)
+        return replace(self, method=each.method, settings=settings, only=each.trains)
 
     def client(self, k: int) -> Client:
         """Return client k's handle for the hooks."""
@@ -43,7 +59,8 @@ class Workshop:
     @property
     def train_mask(self) -> Tensor | None:
         """The trainable coordinates that may change, as numbers to multiply gradients with."""
-        mask, frozen = self.method.trains(self.network.layout), self.network.frozen
+        mask = (self.only or self.method.trains)(self.network.layout)
+        frozen = self.network.frozen
         if mask is None and frozen is None:
             return None
         free = torch.ones(self.network.layout.trainable, device=self.device)
@@ -68,6 +85,18 @@ def blaming(client: int | str, round_: int, stage: str) -> Iterator[None]:
 
 
 def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
+    """Let one client train in every pass of the round; return what came of the last."""
+    for earlier in shop.passes:
+        task = after_pass(task, *_run_pass(earlier, round_, task))
+    return _run_pass(shop, round_, task)
+
+
+def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
+    """Return the task with the state that a pass leaves; one that went astray leaves none."""
+    return replace(task, state=finished.state) if trained.finite else task
+
+
+def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
     client = shop.client(task.client)
     with blaming(client.id, round_, "prepare"):

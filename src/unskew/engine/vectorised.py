@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from unskew.engine.batches import Plan, Step, local_steps
-from unskew.engine.client import Workshop, blaming, to_tensor
+from unskew.engine.client import Workshop, after_pass, blaming, to_tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.errors import UnskewError
@@ -39,8 +39,17 @@ class Vectorised:
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
+        for earlier in self._shop.passes:
+            done = self._run_pass(earlier, round_, tasks)
+            tasks = [
+                after_pass(task, trained, finished)
+                for task, trained, finished in zip(tasks, done.trained, done.finished, strict=True)
+            ]
+        return self._run_pass(self._shop, round_, tasks)
+
+    def _run_pass(self, shop: Workshop, round_: int, tasks: Sequence[Task]) -> Result:
         ids = np.array([task.client for task in tasks])
-        offsets, network = self._shop.federation.train.offsets, self._shop.network
+        offsets, network = shop.federation.train.offsets, shop.network
         sizes = offsets[ids + 1] - offsets[ids]
         if network.couples_samples and np.any(sizes != sizes[0]):
             raise UnskewError(
@@ -48,11 +57,11 @@ class Vectorised:
                 "the same number of samples, since padding would enter their statistics; "
                 "use runner='pool'"
             )
-        steps = local_steps(sizes, self._shop.settings, couples=network.couples_samples)
+        steps = local_steps(sizes, shop.settings, couples=network.couples_samples)
         stack = torch.empty(len(tasks), network.layout.size)
         outcomes: dict[int, tuple[Trained, Finished]] = {}
         for rows in self._chunks(np.argsort(-steps, kind="stable"), sizes):
-            chunk = _Chunk(self._shop, round_, [tasks[row] for row in rows], self._data)
+            chunk = _Chunk(shop, round_, [tasks[row] for row in rows], self._data)
             trained_rows, done = chunk.run()
             stack[torch.from_numpy(rows)] = trained_rows
             outcomes.update(zip(rows.tolist(), done, strict=True))

@@ -105,6 +105,20 @@ class Stage:
     takes the run's."""
 
 
+@plain_dataclass(frozen=True)
+class Pass:
+    """A training of its own on the client, besides the one whose result is sent.
+
+    It prepares, trains and finishes as a round does, and of its result only the state it keeps
+    goes on. ``epochs`` None takes the run's, ``trains`` None what the method trains.
+    """
+
+    name: str
+    method: "Method"
+    epochs: int | None = None
+    trains: Callable[[Layout], Tensor] | None = None
+
+
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Method:
     """FedAvg, as the base of all methods.
@@ -180,6 +194,14 @@ class Method:
             return Finished(state=state)
         return Finished(state={**state, "kept": trained.vector[kept]})
 
+    def passes(self) -> tuple[Pass, ...]:
+        """Return the trainings that come before the round's own, in order: here, none.
+
+        A method adds its own to those of ``super()``. One that ends with infinite or undefined
+        numbers leaves the client's state as it was.
+        """
+        return ()
+
     # Which tensors take part, and the model a client uses in the end.
 
     def trains(self, layout: Layout) -> Tensor | None:
@@ -220,3 +242,10 @@ class Method:
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the model a client uses itself: the global one, with its own coordinates."""
         return self.with_kept(layout, server.vector, state)
+
+    def tuning(self) -> Pass | None:
+        """Return how a personal model is trained further before it is measured; None: not at all.
+
+        It starts from what :meth:`personal` returns, and nothing of it is kept.
+        """
+        return None

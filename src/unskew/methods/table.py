@@ -5,10 +5,13 @@ import re
 from unskew.errors import UnskewError
 from unskew.methods.base import Method
 from unskew.methods.compose import compose
+from unskew.methods.ditto import Ditto
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
@@ -22,6 +25,10 @@ METHODS: dict[str, type[Method]] = {
     "mean": Mean,
     "fedprox": FedProx,
     "fedbn": FedBN,
+    "fedper": FedPer,
+    "fedrep": FedRep,
+    "fedbabu": FedBABU,
+    "ditto": Ditto,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
