@@ -1,5 +1,7 @@
 """FedPer, FedRep and FedBABU: what becomes of body and head."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -62,7 +64,7 @@ def test_fedper_s_heads_go_on_where_they_ended(federation, runner):
     run = us.train(federation, method, runner=runner, **OPTIONS)
     by_client = {k: [entry for entry in log if entry[0] == k] for k in range(4)}
     for rounds in by_client.values():
-        for (_, _, end, _), (_, start, _, _) in zip(rounds, rounds[1:], strict=False):
+        for (_, _, end, _), (_, start, _, _) in pairwise(rounds):
             assert torch.equal(start[IN_HEAD], end[IN_HEAD])
     starts = torch.stack([rounds[2][1] for rounds in by_client.values()])
     assert bool((starts[:, ~IN_HEAD] == starts[0, ~IN_HEAD]).all())

@@ -51,10 +51,11 @@ class Workshop:
         settings = self.settings.model_copy(update=changes)
         return replace(self, method=each.method, settings=settings, only=each.trains)
 
-    def client(self, k: int) -> Client:
+    def client(self, k: int, round_: int) -> Client:
         """Return client k's handle for the hooks."""
         x, y = self.federation.train.client(k)
-        return Client(k, to_tensor(x), to_tensor(y), self.network, self.federation.classes)
+        classes, seed = self.federation.classes, self.settings.seed
+        return Client(k, to_tensor(x), to_tensor(y), self.network, classes, seed, round_)
 
     @property
     def train_mask(self) -> Tensor | None:
@@ -98,7 +99,7 @@ def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
 
 def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
-    client = shop.client(task.client)
+    client = shop.client(task.client, round_)
     with blaming(client.id, round_, "prepare"):
         start = shop.method.prepare(client, task.payload, task.state)
     with blaming(client.id, round_, "training"):

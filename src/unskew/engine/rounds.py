@@ -119,6 +119,8 @@ def _traffic(
     hidden = _hidden(method, layout)
     sent = ModelSize(layout, None if hidden is None else ~hidden)
     known = sent if method.lends(layout) is None else ModelSize(layout, method.travels(layout))
+    if not method.sends_model:
+        sent = known = ModelSize(layout, layout.mask())
     alone = {True: client_traffic(known, (), (), sent), False: client_traffic(sent, (), ())}
     return [
         alone["kept" in task.state]

@@ -93,6 +93,7 @@ class _Trainer:
     ) -> "_Trainer":
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
+        federation = method.gather(federation)
         cohort = settings.cohort_size(len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
@@ -104,6 +105,7 @@ class _Trainer:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
+        module = method.rebuild(module)
         device = choose_device(settings)
         module = module.to(device)
         return _Trainer(federation, method, name, module, settings, device, attack, bad)

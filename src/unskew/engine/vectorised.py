@@ -99,9 +99,10 @@ class _Chunk:
     def run(self) -> tuple[Tensor, list[tuple[Trained, Finished]]]:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
-        shop, classes = self._shop, self._shop.federation.classes
+        shop, classes, seed = self._shop, self._shop.federation.classes, self._shop.settings.seed
+        x, y = self._x, self._y
         clients = [
-            Client(task.client, self._x[a : a + n], self._y[a : a + n], shop.network, classes)
+            Client(task.client, x[a : a + n], y[a : a + n], shop.network, classes, seed, round_)
             for task, a, n in zip(
                 self._tasks, self._offsets.tolist(), self._sizes.tolist(), strict=True
             )

@@ -13,7 +13,7 @@ do (a term of the objective, a weigher, a reference) calls ``super()``: that is 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Weigher, by_samples
 from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
 
 Tensors = Mapping[str, Tensor]
 
@@ -59,6 +62,9 @@ class Client:
     y: Tensor
     network: Network
     classes: int
+    seed: int = 0
+    round: int = 0
+    """The run's seed and the round, for random numbers of the method's own."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -133,10 +139,22 @@ class Method:
     about: ClassVar[About]
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
+    sends_model: ClassVar[bool] = True
+    """Whether the model is sent at all; not so where it is trained at the server."""
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""
         return (Stage("task", self),)
+
+    # Before training.
+
+    def rebuild(self, module: nn.Module) -> nn.Module:
+        """Return the network to train, given the one asked for, which may be changed in place."""
+        return module
+
+    def gather(self, federation: "Federation") -> "Federation":
+        """Return the federation to train on, given the one there is."""
+        return federation
 
     # On the server.
 

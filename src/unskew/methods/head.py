@@ -1,9 +1,10 @@
-"""Body and head of a network, as masks."""
+"""Body and head of a network, and its layers from the top, as masks."""
 
+import torch
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.layout import Kind, Layout
+from unskew.layout import Entry, Kind, Layout
 
 
 def head_mask(layout: Layout) -> Tensor:
@@ -15,6 +16,26 @@ def head_mask(layout: Layout) -> Tensor:
             "call its last part 'head', or let it end in a linear layer"
         )
     return layout.mask_where(lambda entry: _owner(entry.name) in owners)
+
+
+def top_layers(layout: Layout, count: int) -> Tensor:
+    """Mark the trainable tensors of the last ``count`` layers, those of the head being the last.
+
+    A layer is a module with weights; a normalisation belongs to the layer before it. Layers come
+    in the order in which the network defines them.
+    """
+    layers: list[list[Entry]] = []
+    for entry in sorted(layout.parameters, key=lambda entry: entry.kind is Kind.HEAD):
+        same = layers and _owner(layers[-1][0].name) == _owner(entry.name)
+        if layers and (same or entry.kind is Kind.NORM_AFFINE):
+            layers[-1].append(entry)
+        else:
+            layers.append([entry])
+    mask = torch.zeros(layout.size, dtype=torch.bool)
+    for layer in layers[max(0, len(layers) - count) :]:
+        for entry in layer:
+            mask[entry.place] = True
+    return mask
 
 
 def _owner(name: str) -> str:
