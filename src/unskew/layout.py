@@ -5,7 +5,7 @@ three runs, and rules that must not touch statistics or counters simply stop at 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -36,6 +36,8 @@ class Entry:
     shape: tuple[int, ...]
     kind: Kind
     dtype: torch.dtype = torch.float32
+    batch_norm: bool = False
+    """Whether the tensor belongs to a BatchNorm layer."""
 
     @property
     def place(self) -> slice:
@@ -86,9 +88,13 @@ class Layout:
 
     def mask(self, *kinds: Kind) -> Tensor:
         """Mark the coordinates of some kinds."""
+        return self.mask_where(lambda entry: entry.kind in kinds)
+
+    def mask_where(self, chosen: Callable[[Entry], bool]) -> Tensor:
+        """Mark the coordinates of the chosen tensors."""
         mask = torch.zeros(self.size, dtype=torch.bool)
         for entry in self.entries:
-            if entry.kind in kinds:
+            if chosen(entry):
                 mask[entry.place] = True
         return mask
 
@@ -127,7 +133,10 @@ class Layout:
         entries, start = [], 0
         for name, tensor, kind in groups[0] + groups[1] + groups[2]:
             stop = start + tensor.numel()
-            entries.append(Entry(name, start, stop, tuple(tensor.shape), kind, tensor.dtype))
+            batch_norm = isinstance(owners[name.rpartition(".")[0]], _BATCH_NORM)
+            entries.append(
+                Entry(name, start, stop, tuple(tensor.shape), kind, tensor.dtype, batch_norm)
+            )
             start = stop
         return Layout(tuple(entries))
 
@@ -164,8 +173,9 @@ def head_name(module: nn.Module) -> str | None:
     return linear[-1] if linear else None
 
 
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
 NORMS = (
-    nn.modules.batchnorm._BatchNorm,
+    _BATCH_NORM,
     nn.modules.instancenorm._InstanceNorm,
     nn.GroupNorm,
     nn.LayerNorm,

@@ -181,15 +181,19 @@ def test_parameters_are_averaged_under_either_policy(federation):
         assert bool((starts == starts[0]).all())
 
 
-def test_local_buffers_are_not_sent(federation):
+def test_local_buffers_are_sent_down_to_those_who_have_none_yet(federation):
     average = us.train(federation, "fedavg", **BUFFERED).cost
     local = us.train(federation, "fedavg:buffers=local", **BUFFERED).cost
-    messages = 3 * 4  # rounds x clients
-    for direction in ("up", "down"):
-        numbers = getattr(average, f"parameters_{direction}")
-        assert numbers - getattr(local, f"parameters_{direction}") == messages * (4 + 4 + 1)
-        size = getattr(average, f"bytes_{direction}") - getattr(local, f"bytes_{direction}")
-        assert size == messages * (4 * 4 + 4 * 4 + 8)
+    assert (local.parameters_up, local.bytes_up) == (average.parameters_up, average.bytes_up)
+    messages = 2 * 4  # the rounds after the first x clients
+    assert average.parameters_down - local.parameters_down == messages * (4 + 4 + 1)
+    assert average.bytes_down - local.bytes_down == messages * (4 * 4 + 4 * 4 + 8)
+
+
+def test_the_global_model_has_the_average_of_local_buffers(federation):
+    run = us.train(federation, "fedavg:buffers=local", **BUFFERED)
+    assert run.model[1].num_batches_tracked == 3 * 4  # of the client with four batches
+    assert not torch.allclose(run.model[1].running_var, torch.ones(4), atol=1e-2)
 
 
 def test_personal_models_have_their_own_buffers(federation):

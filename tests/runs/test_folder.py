@@ -13,6 +13,7 @@ from unskew.methods.base import Server
 from unskew.network import Network
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.folder import RunFolder, read_lines
+from unskew.runs.states import States
 
 OPTIONS = {"model": "logistic", "rounds": 3, "cohort": 2, "seed": 4}
 
@@ -122,7 +123,9 @@ def test_a_checkpoint_is_read_back_as_it_was(tmp_path):
         stage=1,
         round=7,
         server=Server(torch.arange(3.0), {"control": turned, "steps": torch.tensor(5)}),
-        states={0: {"kept": torch.ones(2)}, 12: {"a/b": turned, "none": torch.empty(0)}},
+        states=States().updated(
+            {0: {"kept": torch.ones(2)}, 12: {"a/b": turned, "none": torch.empty(0)}}
+        ),
         earlier={"first": Server(torch.zeros(2), {"m": torch.ones(1)}), "second": Server(turned)},
     )
     checkpoints = Checkpoints(tmp_path)

@@ -1,6 +1,8 @@
 """One client's round, alone: the code of the plain loop, of a pool's workers and of Flower."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,8 @@ from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.engine.settings import Settings
-from unskew.layout import rows_are_finite
-from unskew.methods.base import Client, Finished, Method, Start, Trained
+from unskew.layout import Layout, rows_are_finite
+from unskew.methods.base import Client, Finished, Method, Pass, Start, Trained
 from unskew.network import Batch, Network
 from unskew.rng import stream
 
@@ -32,16 +34,33 @@ class Workshop:
     attack: Attack | None = None
     bad: frozenset[int] = frozenset()
     """The clients that the attack turns bad."""
+    only: Callable[[Layout], Tensor] | None = None
+    """Marks the coordinates that may change, in place of what the method says."""
 
-    def client(self, k: int) -> Client:
+    @cached_property
+    def passes(self) -> tuple["Workshop", ...]:
+        """The workshops of the trainings that come before the round's own."""
+        return tuple(self.for_pass(each) for each in self.method.passes())
+
+    def for_pass(self, each: Pass) -> "Workshop":
+        """Return the workshop of a training of its own; its batches are drawn anew."""
+        changes: dict[str, object] = {"seed": int(stream(self.settings.seed, each.name)) >> 1}
+        if each.epochs is not None:
+            changes |= {"epochs": each.epochs, "steps": None}
+        settings = self.settings.model_copy(update=changes)
+        return replace(self, method=each.method, settings=settings, only=each.trains)
+
+    def client(self, k: int, round_: int) -> Client:
         """Return client k's handle for the hooks."""
         x, y = self.federation.train.client(k)
-        return Client(k, to_tensor(x), to_tensor(y), self.network, self.federation.classes)
+        classes, seed = self.federation.classes, self.settings.seed
+        return Client(k, to_tensor(x), to_tensor(y), self.network, classes, seed, round_)
 
     @property
     def train_mask(self) -> Tensor | None:
         """The trainable coordinates that may change, as numbers to multiply gradients with."""
-        mask, frozen = self.method.trains(self.network.layout), self.network.frozen
+        mask = (self.only or self.method.trains)(self.network.layout)
+        frozen = self.network.frozen
         if mask is None and frozen is None:
             return None
         free = torch.ones(self.network.layout.trainable, device=self.device)
@@ -75,8 +94,20 @@ class blaming:
 
 
 def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
+    """Let one client train in every pass of the round; return what came of the last."""
+    for earlier in shop.passes:
+        task = after_pass(task, *_run_pass(earlier, round_, task))
+    return _run_pass(shop, round_, task)
+
+
+def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
+    """Return the task with the state that a pass leaves; one that went astray leaves none."""
+    return replace(task, state=finished.state) if trained.finite else task
+
+
+def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
-    client = shop.client(task.client)
+    client = shop.client(task.client, round_)
     with blaming(client.id, round_, "prepare"):
         start = shop.method.prepare(client, task.payload, task.state)
     with blaming(client.id, round_, "training"):

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
+from unskew.engine.personal import personal_models
 from unskew.engine.rounds import RoundOutcome
 from unskew.methods.base import Method
 from unskew.network import Network
@@ -95,12 +97,8 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
         local = by_client(score(network, server.vector, test.x, test.y, shop.device), test)
         personal = local
         if _has_personal_models(method, network):
-            personal = score_personal(
-                network,
-                lambda k: method.personal(network.layout, server, position.states.get(k, {})),
-                test,
-                shop.device,
-            )
+            models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
+            personal = score_personal(network, lambda _: next(models), test, shop.device)
         for level, result in (("local", local), ("personal", personal)):
             levels[level] = result.summary()
             tables.append(_score_table(level, position.round, result))
@@ -110,7 +108,8 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
 def _has_personal_models(method: Method, network: Network) -> bool:
     """Tell whether clients may use other models than the global one."""
     overridden = type(method).personal is not Method.personal
-    return overridden or method.kept(network.layout) is not None
+    tuned = method.tuning() is not None
+    return overridden or tuned or method.kept(network.layout) is not None
 
 
 def _score_table(level: str, round_: int, result: ByClient) -> Line:

@@ -12,8 +12,9 @@ from torch import Tensor
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
 from unskew.errors import UnskewError
-from unskew.layout import rows_are_finite
-from unskew.methods.base import Server, Tensors
+from unskew.layout import Layout, rows_are_finite
+from unskew.masks import none_if_empty
+from unskew.methods.base import Method, Server, Tensors
 from unskew.rules.uploads import Uploads
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic
 
@@ -77,7 +78,7 @@ def play_round(
         samples=sizes.tolist(),
         train_loss=[trained.loss for trained in result.trained],
         steps=[trained.steps for trained in result.trained],
-        traffic=_traffic(tasks, result, ModelSize(layout, method.travels(layout))),
+        traffic=_traffic(method, layout, tasks, result),
         rejected=rejected,
     )
     uploads = _uploads(shop, server, result, outcome)
@@ -92,6 +93,7 @@ def play_round(
         reason = f"after rejections, {error}: the old model stays"
         return server, kept, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
+    updated = _untouched(server, updated, _hidden(method, layout))
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers: the old one stays"
         return server, kept, replace(outcome, kept_model=reason)
@@ -111,18 +113,45 @@ def _spoilt(shop: Workshop, cohort: Sequence[int], result: Result) -> Result:
     return replace(result, trained=trained)
 
 
-def _traffic(tasks: Sequence[Task], result: Result, model: ModelSize) -> list[Traffic]:
-    model_alone = client_traffic(model, (), ())
+def _traffic(
+    method: Method, layout: Layout, tasks: Sequence[Task], result: Result
+) -> list[Traffic]:
+    """Count each client's round; what clients lend is sent down only to those without their own."""
+    hidden = _hidden(method, layout)
+    sent = ModelSize(layout, None if hidden is None else ~hidden)
+    known = sent if method.lends(layout) is None else ModelSize(layout, method.travels(layout))
+    if not method.sends_model:
+        sent = known = ModelSize(layout, layout.mask())
+    alone = {True: client_traffic(known, (), (), sent), False: client_traffic(sent, (), ())}
     return [
-        model_alone
+        alone["kept" in task.state]
         if len(task.payload) == 1 and not finished.extras
         else client_traffic(
-            model,
+            known if "kept" in task.state else sent,
             [tensor for name, tensor in task.payload.items() if name != "model"],
             list(finished.extras.values()),
+            sent,
         )
         for task, finished in zip(tasks, result.finished, strict=True)
     ]
+
+
+def _hidden(method: Method, layout: Layout) -> Tensor | None:
+    """Mark the coordinates that the server never gets to see; None means none."""
+    travels, lends = method.travels(layout), method.lends(layout)
+    if travels is None:
+        return None
+    return none_if_empty(~travels if lends is None else ~travels & ~lends)
+
+
+def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
+    """Return the server with what it never saw as it was, to the bit.
+
+    Rules get the same numbers from all clients there, whose mean may differ in the last digit.
+    """
+    if hidden is None:
+        return after
+    return replace(after, vector=torch.where(hidden, before.vector, after.vector))
 
 
 def _rejected(shop: Workshop, cohort: Sequence[int], result: Result) -> dict[int, str]:
@@ -146,9 +175,9 @@ def _uploads(
     if len(good) < shop.settings.quorum:
         return None
     stack = result.stack if len(good) == len(result.stack) else result.stack[good]
-    kept = shop.method.kept(shop.network.layout)
-    if kept is not None:
-        stack[:, kept] = server.vector[kept]  # it never left the clients
+    hidden = _hidden(shop.method, shop.network.layout)
+    if hidden is not None:
+        stack[:, hidden] = server.vector[hidden]  # it never left the clients
     extras = _extras([result.finished[row].extras for row in good])
     return Uploads(
         stack=stack,

@@ -33,6 +33,8 @@ class Settings(BaseModel):
     workers: Positive | None = None
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
+    state_megabytes: Annotated[int, Field(ge=0)] = 1024
+    """How much of what clients keep between rounds stays in memory; the rest is on disk."""
 
     @model_validator(mode="after")
     def _one_of_each_pair(self) -> "Settings":
@@ -63,11 +65,16 @@ class Settings(BaseModel):
         return self.lr * self.lr_decay**round_
 
     @property
+    def state_memory(self) -> int:
+        """Return how many bytes of clients' states stay in memory."""
+        return self.state_megabytes * 2**20
+
+    @property
     def worker_count(self) -> int:
         """Return how many worker processes a pool may use."""
         return self.workers or os.cpu_count() or 1
 
     def training_identity(self) -> dict[str, object]:
         """Return what must be the same for a run to be resumed: all that shapes its numbers."""
-        free = {"rounds", "workers", "checkpoint_seconds", "runner"}
+        free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
         return {k: v for k, v in self.model_dump().items() if k not in free}

@@ -36,6 +36,7 @@ from unskew.rng import stream, torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
+from unskew.runs.states import States, StateStore
 from unskew.spelling import explain
 
 
@@ -67,7 +68,9 @@ def train(
     except ValidationError as error:
         raise UnskewError(f"settings: {explain(error, Settings)}") from None
     trainer = _Trainer.of(federation, make_method(method), model, checked)
-    folder = None if out is None else RunFolder(out, checked.checkpoint_seconds)
+    folder = None
+    if out is not None:
+        folder = RunFolder(out, checked.checkpoint_seconds, checked.state_memory)
     return trainer.run(folder, resume=resume, progress=progress)
 
 
@@ -91,6 +94,7 @@ class _Trainer:
     ) -> "_Trainer":
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
+        federation = method.gather(federation)
         cohort = settings.cohort_size(len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
@@ -102,6 +106,7 @@ class _Trainer:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
+        module = method.rebuild(module)
         device = choose_device(settings)
         module = module.to(device)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
@@ -112,7 +117,7 @@ class _Trainer:
         self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
     ) -> Run:
         """Play every stage that is not yet played."""
-        position = Position()
+        position = Position(states=States(StateStore(memory=self.settings.state_memory)))
         run = Run(
             method=name_of(self.method),
             network=self.network_name,

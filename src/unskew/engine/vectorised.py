@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from unskew.engine.batches import Plan, Steps, local_steps
-from unskew.engine.client import Workshop, blaming, to_tensor
+from unskew.engine.client import Workshop, after_pass, blaming, to_tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.gradients import Gradients
 from unskew.engine.optimiser import make_optimiser
@@ -41,12 +41,22 @@ class Vectorised:
         self._shop = shop
         train = shop.federation.train
         self._data = to_tensor(train.x), to_tensor(train.y)
-        self._replays = Replays()
+        self._replays: dict[int, Replays] = {}
+        """Of each pass of the round: the objectives differ."""
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
+        for earlier in self._shop.passes:
+            done = self._run_pass(earlier, round_, tasks)
+            tasks = [
+                after_pass(task, trained, finished)
+                for task, trained, finished in zip(tasks, done.trained, done.finished, strict=True)
+            ]
+        return self._run_pass(self._shop, round_, tasks)
+
+    def _run_pass(self, shop: Workshop, round_: int, tasks: Sequence[Task]) -> Result:
         ids = np.array([task.client for task in tasks])
-        offsets, network = self._shop.federation.train.offsets, self._shop.network
+        offsets, network = shop.federation.train.offsets, shop.network
         sizes = offsets[ids + 1] - offsets[ids]
         if network.couples_samples and np.any(sizes != sizes[0]):
             raise UnskewError(
@@ -54,14 +64,13 @@ class Vectorised:
                 "the same number of samples, since padding would enter their statistics; "
                 "use runner='pool'"
             )
-        steps = local_steps(sizes, self._shop.settings, couples=network.couples_samples)
+        steps = local_steps(sizes, shop.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
         stacks: list[Tensor] = []
         outcomes: list[tuple[Trained, Finished]] = []
+        replays = self._replays.setdefault(id(shop), Replays())
         for rows in self._chunks(order, sizes):
-            chunk = _Chunk(
-                self._shop, round_, [tasks[k] for k in rows.tolist()], self._data, self._replays
-            )
+            chunk = _Chunk(shop, round_, [tasks[k] for k in rows.tolist()], self._data, replays)
             trained_rows, done = chunk.run()
             stacks.append(trained_rows)
             outcomes += done
@@ -109,9 +118,10 @@ class _Chunk:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
         network, classes = self._shop.network, self._shop.federation.classes
+        seed, x, y = self._shop.settings.seed, self._x, self._y
         places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
-            Client(k, self._x.narrow(0, a, n), self._y.narrow(0, a, n), network, classes)
+            Client(k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_)
             for k, a, n in places
         ]
         starts = []

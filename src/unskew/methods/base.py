@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.layout import Kind, Layout
+from unskew.masks import none_if_empty, without
 from unskew.network import Batch, Buffers, Network
 from unskew.rules.product import product
 from unskew.rules.rule import Rule, weighted_mean
@@ -61,6 +62,9 @@ class Client:
     y: Tensor
     network: Network
     classes: int
+    seed: int = 0
+    round: int = 0
+    """The run's seed and the round, for random numbers of the method's own."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -112,12 +116,27 @@ class Stage:
     """Whether what is learned and sent is a density of the clients' data."""
 
 
+@plain_dataclass(frozen=True)
+class Pass:
+    """A training of its own on the client, besides the one whose result is sent.
+
+    It prepares, trains and finishes as a round does, and of its result only the state it keeps
+    goes on. ``epochs`` None takes the run's, ``trains`` None what the method trains.
+    """
+
+    name: str
+    method: "Method"
+    epochs: int | None = None
+    trains: Callable[[Layout], Tensor] | None = None
+
+
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Method:
     """FedAvg, as the base of all methods.
 
     ``buffers`` is the policy for BatchNorm's running statistics: "average" sends and averages
-    them with the model, "local" leaves each client its own.
+    them with the model, "local" leaves each client its own; the server gets to know their average,
+    for the global model and for clients that have none yet.
     """
 
     buffers: Literal["average", "local"] = "average"
@@ -125,10 +144,22 @@ class Method:
     about: ClassVar[About]
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
+    sends_model: ClassVar[bool] = True
+    """Whether the model is sent at all; not so where it is trained at the server."""
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""
         return (Stage("task", self),)
+
+    # Before training.
+
+    def rebuild(self, module: nn.Module) -> nn.Module:
+        """Return the network to train, given the one asked for, which may be changed in place."""
+        return module
+
+    def gather(self, federation: "Federation") -> "Federation":
+        """Return the federation to train on, given the one there is."""
+        return federation
 
     # On the server.
 
@@ -204,6 +235,14 @@ class Method:
             return Finished(state=state)
         return Finished(state={**state, "kept": trained.vector[kept]})
 
+    def passes(self) -> tuple[Pass, ...]:
+        """Return the trainings that come before the round's own, in order: here, none.
+
+        A method adds its own to those of ``super()``. One that ends with infinite or undefined
+        numbers leaves the client's state as it was.
+        """
+        return ()
+
     # Which tensors take part, and the model a client uses in the end.
 
     def trains(self, layout: Layout) -> Tensor | None:
@@ -215,8 +254,17 @@ class Method:
         """Mark the coordinates that are sent and averaged; None means all."""
         if self.buffers == "average":
             return None
-        mask = ~layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER)
-        return None if bool(mask.all()) else mask
+        return without(None, layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
+
+    def lends(self, layout: Layout) -> Tensor | None:
+        """Mark what stays on the client and is sent to the server all the same; None means nothing.
+
+        The server averages it for those who have none of their own: clients that take part for the
+        first time, and the global level. A client that has its own never gets it back.
+        """
+        if self.buffers == "average":
+            return None
+        return none_if_empty(layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
 
     def kept(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that stay on the client; None means none."""
@@ -235,3 +283,10 @@ class Method:
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the model a client uses itself: the global one, with its own coordinates."""
         return self.with_kept(layout, server.vector, state)
+
+    def tuning(self) -> Pass | None:
+        """Return how a personal model is trained further before it is measured; None: not at all.
+
+        It starts from what :meth:`personal` returns, and nothing of it is kept.
+        """
+        return None

@@ -4,14 +4,22 @@ import re
 
 from unskew.errors import UnskewError
 from unskew.methods.base import Method
+from unskew.methods.central import Central
 from unskew.methods.compose import compose
+from unskew.methods.ditto import Ditto
+from unskew.methods.fedala import FedALA
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.fedbabu import FedBABU
+from unskew.methods.fedbn import FedBN
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fedgn import FedGN
+from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
+from unskew.methods.local import Local
 from unskew.methods.mean import Mean
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -21,6 +29,15 @@ METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
     "mean": Mean,
     "fedprox": FedProx,
+    "fedbn": FedBN,
+    "fedper": FedPer,
+    "fedrep": FedRep,
+    "fedbabu": FedBABU,
+    "ditto": Ditto,
+    "fedala": FedALA,
+    "fedgn": FedGN,
+    "local": Local,
+    "central": Central,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,

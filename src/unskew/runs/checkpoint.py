@@ -3,14 +3,19 @@
 A checkpoint is a folder that appears in one rename; the manifest names it, with the hash of each
 file, in another. The one before is kept, in case the newest was damaged. Random numbers need no
 saving: they depend on seed, purpose, round and client alone.
+
+Clients' states are in files that checkpoints share, so that only those that changed are written;
+``clients.safetensors`` says whose state is in which.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,8 +25,11 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.methods.base import Server, Tensors
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
+from unskew.runs.state_files import Record, StateFile, own
+from unskew.runs.states import MEMORY, States, StateStore
 
 _KEEP = 2
+_STATES = "states"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +42,13 @@ class Position:
     stage: int = 0
     round: int = 0
     server: Server | None = None
-    states: Mapping[int, Tensors] = field(default_factory=dict)
+    states: States = field(default_factory=States)
     earlier: Mapping[str, Server] = field(default_factory=dict)
 
-    def after_round(self, server: Server, states: Mapping[int, Tensors]) -> "Position":
+    def after_round(self, server: Server, changed: Mapping[int, Tensors]) -> "Position":
         """Return the position one round on, with the states of the clients that changed theirs."""
-        merged = {**self.states, **states} if states else self.states
-        return replace(self, round=self.round + 1, server=server, states=merged)
+        states = self.states.updated(changed)
+        return replace(self, round=self.round + 1, server=server, states=states)
 
     def after_stage(self, name: str) -> "Position":
         """Return the position at the next stage's beginning; this one's server is remembered."""
@@ -52,9 +60,10 @@ class Position:
 class Checkpoints:
     """The checkpoints of one run, in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, state_memory: int = MEMORY) -> None:
         self._folder = folder
         self._manifest = folder / "manifest.json"
+        self.store = StateStore(folder / _STATES, state_memory)
 
     def save(self, position: Position, marks: Mapping[str, int]) -> None:
         """Write a checkpoint; ``marks`` are whole numbers to find again, such as file lengths."""
@@ -64,8 +73,14 @@ class Checkpoints:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir()
         save_file(_servers_to_tensors(position), building / "server.safetensors")
-        save_file(_states_to_tensors(position.states), building / "clients.safetensors")
-        facts = {"stage": position.stage, "round": position.round, "marks": dict(marks)}
+        files = position.states.held_by(self.store).on_disk()
+        save_file(_whose_states(files), building / "clients.safetensors")
+        facts = {
+            "stage": position.stage,
+            "round": position.round,
+            "marks": dict(marks),
+            "states": {file.path.name: file.sha256 for file in files},
+        }
         (building / "position.json").write_text(json.dumps(facts))
         hashes = {}
         for file in sorted(building.iterdir()):
@@ -85,7 +100,7 @@ class Checkpoints:
         listed = self._listed()
         for name, files in reversed(listed.items()):
             if self._is_whole(self._folder / name, files):
-                return _read(self._folder / name)
+                return self._read(self._folder / name)
         if listed:
             raise UnskewError(f"{self._folder}: no checkpoint is whole; start anew elsewhere")
         return None
@@ -102,18 +117,44 @@ class Checkpoints:
                 f"{self._manifest}: is damaged, so nothing can be resumed; start anew elsewhere"
             ) from None
 
-    @staticmethod
-    def _is_whole(folder: Path, files: Mapping[str, str]) -> bool:
-        return all(
-            (folder / name).is_file() and sha256(folder / name) == digest
-            for name, digest in files.items()
+    def _is_whole(self, folder: Path, files: Mapping[str, str]) -> bool:
+        return _have_hashes(folder, files) and _have_hashes(
+            self._folder / _STATES, _facts_of(folder)["states"]
         )
 
     def _tidy(self, wanted: set[str]) -> None:
-        """Remove older checkpoints, and what a crash left half built."""
+        """Remove older checkpoints, their states, and what a crash left half built."""
         for path in self._folder.iterdir():
-            if path.is_dir() and path.name not in wanted:
+            if path.is_dir() and path.name not in wanted | {_STATES}:
                 shutil.rmtree(path, ignore_errors=True)
+        files: set[str] = set()
+        for name in wanted:
+            with suppress(OSError, ValueError):  # one that is damaged has nothing worth keeping
+                files.update(_facts_of(self._folder / name)["states"])
+        self.store.tidy(files)
+
+    def _read(self, folder: Path) -> tuple[Position, dict[str, int]]:
+        try:
+            facts = _facts_of(folder)
+            servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
+            whose = load_file(folder / "clients.safetensors")
+            records = list(self._read_records(whose, facts["states"]))
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise UnskewError(f"{folder}: cannot be read: {error}") from None
+        position = Position(
+            stage=facts["stage"],
+            round=facts["round"],
+            server=servers.pop("now", None),
+            states=States.from_disk(self.store, records),
+            earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
+        )
+        return position, facts["marks"]
+
+    def _read_records(self, whose: Tensors, files: Mapping[str, str]) -> Iterator[Record]:
+        for number, (name, digest) in enumerate(files.items()):
+            here = whose["file"] == number
+            clients, nbytes = whose["client"][here].tolist(), whose["nbytes"][here].tolist()
+            yield from self.store.folder.read(name, digest, dict(zip(clients, nbytes, strict=True)))
 
 
 def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
@@ -122,43 +163,36 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
         servers["now"] = position.server
     tensors = {}
     for place, server in servers.items():
-        tensors[f"{place}:vector"] = _own(server.vector)
+        tensors[f"{place}:vector"] = own(server.vector)
         for name, tensor in server.slots.items():
-            tensors[f"{place}:slot/{name}"] = _own(tensor)
+            tensors[f"{place}:slot/{name}"] = own(tensor)
     return tensors
 
 
-def _states_to_tensors(states: Mapping[int, Tensors]) -> dict[str, Tensor]:
-    return {
-        f"{client}/{name}": _own(tensor)
-        for client, state in sorted(states.items())
-        for name, tensor in state.items()
-    }
+def _whose_states(files: Mapping[StateFile, list[Record]]) -> dict[str, Tensor]:
+    """Lay out which client's state is in which file, by the files' order, and how large it is."""
+    rows = [
+        (record.client, number, record.nbytes)
+        for number, records in enumerate(files.values())
+        for record in records
+    ]
+    columns = torch.tensor(rows, dtype=torch.int64).reshape(-1, 3).T
+    return {name: own(column) for name, column in zip(_COLUMNS, columns, strict=True)}
 
 
-def _own(tensor: Tensor) -> Tensor:
-    """Copy a tensor into memory of its own, in the plain order that safetensors takes."""
-    return tensor.clone(memory_format=torch.contiguous_format)
+_COLUMNS = ("client", "file", "nbytes")
 
 
-def _read(folder: Path) -> tuple[Position, dict[str, int]]:
-    try:
-        facts = json.loads((folder / "position.json").read_text())
-        servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
-        states: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in load_file(folder / "clients.safetensors").items():
-            client, _, name = key.partition("/")
-            states.setdefault(int(client), {})[name] = tensor
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise UnskewError(f"{folder}: cannot be read: {error}") from None
-    position = Position(
-        stage=facts["stage"],
-        round=facts["round"],
-        server=servers.pop("now", None),
-        states=states,
-        earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
+def _facts_of(folder: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((folder / "position.json").read_text())
+    return facts
+
+
+def _have_hashes(folder: Path, files: Mapping[str, str]) -> bool:
+    return all(
+        (folder / name).is_file() and sha256(folder / name) == digest
+        for name, digest in files.items()
     )
-    return position, facts["marks"]
 
 
 def _servers_from_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Server]:

@@ -61,13 +61,20 @@ class ModelSize:
 
 
 def client_traffic(
-    model: ModelSize, extras_down: Sequence[Tensor], extras_up: Sequence[Tensor]
+    model: ModelSize,
+    extras_down: Sequence[Tensor],
+    extras_up: Sequence[Tensor],
+    sent: ModelSize | None = None,
 ) -> Traffic:
-    """Count one client's round: the model both ways, and what the method sends besides."""
+    """Count one client's round: the model both ways, and what the method sends besides.
+
+    ``sent`` is what goes up if that is not what came down.
+    """
     down, up = count(extras_down), count(extras_up)
+    sent = sent or model
     return Traffic(
-        parameters_up=model.parameters + up[0],
+        parameters_up=sent.parameters + up[0],
         parameters_down=model.parameters + down[0],
-        bytes_up=model.bytes + up[1],
+        bytes_up=sent.bytes + up[1],
         bytes_down=model.bytes + down[1],
     )

@@ -16,6 +16,7 @@ from typing import IO, Any
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sync_file, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
+from unskew.runs.states import MEMORY, States
 
 _LOGS = ("metrics.jsonl", "clients.jsonl")
 
@@ -23,9 +24,11 @@ _LOGS = ("metrics.jsonl", "clients.jsonl")
 class RunFolder:
     """Writes a run down as it goes."""
 
-    def __init__(self, path: str | Path, checkpoint_seconds: float) -> None:
+    def __init__(
+        self, path: str | Path, checkpoint_seconds: float, state_memory: int = MEMORY
+    ) -> None:
         self.path = Path(path)
-        self._checkpoints = Checkpoints(self.path / "checkpoints")
+        self._checkpoints = Checkpoints(self.path / "checkpoints", state_memory)
         self._every = checkpoint_seconds
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
@@ -48,7 +51,8 @@ class RunFolder:
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
         self._make_folder()
-        position, marks = found or (Position(), dict.fromkeys(_LOGS, 0))
+        beginning = Position(states=States(self._checkpoints.store))
+        position, marks = found or (beginning, dict.fromkeys(_LOGS, 0))
         write_json(self.path / "run.json", {"identity": identity, **facts})
         for name in _LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Central training: all samples in one place; the reference above federated learning."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from pydantic.dataclasses import dataclass
+
+from unskew.data.columns import Columns
+from unskew.data.federation import Federation
+from unskew.methods.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Central(Method):
+    """All clients' samples as those of one client, which takes part in every round.
+
+    What is sent is the data itself, once; the model never travels.
+    """
+
+    about: ClassVar[About] = About(
+        title="All samples in one place", paper="reference", kind="server"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    sends_model: ClassVar[bool] = False
+
+    def gather(self, federation: Federation) -> Federation:
+        """Pool the training samples; the clients' own tests stay theirs."""
+        federation = super().gather(federation)
+        pooled = Columns.whole(federation.train.x, federation.train.y)
+        return replace(federation, train=pooled)
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send the samples, as they are stored, with the first round."""
+        finished = super().finish(client, start, trained, state)
+        if "sent" in state:
+            return finished
+        extras = {**finished.extras, "x": client.x, "y": client.y}
+        return Finished(extras, {**finished.state, "sent": torch.tensor(1)})

@@ -1,0 +1,68 @@
+"""Ditto: beside the global model, each client trains one of its own that stays near it.
+
+Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through Personalization",
+2021. Client k minimises ``F_k(v) + lam/2 ||v - w_global||^2`` over its own v; w is FedAvg's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.methods.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Pass,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.fedprox import FedProx
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Ditto(Method):
+    """FedAvg, and personal models held near the received one by a term of strength ``lam``.
+
+    ``epochs`` are those of the personal training; None takes the run's.
+    """
+
+    lam: Annotated[float, Field(ge=0)] = 0.1
+    epochs: Annotated[int, Field(ge=1)] | None = None
+
+    about: ClassVar[About] = About(
+        title="A personal model near the global one",
+        paper="Li et al. 2021",
+        kind="personal",
+        level="personal",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"lam": (0.05, 0.1, 0.2, 1.0, 2.0)}
+
+    def passes(self) -> tuple[Pass, ...]:
+        """Train the personal model, before the received one has changed."""
+        return (*super().passes(), Pass("personal", _Personal(mu=self.lam), self.epochs))
+
+    def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
+        """Return the client's own model; the global one, if it never trained."""
+        return state.get("personal", super().personal(layout, server, state))
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class _Personal(FedProx):
+    """The training of the personal model: FedProx's objective, from where it ended last."""
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        start = super().prepare(client, payload, state)
+        return replace(start, vector=state.get("personal", start.vector))
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        del client, start
+        return Finished(state={**state, "personal": trained.vector})

@@ -1,0 +1,119 @@
+"""FedALA: a client starts from a mix of its own model and the global one, learned by itself.
+
+Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: Adaptive Local Aggregation for Personalized
+Federated Learning", 2023. In the top layers ``start = own + (global - own) * A`` with A in [0, 1]
+for each number; the layers below are the global model's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import pstdev
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.head import top_layers
+from unskew.network import Batch
+from unskew.rng import generator
+from unskew.spelling import OPTIONS
+
+_RECENT, _STEADY = 10, 0.1
+"""A first mix has settled when so many losses in a row deviate by less than this."""
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedALA(Method):
+    """FedAvg whose clients mix the top ``layers`` of the received model with those of their own.
+
+    ``eta`` is the step of the mix, ``share`` the part of the samples it is learned on, in batches
+    of ``batch_size``; ``most`` bounds the passes of the first time, later there is one a round.
+    """
+
+    layers: Annotated[int, Field(ge=0)] = 1
+    eta: Annotated[float, Field(ge=0)] = 1.0
+    share: Annotated[float, Field(gt=0, le=1)] = 0.8
+    batch_size: Annotated[int, Field(ge=1)] = 32
+    most: Annotated[int, Field(ge=1)] = 50
+
+    about: ClassVar[About] = About(
+        title="A learned mix of own and global model",
+        paper="Zhang et al. 2023",
+        kind="personal",
+        level="personal",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "layers": (1, 2, 3),
+        "eta": (0.1, 1.0, 10.0),
+        "share": (0.05, 0.2, 0.4, 0.8, 1.0),
+    }
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Learn the mix and start from it; a client without a model of its own has none to mix."""
+        start = super().prepare(client, payload, state)
+        top = top_layers(client.network.layout, self.layers)
+        received = start.vector[top]
+        mix = state.get("mix", torch.ones_like(received))
+        own = state["own"][top] if "own" in state else received
+        if not torch.equal(own, received):
+            mix = self._learned(client, start.vector, own, mix, first="mix" not in state)
+            vector = start.vector.clone()
+            vector[top] = torch.lerp(own, received, mix)
+            start = replace(start, vector=vector)
+        return replace(start, refs={**start.refs, "mix": mix})
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Keep the model, and the mix once there was one to learn."""
+        finished = super().finish(client, start, trained, state)
+        mix = {"mix": start.refs["mix"]} if "own" in state else {}
+        return replace(finished, state={**finished.state, **mix, "own": trained.vector})
+
+    def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
+        """Return the client's own model; the global one, if it never trained."""
+        return state.get("own", super().personal(layout, server, state))
+
+    def _learned(
+        self, client: Client, received: Tensor, own: Tensor, mix: Tensor, *, first: bool
+    ) -> Tensor:
+        """Return the mix after some passes over a part of the client's samples."""
+        random = generator(client.seed, "mix", client.round, client.id)
+        count = len(client.y)
+        chosen = random.permutation(count)[: max(1, round(self.share * count))]
+        batches = torch.split(torch.from_numpy(chosen), self.batch_size) if count else ()
+        client.network.module.eval()  # the mix is learned for the model as it is used
+        losses: list[float] = []
+        for _ in range(self.most if first else 1):
+            total = 0.0
+            for rows in batches:
+                loss, mix = self._step(client, received, own, mix, rows)
+                total += loss * len(rows)
+            losses.append(total / max(1, len(chosen)))
+            if len(losses) >= _RECENT and pstdev(losses[-_RECENT:]) < _STEADY:
+                break
+        return mix
+
+    def _step(
+        self, client: Client, received: Tensor, own: Tensor, mix: Tensor, rows: Tensor
+    ) -> tuple[float, Tensor]:
+        """Return the loss of one batch, and the mix one step on: ``A - eta g (global - own)``."""
+        network, trainable = client.network, client.network.layout.trainable
+        top = top_layers(network.layout, self.layers)
+        device = next(network.module.parameters()).device
+        vector = received.clone()
+        vector[top] = torch.lerp(own, received[top], mix)
+        vector = vector.to(device)
+        weights = vector[:trainable].requires_grad_()
+        batch = Batch(
+            network.inputs(client.x[rows].to(device)),
+            client.y[rows].to(device, torch.int64),
+            torch.full((len(rows),), 1 / len(rows), device=device),
+        )
+        buffers = network.own_buffers(vector[trainable:].detach())
+        loss = (network.losses(weights, buffers, batch) * batch.scale).sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        slope = gradient.cpu()[top[:trainable]] * (received[top] - own)
+        return float(loss.detach()), (mix - self.eta * slope).clamp(0, 1)

@@ -1,0 +1,63 @@
+"""FedBABU: the body is trained with a head that nobody ever trains; clients tune it in the end.
+
+Oh, Kim and Yun, "FedBABU: Toward Enhanced Representation for Federated Image Classification", 2022.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.errors import UnskewError
+from unskew.layout import Layout
+from unskew.masks import none_if_empty, without
+from unskew.methods.base import About, Method, Pass, Server
+from unskew.methods.head import head_mask
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedBABU(Method):
+    """FedAvg of the body, with everybody's head at its initial values.
+
+    For evaluation each client tunes its ``part`` of the model for ``epochs`` on its own samples.
+    """
+
+    epochs: Annotated[int, Field(ge=1)] = 5
+    part: Literal["head", "all"] = "head"
+
+    about: ClassVar[About] = About(
+        title="Body alone, head tuned for evaluation",
+        paper="Oh et al. 2022",
+        kind="personal",
+        level="personal",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"epochs": (1, 5, 10)}
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Make sure that there is a body, and a head."""
+        if bool(head_mask(layout)[: layout.trainable].all()):
+            raise UnskewError(
+                "model: 'fedbabu' trains the body alone, and this network is a head alone; "
+                "use one with a hidden layer, such as mlp"
+            )
+        return super().begin(vector, layout, earlier)
+
+    def trains(self, layout: Layout) -> Tensor | None:
+        """Leave the head as it is."""
+        return without(super().trains(layout), head_mask(layout))
+
+    def travels(self, layout: Layout) -> Tensor | None:
+        """Take the head out: all have it from the beginning."""
+        return without(super().travels(layout), head_mask(layout))
+
+    def kept(self, layout: Layout) -> Tensor | None:
+        """Keep no head: it is the same everywhere."""
+        kept = super().kept(layout)
+        return None if kept is None else none_if_empty(kept & ~head_mask(layout))
+
+    def tuning(self) -> Pass:
+        """Train the head on the client's own samples, or all of the model."""
+        return Pass("tuning", Method(), self.epochs, head_mask if self.part == "head" else None)

@@ -1,0 +1,73 @@
+"""FedPer and FedRep: a shared body, and a head of their own for each client.
+
+Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", 2019:
+body and head are trained together. Collins, Hassani, Mokhtari and Shakkottai, "Exploiting Shared
+Representations for Personalized Federated Learning", 2021: first the head for some epochs with the
+received body, then the body with that head.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.masks import joined, without
+from unskew.methods.base import About, Method, Pass, Server
+from unskew.methods.head import head_mask
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedPer(Method):
+    """FedAvg of the body; the head never leaves its client.
+
+    ``fallback`` is the head of the global model and of a client that never trained: the "initial"
+    one, or the "average" of the clients' heads, who then send theirs for it.
+    """
+
+    fallback: Literal["initial", "average"] = "initial"
+
+    about: ClassVar[About] = About(
+        title="Personal heads", paper="Arivazhagan et al. 2019", kind="personal", level="personal"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Make sure that there is a head."""
+        head_mask(layout)
+        return super().begin(vector, layout, earlier)
+
+    def travels(self, layout: Layout) -> Tensor | None:
+        """Take the head out."""
+        return without(super().travels(layout), head_mask(layout))
+
+    def lends(self, layout: Layout) -> Tensor | None:
+        """Let the server average the heads, if it may see them."""
+        lent = super().lends(layout)
+        return lent if self.fallback == "initial" else joined(lent, head_mask(layout))
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedRep(FedPer):
+    """FedPer with the head trained for ``head_epochs`` first, and the body after it."""
+
+    head_epochs: Annotated[int, Field(ge=1)] = 10
+
+    about: ClassVar[About] = About(
+        title="Head first, then the shared body",
+        paper="Collins et al. 2021",
+        kind="personal",
+        level="personal",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
+
+    def passes(self) -> tuple[Pass, ...]:
+        """Train the head alone, on the received body."""
+        return (*super().passes(), Pass("head", self, self.head_epochs, head_mask))
+
+    def trains(self, layout: Layout) -> Tensor | None:
+        """Leave the head alone in the round's own training."""
+        return without(super().trains(layout), head_mask(layout))

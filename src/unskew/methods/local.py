@@ -1,0 +1,26 @@
+"""Local training: nobody sends anything; the reference that federated learning must beat."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.methods.base import About, Method
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Local(Method):
+    """Each client trains a model of its own, from the common start."""
+
+    about: ClassVar[About] = About(
+        title="Each client alone", paper="reference", kind="personal", level="personal"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+
+    def travels(self, layout: Layout) -> Tensor:
+        """Let nothing travel."""
+        return torch.zeros(layout.size, dtype=torch.bool)

@@ -1,0 +1,104 @@
+"""Ditto: the global model is FedAvg's, the personal one is held near it."""
+
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from unskew.layout import flatten
+from unskew.methods.base import Client, Server, Start
+from unskew.methods.ditto import Ditto
+from unskew.models import make
+from unskew.network import Batch, Network
+
+OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
+RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+@RUNNERS
+@pytest.mark.parametrize("lam", [0, 0.1, 10])
+def test_the_global_model_is_fedavg_s_bit_for_bit(federation, runner, lam):
+    options = OPTIONS | {"runner": runner, "lr": 0.05}
+    plain, ditto = (us.train(federation, m, **options) for m in ("fedavg", f"ditto:lam={lam}"))
+    assert torch.equal(vector_of(plain), vector_of(ditto))
+    assert plain.cost == ditto.cost
+    assert plain.last("local") == ditto.last("local")
+    assert plain.last("personal", "loss") != ditto.last("personal", "loss")
+
+
+@RUNNERS
+def test_without_strength_the_personal_model_is_local_training(federation, runner):
+    """Full batches: three rounds of two epochs are six steps of gradient descent."""
+    run = us.train(
+        federation, "ditto:lam=0,epochs=2", runner=runner, **OPTIONS | {"batch_size": 1000}
+    )
+    losses = []
+    for k in range(4):
+        module = make("mlp:hidden=6", (5,), 3)
+        optimiser = torch.optim.SGD(module.parameters(), 0.1)
+        x, y = (torch.from_numpy(each) for each in federation.train.client(k))
+        for _ in range(6):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(module(x), y.long()).backward()
+            optimiser.step()
+        x, y = (torch.from_numpy(each) for each in federation.test.client(k))
+        losses.append(nn.functional.cross_entropy(module(x), y.long()).item())
+    assert run.client_tables[-1]["loss"] == pytest.approx(losses, rel=1e-4)
+
+
+def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
+    """One class: the loss has no slope, so only the quadratic pulls, back to the received model."""
+    (part,) = Ditto(lam=4).passes()
+    network = Network(nn.Linear(1, 1))
+    client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
+    received, own = torch.tensor([1.0, 0.0]), torch.tensor([3.0, -1.0])
+    start = part.method.prepare(client, {"model": received}, {"personal": own})
+    assert torch.equal(start.vector, own)
+    weights = own.clone().requires_grad_()
+    batch = Batch(client.x, client.y, torch.ones(1))
+    loss = part.method.objective(network, weights, {}, batch, start.refs)
+    (gradient,) = torch.autograd.grad(loss, weights)
+    torch.testing.assert_close(own - 0.25 * gradient, received)
+
+
+def test_a_client_that_never_trained_uses_the_global_model():
+    method, server = Ditto(), Server(torch.ones(2))
+    layout = Network(nn.Linear(1, 1)).layout
+    assert torch.equal(method.personal(layout, server, {}), server.vector)
+    own = torch.zeros(2)
+    assert torch.equal(method.personal(layout, server, {"personal": own}), own)
+
+
+def test_the_stronger_the_pull_the_nearer_the_personal_models(federation):
+    distances = []
+    for lam in (0.0, 0.5, 5.0):
+        ends = {}
+
+        class Measured(Ditto):
+            def finish(self, client, start: Start, trained, state):
+                ends[client.id] = (state["personal"] - start.vector).norm()  # noqa: B023
+                return super().finish(client, start, trained, state)
+
+        us.train(federation, Measured(lam=lam), runner="loop", **OPTIONS | {"epochs": 4})
+        distances.append(torch.stack([ends[k] for k in sorted(ends)]))
+    assert bool((distances[0] > distances[1]).all())
+    assert bool((distances[1] > distances[2]).all())
+
+
+def test_a_personal_model_that_goes_astray_leaves_the_one_before(federation):
+    """The pull is so strong that steps overshoot ever more; the global model is not touched."""
+    run = us.train(federation, "ditto:lam=1e6,epochs=30", **OPTIONS)
+    assert torch.isfinite(torch.tensor(run.last("personal", "loss")))
+    assert torch.equal(vector_of(run), vector_of(us.train(federation, "fedavg", **OPTIONS)))
+
+
+def test_a_run_resumes_bit_for_bit(federation, tmp_path):
+    options = OPTIONS | {"cohort": 2}
+    whole = us.train(federation, "ditto", **options)
+    us.train(federation, "ditto", out=tmp_path, **options | {"rounds": 2})
+    resumed = us.train(federation, "ditto", out=tmp_path, resume=True, **options)
+    assert whole.last("personal", "loss") == resumed.last("personal", "loss")

@@ -1,0 +1,148 @@
+"""FedALA: the mix of own and global model, by layer, and its two ends."""
+
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from unskew.layout import Layout, flatten
+from unskew.methods.base import Client, Server
+from unskew.methods.fedala import FedALA
+from unskew.methods.head import head_mask, top_layers
+from unskew.models import make
+from unskew.network import Batch, Network
+
+OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
+RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
+LAYOUT = Layout.of(make("mlp:hidden=6", (5,), 3))
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+@RUNNERS
+@pytest.mark.parametrize("method", ["fedala:eta=0", "fedala:layers=0"])
+def test_all_of_the_global_model_is_fedavg_bit_for_bit(federation, runner, method):
+    options = OPTIONS | {"runner": runner}
+    plain, fedala = (us.train(federation, name, **options) for name in ("fedavg", method))
+    assert torch.equal(vector_of(plain), vector_of(fedala))
+    assert plain.cost == fedala.cost
+
+
+def client_of(federation, k=0, round_=1):
+    x, y = (torch.from_numpy(each) for each in federation.train.client(k))
+    return Client(k, x, y, Network(make("mlp:hidden=6", (5,), 3)), 3, 0, round_)
+
+
+def vectors(seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return [torch.randn(LAYOUT.size, generator=random) for _ in range(2)]
+
+
+def test_none_of_the_global_model_leaves_the_top_as_it_was(federation):
+    received, own = vectors()
+    top = top_layers(LAYOUT, 1)
+    state = {"own": own, "mix": torch.zeros(int(top.sum()))}
+    start = FedALA(eta=0).prepare(client_of(federation), {"model": received}, state)
+    assert torch.equal(start.vector[top], own[top])
+    assert torch.equal(start.vector[~top], received[~top])
+
+
+def test_one_step_of_the_mix_by_hand(federation):
+    """One batch of all samples: A - eta g (global - own), kept in [0, 1]."""
+    received, own = vectors()
+    client, top = client_of(federation), top_layers(LAYOUT, 1)
+    mix = torch.full((int(top.sum()),), 0.5)
+    method = FedALA(eta=0.3, share=1.0, batch_size=1000)
+    start = method.prepare(client, {"model": received}, {"own": own, "mix": mix})
+    module = make("mlp:hidden=6", (5,), 3)
+    mixed = received.clone()
+    mixed[top] = (own[top] + received[top]) / 2
+    nn.utils.vector_to_parameters(mixed, module.parameters())
+    nn.functional.cross_entropy(module(client.x), client.y.long()).backward()
+    gradient = torch.cat([p.grad.reshape(-1) for p in module.parameters()])[top]
+    expected = (mix - 0.3 * gradient * (received - own)[top]).clamp(0, 1)
+    torch.testing.assert_close(start.refs["mix"], expected)
+    torch.testing.assert_close(start.vector[top], own[top] + expected * (received - own)[top])
+    assert expected.unique().numel() > 3
+
+
+def test_learning_the_mix_lowers_the_loss(federation):
+    received, own = vectors(1)
+    client, method = client_of(federation), FedALA(layers=2, eta=0.1, share=1.0)
+
+    def loss(vector):
+        batch = Batch(client.x, client.y.long(), torch.ones(len(client.y)))
+        return client.network.losses(vector, {}, batch).mean()
+
+    start = method.prepare(client, {"model": received}, {"own": own})
+    assert loss(start.vector) < min(loss(received), loss(own))
+
+
+def test_the_first_time_takes_passes_until_it_settles_then_one_a_round(federation, monkeypatch):
+    passes = []
+    step = FedALA._step
+
+    def counted(self, *arguments):
+        passes.append(1)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(FedALA, "_step", counted)
+    received, own = vectors()
+    client, method = client_of(federation), FedALA(batch_size=1000, most=30)
+    start = method.prepare(client, {"model": received}, {"own": own})
+    assert 10 <= len(passes) <= 30
+    passes.clear()
+    method.prepare(client, {"model": received}, {"own": own, "mix": start.refs["mix"]})
+    assert len(passes) == 1
+    passes.clear()
+    method.prepare(client, {"model": received}, {"own": received})  # there is nothing to mix
+    assert not passes
+
+
+def test_layers_count_from_the_head_and_take_their_norms_along():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)  # defined first, and the last all the same
+            self.one = nn.Conv2d(1, 2, 3)
+            self.norm = nn.BatchNorm2d(2)
+            self.two = nn.Linear(2, 4)
+
+    layout = Layout.of(Plain())
+
+    def names(count):
+        mask = top_layers(layout, count)
+        return {e.name.partition(".")[0] for e in layout if bool(mask[e.place].any())}
+
+    assert names(0) == set()
+    assert names(1) == {"head"}
+    assert names(2) == {"head", "two"}
+    assert names(3) == names(9) == {"head", "two", "one", "norm"}
+    assert not bool(top_layers(layout, 9)[layout.trainable :].any())
+    assert torch.equal(top_layers(LAYOUT, 1), head_mask(LAYOUT))
+
+
+def test_the_samples_of_the_mix_differ_from_round_to_round_and_not_by_runner(federation):
+    received, own = vectors()
+    mixes = [
+        FedALA(share=0.3, eta=0.1, most=1)
+        .prepare(client_of(federation, round_=round_), {"model": received}, {"own": own})
+        .refs["mix"]
+        for round_ in (1, 1, 2)
+    ]
+    assert torch.equal(mixes[0], mixes[1])
+    assert not torch.equal(mixes[0], mixes[2])
+    one, other = (
+        us.train(federation, "fedala", runner=runner, **OPTIONS)
+        for runner in ("loop", "vectorised")
+    )
+    torch.testing.assert_close(vector_of(one), vector_of(other), rtol=1e-3, atol=1e-4)
+
+
+def test_personal_models_are_the_clients_own(federation):
+    run = us.train(federation, "fedala", **OPTIONS)
+    assert run.last("personal", "loss") != run.last("local", "loss")
+    layout = Network(nn.Linear(1, 1)).layout
+    assert torch.equal(FedALA().personal(layout, Server(torch.ones(2)), {}), torch.ones(2))

@@ -1,0 +1,160 @@
+"""FedBN: norm layers stay with their clients, by the type of the layer."""
+
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.layout import Layout, flatten
+from unskew.methods.fedbn import FedBN
+from unskew.network import Network
+
+OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
+
+
+class Oddly(nn.Module):
+    """BatchNorm under names that say nothing, one of them inside the head, and other norms."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 4)
+        self.shortcut = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.bn_but_no_norm = nn.Linear(4, 4)
+        self.layer = nn.LayerNorm(4)
+        self.head = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.head(self.layer(self.bn_but_no_norm(x + self.shortcut(x))))
+
+
+with torch.random.fork_rng():
+    torch.manual_seed(0)
+    ODDLY = Oddly()
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+@pytest.mark.parametrize("model", ["mlp:hidden=8", "mlp:hidden=8,norm=layer"])
+def test_without_batchnorm_it_is_fedavg_bit_for_bit(federation, runner, model):
+    options = OPTIONS | {"runner": runner, "model": model}
+    plain, fedbn = (us.train(federation, name, **options) for name in ("fedavg", "fedbn"))
+    assert torch.equal(vector_of(plain), vector_of(fedbn))
+    assert plain.cost == fedbn.cost
+    assert fedbn.last("personal") == plain.last("local")
+
+
+def names(method, layout):
+    stays = ~method.travels(layout)
+    return {entry.name for entry in layout if bool(stays[entry.place].any())}
+
+
+def test_layers_are_chosen_by_type_not_by_name():
+    layout = Layout.of(ODDLY)
+    tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    batch = {f"{layer}.{tensor}" for layer in ("shortcut.1", "head.0") for tensor in tensors}
+    assert names(FedBN(), layout) == batch
+    assert names(FedBN(norms="all"), layout) == batch | {"layer.weight", "layer.bias"}
+
+
+LOG: list = []
+
+
+class Watched(FedBN):
+    """Remembers what every client started from and ended with."""
+
+    def finish(self, client, start, trained, state):
+        LOG.append((client.id, start.vector.clone(), trained.vector.clone()))
+        return super().finish(client, start, trained, state)
+
+
+def watched(federation, rounds=3, **options):
+    LOG.clear()
+    run = us.train(federation, Watched(**options), model=ODDLY, **OPTIONS | {"rounds": rounds})
+    return run, {(i // len(federation), k): (a, b) for i, (k, a, b) in enumerate(LOG)}
+
+
+@pytest.mark.parametrize("fallback", ["average", "initial"])
+def test_a_client_s_norm_layers_go_on_where_it_left_them(federation, fallback):
+    _, log = watched(federation, fallback=fallback)
+    stays = ~FedBN().travels(Layout.of(ODDLY))
+    for k in range(4):
+        for round_ in (1, 2):
+            start, before = log[round_, k][0], log[round_ - 1, k][1]
+            assert torch.equal(start[stays], before[stays])
+            assert torch.equal(start[~stays], log[round_, 0][0][~stays])
+
+
+def test_a_client_s_norm_layers_depend_on_that_client_alone(federation):
+    """With everything else frozen, other data elsewhere changes nothing here."""
+
+    class NormsAlone(FedBN):
+        def trains(self, layout):
+            return layout.mask_where(lambda entry: entry.batch_norm)
+
+    def final(clients):
+        states = {}
+
+        class Kept(NormsAlone):
+            def finish(self, client, start, trained, state):
+                finished = super().finish(client, start, trained, state)
+                states[client.id] = finished.state["kept"]
+                return finished
+
+        us.train(federation_of(*clients), Kept(), model=ODDLY, **OPTIONS)
+        return states
+
+    mine, other, another = (federation.train.client(k) for k in range(3))
+    one, two = final([mine, other]), final([mine, another])
+    torch.testing.assert_close(one[0], two[0])  # a mean of equal numbers may round
+    assert not torch.allclose(one[1], two[1], atol=1e-2)
+
+
+def test_the_fallback_is_the_average_of_the_clients_layers(federation):
+    run, log = watched(federation, rounds=1)
+    layout = Layout.of(ODDLY)
+    floats = layout.mask_where(lambda entry: entry.batch_norm and entry.dtype == torch.float32)
+    ends = torch.stack([log[0, k][1][floats] for k in range(4)]).double()
+    weights = torch.from_numpy(federation.train.sizes / federation.train.sizes.sum())
+    expected = (weights[:, None] * ends).sum(0).float()
+    torch.testing.assert_close(vector_of(run)[floats], expected)
+    literal, _ = watched(federation, rounds=1, fallback="initial")
+    initial = flatten(ODDLY, layout)
+    stays = ~FedBN().travels(layout)
+    assert torch.equal(vector_of(literal)[stays], initial[stays])
+
+
+def test_what_travels_is_counted_by_hand(federation):
+    """Each BatchNorm holds 4 + 4 + 4 + 4 numbers and a counter of eight bytes."""
+    size = Layout.of(ODDLY).size
+    norms = 2 * (4 * 4 + 1)
+    options = OPTIONS | {"model": ODDLY}
+    average = us.train(federation, "fedbn", **options).cost
+    assert average.parameters_up == 3 * 4 * size
+    assert average.parameters_down == 4 * size + 2 * 4 * (size - norms)
+    literal = us.train(federation, "fedbn:fallback=initial", **options).cost
+    assert literal.parameters_up == literal.parameters_down == 3 * 4 * (size - norms)
+    assert literal.bytes_up == 3 * 4 * 4 * (size - norms)
+
+
+def test_a_newcomer_starts_with_the_average_and_is_measured_with_it():
+    """One client a round: whoever has not trained yet is measured with the server's layers."""
+    run = us.train(small_federation(), "fedbn", model=ODDLY, **OPTIONS | {"rounds": 1, "cohort": 1})
+    (trained,) = run.client_tables[0]["client"]
+    local, personal = (
+        next(t for t in run.client_tables if t["kind"] == level) for level in ("local", "personal")
+    )
+    for client, a, b in zip(local["client"], local["loss"], personal["loss"], strict=True):
+        assert client == trained or a == b
+
+
+def test_it_composes_with_a_proximal_term(federation):
+    options = OPTIONS | {"model": ODDLY}
+    alone = us.train(federation, "fedbn", **options)
+    zero = us.train(federation, "fedprox:mu=0+fedbn", **options)
+    assert torch.equal(vector_of(alone), vector_of(zero))
+    assert alone.cost == zero.cost

@@ -1,0 +1,99 @@
+"""Golden numbers of the methods that keep something on the client, and odd federations for them."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.methods.table import METHODS
+
+NAMES = ("fedbn", "fedper", "fedrep", "fedbabu", "ditto", "fedala", "fedgn", "local", "central")
+GOLDEN = {
+    "fedbn": (0.841, 0.851, 0.820),
+    "fedper": (0.577, 0.632, 0.834),
+    "fedrep": (0.220, 0.156, 0.854),
+    "fedbabu": (0.699, 0.723, 0.861),
+    "ditto": (0.844, 0.851, 0.874),
+    "fedala": (0.855, 0.872, 0.899),
+    "fedgn": (0.830, 0.824, 0.824),
+    "local": (0.139, 0.133, 0.861),
+    "central": (0.967, 0.949, 0.949),
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return us.load("digits", skew="dirichlet:alpha=0.3", clients=6, seed=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_digits_come_out_as_they_did(digits, name):
+    """Six clients of Dir(0.3), three rounds, an MLP with BatchNorm; accuracies to a few samples."""
+    spelling = "fedrep:head_epochs=3" if name == "fedrep" else name
+    run = us.train(
+        digits, spelling, model="mlp:hidden=32,norm=batch", rounds=3, batch_size=16, lr=0.1,
+        evaluate_every=3, runner="loop",
+    )  # fmt: skip
+    levels = tuple(run.last(level) for level in ("global", "local", "personal"))
+    assert levels == pytest.approx(GOLDEN[name], abs=0.02)
+
+
+# Odd federations.
+
+NORMED = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+RNG = np.random.default_rng(0)
+
+
+def client(samples, classes=3):
+    return RNG.normal(size=(samples, 5)), RNG.integers(0, classes, samples)
+
+
+ODD = {
+    "two": federation_of(client(9), client(7), test=[client(4), client(4)]),
+    "one sample, one class, none": federation_of(
+        client(9), client(1), client(8, 1), client(0), test=[client(3)] * 4
+    ),
+    "no tests": federation_of(client(9), client(7), client(8)),
+}
+
+
+@pytest.mark.parametrize("model", ["mlp:hidden=8", NORMED], ids=["mlp", "normed"])
+@pytest.mark.parametrize("odd", sorted(ODD))
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_federations_are_no_reason_to_fail(name, odd, model):
+    run = us.train(ODD[odd], name, model=model, rounds=2, batch_size=4, workers=1)
+    assert run.rounds == 2
+    assert 0 <= run.accuracy <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_client_a_round(name):
+    run = us.train(small_federation(), name, model=NORMED, rounds=3, cohort=1, workers=1)
+    assert 0 <= run.last("personal") <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text(name):
+    tokens = RNG.integers(0, 9, (24, 6)).astype(np.int32)
+    federation = us.Federation.from_arrays(
+        tokens, RNG.integers(0, 2, 24), np.repeat([0, 1], 12), tokens=True, holdout=0.25
+    )
+    federation = type(federation)(**{**federation.__dict__, "vocabulary": tuple("abcdefghi")})
+    run = us.train(federation, name, model="bilstm:embedding=4,hidden=4", rounds=2, workers=1)
+    assert 0 <= run.last("personal") <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_says_what_to_tune_and_has_a_page(name):
+    cls = METHODS[name]
+    page = Path(__file__).parents[2] / "docs" / "methods" / f"{name}.md"
+    for option in (field.name for field in fields(cls)):
+        assert option == "buffers" or f"`{option}`" in page.read_text()
+    assert all(len(values) > 1 for values in cls.grid.values())
+    for field, values in cls.grid.items():
+        for value in values:
+            assert getattr(cls(**{field: value}), field) == value
