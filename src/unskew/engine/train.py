@@ -199,7 +199,7 @@ class _StagePlay:
     def module(self, server: Server) -> nn.Module:
         """Return a new module with the server's weights, ready to use."""
         module = copy.deepcopy(self._shop.network.module).to("cpu")
-        assign(module, self._shop.network.layout, server.vector)
+        assign(module, self._shop.network.layout, self._shop.method.model(server))
         return module.eval()
 
     def run(self, position: Position, progress: bool | Watcher | None) -> Position:

@@ -102,7 +102,7 @@ class _Chunk:
             with blaming(client.id, round_, "prepare"):
                 starts.append(method.prepare(client, task.payload, task.state))
         with blaming("of the cohort (runner='loop' tells which)", round_, "training"):
-            rows, steps, losses = self._train(starts)
+            rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.wants_train_accuracy:
                 accuracies = self._accuracies(rows)
@@ -110,13 +110,15 @@ class _Chunk:
         finite = rows_are_finite(rows).tolist()
         outcomes = []
         for k, (client, task) in enumerate(zip(clients, self._tasks, strict=True)):
-            trained = Trained(rows[k], steps[k], losses[k], accuracies[k], finite[k])
+            trained = Trained(rows[k], steps[k], losses[k], accuracies[k], finite[k], reaches[k])
             with blaming(client.id, round_, "finish"):
                 outcomes.append((trained, method.finish(client, starts[k], trained, task.state)))
         return rows, outcomes
 
-    def _train(self, starts: Sequence[Start]) -> tuple[Tensor, list[int], list[float]]:
-        """Take all steps of the round; return rows, steps and mean losses of the clients."""
+    def _train(
+        self, starts: Sequence[Start]
+    ) -> tuple[Tensor, list[int], list[float], list[float | None]]:
+        """Take all steps of the round; return rows, steps, mean losses and reaches of clients."""
         method, network, device = self._shop.method, self._shop.network, self._shop.device
         settings, trainable = self._shop.settings, network.layout.trainable
         rows = _stacked([start.vector for start in starts]).to(device)
@@ -148,7 +150,9 @@ class _Chunk:
                 optimiser.step(leaf, gradient)
         network.put_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
-        return rows, plan.steps.tolist(), means.tolist()
+        steps: list[int] = plan.steps.tolist()
+        reach = {count: optimiser.reach(count, method.pull()) for count in set(steps)}
+        return rows, steps, means.tolist(), [reach[count] for count in steps]
 
     def _batch(self, step: Step, sample_weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Gather one step's samples: clients x batch x features, labels, and factors."""

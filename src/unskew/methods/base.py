@@ -78,6 +78,10 @@ class Trained:
     loss: float
     accuracy: float | None = None
     finite: bool = True
+    reach: float | None = None
+    """How far these steps would have carried a coordinate whose gradient is always 1: the learning
+    rate times the number of steps for plain SGD, more with momentum, less with a pull. None for
+    optimisers whose steps do not grow with the gradient (Adam)."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -115,6 +119,8 @@ class Method:
     buffers: Literal["average", "local"] = "average"
 
     about: ClassVar[About]
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """By option, the values its paper searched; what ``compare`` may tune."""
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
 
@@ -157,6 +163,10 @@ class Method:
         del layout
         return replace(server, vector=vector)
 
+    def model(self, server: Server) -> Tensor:
+        """Return the global model to evaluate and to hand out: here, the one that is sent."""
+        return server.vector
+
     # On the client.
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
@@ -169,6 +179,14 @@ class Method:
         """Return the loss of one batch: a pure function, so that it can run for many clients."""
         del refs
         return (network.losses(weights, buffers, batch) * batch.scale).sum()
+
+    def pull(self) -> float:
+        """Return the strength mu of all terms mu/2 ||w - start||^2 in the objective.
+
+        They shorten the way that local steps lead, which :attr:`Trained.reach` accounts for. A
+        method adds its own to that of ``super()``.
+        """
+        return 0.0
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Return what is sent besides the model and what is kept: here, what does not travel."""
@@ -208,4 +226,4 @@ class Method:
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the model a client uses itself: the global one, with its own coordinates."""
-        return self.with_kept(layout, server.vector, state)
+        return self.with_kept(layout, self.model(server), state)

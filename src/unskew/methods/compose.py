@@ -36,6 +36,7 @@ def compose(parts: list[Method], names: list[str]) -> Method:
             level=kinds[0].about.level,
             needs_individual_updates=any(kind.about.needs_individual_updates for kind in kinds),
         ),
+        "grid": {name: values for kind in kinds for name, values in kind.grid.items()},
         "wants_train_accuracy": any(kind.wants_train_accuracy for kind in kinds),
     }
     whole: Any = dataclass(frozen=True, config=OPTIONS, kw_only=True)(type(label, kinds, members))

@@ -13,6 +13,7 @@ from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.mean import Mean
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
+from unskew.methods.scaffold import Scaffold
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from unskew.spelling import build, spell
 
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
     "mean": Mean,
     "fedprox": FedProx,
+    "scaffold": Scaffold,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
