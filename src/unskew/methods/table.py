@@ -7,7 +7,9 @@ from unskew.methods.base import Method
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.feddisco import FedDisco
+from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fednova import FedNova
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
@@ -22,6 +24,8 @@ METHODS: dict[str, type[Method]] = {
     "mean": Mean,
     "fedprox": FedProx,
     "scaffold": Scaffold,
+    "feddyn": FedDyn,
+    "fednova": FedNova,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
