@@ -179,10 +179,11 @@ class _StagePlay:
         evaluates: bool,
     ) -> None:
         module = trainer.module
-        if stage.network is not None:
-            with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
+        with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
+            if stage.network is not None:
                 module = stage.network(trainer.federation.shape, trainer.federation.classes)
-            module = module.to(trainer.device)
+            inputs = Network(module).inputs(example(trainer.federation))
+            module = stage.method.adapt(module.to("cpu"), inputs).to(trainer.device)
         self._shop = Workshop(
             stage.method,
             Network(module),

@@ -120,13 +120,22 @@ class Method:
 
     about: ClassVar[About]
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """By option, the values its paper searched; what ``compare`` may tune."""
+    """By option, the values to search: its paper's, where it names them."""
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""
         return (Stage("task", self),)
+
+    def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
+        """Return the network that is trained, given the run's: here, that one.
+
+        ``example`` is a batch of two samples, to try a module on. Random starts of new layers may
+        come from torch's own generator, which is seeded for this.
+        """
+        del example
+        return module
 
     # On the server.
 
@@ -177,8 +186,17 @@ class Method:
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
     ) -> Tensor:
         """Return the loss of one batch: a pure function, so that it can run for many clients."""
+        return (self.losses(network, weights, buffers, batch, refs) * batch.scale).sum()
+
+    def losses(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Return each sample's loss: the network's own. Terms are added in the objective instead.
+
+        One pass through the network with these weights comes first, for terms to watch.
+        """
         del refs
-        return (network.losses(weights, buffers, batch) * batch.scale).sum()
+        return network.losses(weights, buffers, batch)
 
     def pull(self) -> float:
         """Return the strength mu of all terms mu/2 ||w - start||^2 in the objective.

@@ -13,7 +13,7 @@ from unskew.errors import UnskewError
 from unskew.methods.base import About, Method
 from unskew.spelling import OPTIONS
 
-_ONLY_ONE = ("rule", "step")
+_ONLY_ONE = ("rule", "step", "losses")
 """Hooks that replace what others do, so that only one of the parts may have them."""
 
 

@@ -10,6 +10,7 @@ from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fednova import FedNova
+from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
     "scaffold": Scaffold,
     "feddyn": FedDyn,
     "fednova": FedNova,
+    "fedntd": FedNTD,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
