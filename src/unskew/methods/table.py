@@ -15,6 +15,7 @@ from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.mean import Mean
+from unskew.methods.moon import Moon
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
 from unskew.methods.scaffold import Scaffold
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Method]] = {
     "feddyn": FedDyn,
     "fednova": FedNova,
     "fedntd": FedNTD,
+    "moon": Moon,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
