@@ -13,7 +13,15 @@ from unskew.layout import flatten
 from unskew.methods.table import METHODS, make_method
 from unskew.network import Network
 
-SPELLINGS = ["scaffold", "feddyn:alpha=0.1", "fednova", "fedntd", "moon:projection=16"]
+SPELLINGS = [
+    "scaffold",
+    "feddyn:alpha=0.1",
+    "fednova",
+    "fedntd",
+    "moon:projection=16",
+    "fedrod",
+    "fedrod:head=hypernetwork",
+]
 EACH = pytest.mark.parametrize("method", SPELLINGS)
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 NORMED = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
@@ -113,6 +121,7 @@ GOLDEN = [
     ("fednova", 0.864),
     ("fedntd", 0.802),
     ("moon", 0.671),
+    ("fedrod", 0.799),
 ]
 
 

@@ -12,6 +12,7 @@ from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedprox import FedProx
+from unskew.methods.fedrod import FedROD
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.mean import Mean
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
     "fednova": FedNova,
     "fedntd": FedNTD,
     "moon": Moon,
+    "fedrod": FedROD,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
