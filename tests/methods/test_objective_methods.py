@@ -122,6 +122,7 @@ GOLDEN = [
     ("fedntd", 0.802),
     ("moon", 0.671),
     ("fedrod", 0.799),
+    ("fedgen", 0.877),
 ]
 
 

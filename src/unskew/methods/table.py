@@ -9,6 +9,7 @@ from unskew.methods.fedavg import FedAvg
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fedgen import FedGen
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedprox import FedProx
@@ -32,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
     "fedntd": FedNTD,
     "moon": Moon,
     "fedrod": FedROD,
+    "fedgen": FedGen,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,
