@@ -4,7 +4,8 @@ Methods write their local objective against this, and the same text then serves 
 ``torch.vmap`` over a whole cohort, and Flower.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from unskew.goals import CLASSIFY, Goal
-from unskew.layout import Layout
+from unskew.layout import Layout, head_name
 
 Buffers = dict[str, Tensor]
 
@@ -35,6 +36,15 @@ class Batch:
     """Random numbers strictly between 0 and 1, as many a sample as the method asks for."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """What one pass through a network made of its samples."""
+
+    output: Tensor
+    features: Tensor | None
+    """What the head was given; None if the network has no linear layer to be its head."""
+
+
 class Network:
     """A module taken apart into a function and the layout of its flat vector."""
 
@@ -52,6 +62,8 @@ class Network:
         self.frozen = _frozen(module, self.layout)
         """Marks the parameters that do not ask for a gradient; None if all do."""
         self._places = _places(module, self.layout)
+        head = head_name(module)
+        self._head = None if head is None else module.get_submodule(head)
         self.goal: Goal = getattr(module, "goal", CLASSIFY)
 
     def __call__(self, weights: Tensor, buffers: Buffers, x: Tensor) -> Tensor:
@@ -83,6 +95,61 @@ class Network:
         finally:
             for home, key, own in self._places.values():
                 home[key] = own
+
+    def part(self, name: str, weights: Tensor, buffers: Buffers, *inputs: Tensor) -> Tensor:
+        """Return what one submodule, such as the head, makes of inputs of its own."""
+        start = f"{name}."
+        tensors = {
+            entry.name.removeprefix(start): weights[entry.place].view(entry.shape)
+            for entry in self.layout.parameters
+            if entry.name.startswith(start)
+        }
+        for key, buffer in buffers.items():
+            if key.startswith(start):
+                tensors[key.removeprefix(start)] = buffer
+        output: Tensor = functional_call(self.module.get_submodule(name), tensors, inputs)
+        return output
+
+    @contextmanager
+    def watching(self) -> Iterator[list[Pass]]:
+        """Collect the passes that are made meanwhile, in order.
+
+        So a term of the objective can use the features or the output of the pass that the loss
+        made anyway. Running the network again would cost as much once more, and would count
+        every batch twice in running statistics.
+        """
+        given: list[Tensor] = []
+        passes: list[Pass] = []
+
+        def before_head(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            given.append(inputs[0])
+
+        def after(_: nn.Module, __: object, output: Tensor) -> None:
+            passes.append(Pass(output, given[-1] if given else None))
+
+        hooks = [self.module.register_forward_hook(after)]
+        if self._head is not None:
+            hooks.append(self._head.register_forward_pre_hook(before_head))
+        try:
+            yield passes
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @torch.no_grad()
+    def consult(self, vector: Tensor, x: Tensor) -> Pass:
+        """Return what another model, given as a whole vector, makes of samples.
+
+        It judges in evaluation mode, by its own running statistics, and learns nothing.
+        """
+        trainable = self.layout.trainable
+        self.module.eval()
+        try:
+            with self.watching() as passes:
+                self(vector[:trainable], self.buffers_of(vector[trainable:]), x)
+        finally:
+            self.module.train()
+        return passes[0]
 
     def losses(self, weights: Tensor, buffers: Buffers, batch: Batch) -> Tensor:
         """Return each sample's loss, as the module's goal has it."""

@@ -29,7 +29,7 @@ def test_without_batchnorm_it_is_fedavg_bit_for_bit(federation, model):
 @pytest.mark.parametrize("name", ["mlp:hidden=16", "feddisk-cnn", "vgg11", "resnet18"])
 def test_it_makes_the_networks_that_are_built_with_groups(name):
     shape, join = ((5,), ",") if name.startswith("mlp") else ((3, 32, 32), ":")
-    rebuilt = FedGN().rebuild(make(f"{name}{join}norm=batch", shape, 10))
+    rebuilt = FedGN().adapt(make(f"{name}{join}norm=batch", shape, 10), torch.zeros(2, *shape))
     built = make(f"{name}{join}norm=group", shape, 10)
     assert [str(m) for m in rebuilt.modules()] == [str(m) for m in built.modules()]
     assert Layout.of(rebuilt) == Layout.of(built)
@@ -58,7 +58,7 @@ def test_every_layer_becomes_its_like():
     module = Odd()
     nn.init.uniform_(module.norm.weight)
     scales = module.norm.weight.clone()
-    rebuilt = FedGN(groups=2).rebuild(module)
+    rebuilt = FedGN(groups=2).adapt(module, torch.zeros(2, 1))
     kinds = [type(part) for part in rebuilt.modules()]
     assert nn.BatchNorm1d not in kinds
     assert rebuilt.norm is rebuilt.again
@@ -71,11 +71,11 @@ def test_every_layer_becomes_its_like():
 
 
 def test_a_network_that_is_one_norm():
-    assert isinstance(FedGN().rebuild(nn.BatchNorm2d(4)), nn.GroupNorm)
+    assert isinstance(FedGN().adapt(nn.BatchNorm2d(4), torch.zeros(2, 4, 1, 1)), nn.GroupNorm)
 
 
 def test_training_and_evaluation_agree():
-    module = FedGN().rebuild(make("resnet18", (1, 16, 16), 3))
+    module = FedGN().adapt(make("resnet18", (1, 16, 16), 3), torch.zeros(2, 1, 16, 16))
     x = torch.randn(4, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     assert torch.equal(module.train()(x), module.eval()(x))
 

@@ -144,10 +144,10 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
             scale.to(device),
             _to(plan.chance(t, len(rows), draws), device),
         )
-        loss = shop.method.objective(network, weights, buffers, batch, refs)
-        (gradient,) = torch.autograd.grad(loss, weights)
+        value = shop.method.objective(network, weights, buffers, batch, refs)
+        (gradient,) = torch.autograd.grad(value, weights)
         with torch.no_grad():
-            total += loss
+            total += value
             optimiser.step(weights, gradient)
     network.put_buffers(buffers, rest)
     vector = torch.cat([weights.detach(), rest]).to("cpu")
@@ -155,7 +155,8 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     if shop.method.wants_train_accuracy:
         accuracy = own_accuracy(network, vector, client, device)
     finite = bool(rows_are_finite(vector))
-    return Trained(vector, len(plan), float(total) / max(1, len(plan)), accuracy, finite)
+    loss, reach = float(total) / max(1, len(plan)), optimiser.reach(len(plan), shop.method.pull())
+    return Trained(vector, len(plan), loss, accuracy, finite, reach)
 
 
 @torch.no_grad()

@@ -14,6 +14,13 @@ class Optimiser(Protocol):
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step; ``weights`` may have fewer rows than before, never more."""
 
+    def reach(self, steps: int, pull: float) -> float | None:
+        """Return how far so many steps carry a coordinate whose gradient is always 1.
+
+        ``pull`` is the strength mu of a term mu/2 ||w - start||^2. None if the steps do not grow
+        with the gradient.
+        """
+
 
 class SGD:
     """Stochastic gradient descent with momentum and weight decay, as in torch.optim.SGD."""
@@ -34,6 +41,14 @@ class SGD:
             velocity = self._velocity[: len(weights)]
             gradient = velocity.mul_(self._momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._lr)
+
+    def reach(self, steps: int, pull: float) -> float:
+        """Return the way of a constant gradient of 1, found by walking it."""
+        way = velocity = 0.0
+        for _ in range(steps):
+            velocity = self._momentum * velocity + 1 - pull * way
+            way += self._lr * velocity
+        return way
 
 
 class Adam:
@@ -58,6 +73,10 @@ class Adam:
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         scale = (second / (1 - beta2**self._steps)).sqrt_().add_(self._EPS)
         weights.addcdiv_(first, scale, value=-self._lr / (1 - beta1**self._steps))
+
+    def reach(self, steps: int, pull: float) -> None:
+        """Return nothing: the steps are as long for a small gradient as for a large one."""
+        del steps, pull
 
 
 def make_optimiser(settings: Settings, round_: int, mask: Tensor | None = None) -> Optimiser:

@@ -90,11 +90,11 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
     tables = []
     if federation.common.samples:
         common = federation.common
-        scores = score(network, server.vector, common.x, common.y, shop.device)
+        scores = score(network, method.model(server), common.x, common.y, shop.device)
         levels["global"] = scores.means()
     if federation.test.samples:
         test = federation.test
-        local = by_client(score(network, server.vector, test.x, test.y, shop.device), test)
+        local = by_client(score(network, method.model(server), test.x, test.y, shop.device), test)
         personal = local
         if _has_personal_models(method, network):
             models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())

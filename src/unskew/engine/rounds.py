@@ -186,6 +186,7 @@ def _uploads(
         samples=torch.tensor([outcome.samples[row] for row in good], dtype=torch.float64),
         clients=tuple(outcome.accepted),
         classes=shop.federation.classes,
+        population=len(shop.federation),
         train_loss=_column([outcome.train_loss[row] for row in good]),
         train_accuracy=_column([result.trained[row].accuracy for row in good]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,

@@ -106,7 +106,6 @@ class _Trainer:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
-        module = method.rebuild(module)
         device = choose_device(settings)
         module = module.to(device)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
@@ -187,11 +186,12 @@ class _StagePlay:
         evaluates: bool,
     ) -> None:
         module = trainer.module
-        if stage.network is not None:
-            with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
+        with torch_seeded(trainer.settings.seed, f"network of {stage.name}"):
+            if stage.network is not None:
                 shape, classes = trainer.federation.shape, trainer.federation.classes
                 module = stage.network(trainer.module, shape, classes)
-            module = module.to(trainer.device)
+            inputs = Network(module).inputs(example(trainer.federation))
+            module = stage.method.adapt(module.to("cpu"), inputs).to(trainer.device)
         self._shop = Workshop(
             stage.method,
             Network(module),
@@ -209,7 +209,7 @@ class _StagePlay:
     def module(self, server: Server) -> nn.Module:
         """Return a new module with the server's weights, ready to use."""
         module = copy.deepcopy(self._shop.network.module).to("cpu")
-        assign(module, self._shop.network.layout, server.vector)
+        assign(module, self._shop.network.layout, self._shop.method.model(server))
         return module.eval()
 
     def run(self, position: Position, progress: bool | Watcher | None) -> Position:

@@ -130,14 +130,13 @@ class _Chunk:
                 blamed.client = client.id
                 starts.append(method.prepare(client, task.payload, task.state))
         with blaming(_ALL, round_, "training"):
-            rows, steps, losses = self._train(starts)
+            rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.wants_train_accuracy:
                 accuracies = self._accuracies(rows)
         rows = rows.to("cpu")
-        ends = zip(
-            rows.unbind(), steps, losses, accuracies, rows_are_finite(rows).tolist(), strict=True
-        )
+        finite = rows_are_finite(rows).tolist()
+        ends = zip(rows.unbind(), steps, losses, accuracies, finite, reaches, strict=True)
         outcomes = []
         with blaming(_ALL, round_, "finish") as blamed:
             for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
@@ -147,10 +146,12 @@ class _Chunk:
         return rows, outcomes
 
     @torch.no_grad()
-    def _train(self, starts: Sequence[Start]) -> tuple[Tensor, list[int], list[float]]:
-        """Take all steps of the round; return rows, steps and mean losses of the clients."""
+    def _train(
+        self, starts: Sequence[Start]
+    ) -> tuple[Tensor, list[int], list[float], list[float | None]]:
+        """Take all steps of the round; return rows, steps, mean losses and reaches of clients."""
         network, device, settings = self._shop.network, self._shop.device, self._shop.settings
-        trainable = network.layout.trainable
+        method, trainable = self._shop.method, network.layout.trainable
         rows = _stacked([start.vector for start in starts]).to(device)
         buffers = network.own_buffers(rows[:, trainable:])
         shared, own = _split_refs(starts, device)
@@ -158,7 +159,7 @@ class _Chunk:
         gradients = self._gradients(tuple(buffers), tuple(own), tuple(shared))
         optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
         plan = Plan(self._ids, self._sizes, settings, self._round, couples=network.couples_samples)
-        draws = self._shop.method.draws(network)
+        draws = method.draws(network)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()
         for block in plan.in_blocks(_BLOCK_NUMBERS // (prod(self._x.shape[1:]) + draws + 1)):
@@ -175,7 +176,9 @@ class _Chunk:
                 optimiser.step(weights, gradient)
         network.put_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
-        return rows, plan.steps.tolist(), means.tolist()
+        steps: list[int] = plan.steps.tolist()
+        reach = {count: optimiser.reach(count, method.pull()) for count in set(steps)}
+        return rows, steps, means.tolist(), [reach[count] for count in steps]
 
     def _gradients(
         self, buffers: tuple[str, ...], own: tuple[str, ...], shared: tuple[str, ...]

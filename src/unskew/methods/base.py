@@ -85,6 +85,10 @@ class Trained:
     loss: float
     accuracy: float | None = None
     finite: bool = True
+    reach: float | None = None
+    """How far these steps would have carried a coordinate whose gradient is always 1: the learning
+    rate times the number of steps for plain SGD, more with momentum, less with a pull. None for
+    optimisers whose steps do not grow with the gradient (Adam)."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -142,6 +146,8 @@ class Method:
     buffers: Literal["average", "local"] = "average"
 
     about: ClassVar[About]
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """By option, the values to search: its paper's, where it names them."""
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
     sends_model: ClassVar[bool] = True
@@ -153,8 +159,13 @@ class Method:
 
     # Before training.
 
-    def rebuild(self, module: nn.Module) -> nn.Module:
-        """Return the network to train, given the one asked for, which may be changed in place."""
+    def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
+        """Return the network that is trained, given the run's: here, that one.
+
+        ``example`` is a batch of two samples, to try a module on. Random starts of new layers may
+        come from torch's own generator, which is seeded for this.
+        """
+        del example
         return module
 
     def gather(self, federation: "Federation") -> "Federation":
@@ -210,6 +221,10 @@ class Method:
         del server
         return False
 
+    def model(self, server: Server) -> Tensor:
+        """Return the global model to evaluate and to hand out: here, the one that is sent."""
+        return server.vector
+
     # On the client.
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
@@ -220,8 +235,25 @@ class Method:
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
     ) -> Tensor:
         """Return the loss of one batch: a pure function, so that it can run for many clients."""
+        return (self.losses(network, weights, buffers, batch, refs) * batch.scale).sum()
+
+    def losses(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Return each sample's loss: the network's own. Terms are added in the objective instead.
+
+        One pass through the network with these weights comes first, for terms to watch.
+        """
         del refs
-        return (network.losses(weights, buffers, batch) * batch.scale).sum()
+        return network.losses(weights, buffers, batch)
+
+    def pull(self) -> float:
+        """Return the strength mu of all terms mu/2 ||w - start||^2 in the objective.
+
+        They shorten the way that local steps lead, which :attr:`Trained.reach` accounts for. A
+        method adds its own to that of ``super()``.
+        """
+        return 0.0
 
     def draws(self, network: Network) -> int:
         """Return how many random numbers (``batch.chance``) each sample of a step gets."""
@@ -282,7 +314,7 @@ class Method:
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the model a client uses itself: the global one, with its own coordinates."""
-        return self.with_kept(layout, server.vector, state)
+        return self.with_kept(layout, self.model(server), state)
 
     def tuning(self) -> Pass | None:
         """Return how a personal model is trained further before it is measured; None: not at all.

@@ -13,7 +13,7 @@ from unskew.errors import UnskewError
 from unskew.methods.base import About, Method
 from unskew.spelling import OPTIONS
 
-_ONLY_ONE = ("rule", "step")
+_ONLY_ONE = ("rule", "step", "losses")
 """Hooks that replace what others do, so that only one of the parts may have them."""
 
 
@@ -36,6 +36,7 @@ def compose(parts: list[Method], names: list[str]) -> Method:
             level=kinds[0].about.level,
             needs_individual_updates=any(kind.about.needs_individual_updates for kind in kinds),
         ),
+        "grid": {name: values for kind in kinds for name, values in kind.grid.items()},
         "wants_train_accuracy": any(kind.wants_train_accuracy for kind in kinds),
     }
     whole: Any = dataclass(frozen=True, config=OPTIONS, kw_only=True)(type(label, kinds, members))

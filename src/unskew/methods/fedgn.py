@@ -4,12 +4,13 @@ Hsieh, Phanishayee, Mutlu and Gibbons, "The Non-IID Data Quagmire of Decentraliz
 Learning", 2020. GroupNorm has no statistics that clients with skewed data could disagree about.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
-from torch import nn
+from torch import Tensor, nn
 
 from unskew.errors import UnskewError
 from unskew.methods.base import About, Method
@@ -34,9 +35,9 @@ class FedGN(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"groups": (1, 2, 4, 8, 16, 32)}
 
-    def rebuild(self, module: nn.Module) -> nn.Module:
+    def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Replace the layers, wherever they are; a layer that is used twice stays one."""
-        module = super().rebuild(module)
+        module = copy.deepcopy(super().adapt(module, example))
         made: dict[nn.Module, nn.Module] = {}
         for name, part in module.named_modules():
             if isinstance(part, _BATCH_NORM):

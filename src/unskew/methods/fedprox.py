@@ -4,6 +4,7 @@ Li et al., "Federated Optimization in Heterogeneous Networks", 2020. Client k mi
 ``F_k(w) + mu/2 ||w - w_global||^2``; with mu = 0 it is FedAvg.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -23,12 +24,17 @@ class FedProx(Method):
     mu: Annotated[float, Field(ge=0)] = 0.01
 
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Remember the global parameters as the centre of the quadratic."""
         trainable = client.network.layout.trainable
         start = super().prepare(client, payload, state)
         return replace(start, refs={**start.refs, "centre": payload["model"][:trainable]})
+
+    def pull(self) -> float:
+        """Add the strength of the quadratic."""
+        return super().pull() + self.mu
 
     def objective(
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors

@@ -13,15 +13,22 @@ from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
+from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fedgen import FedGen
 from unskew.methods.fedgn import FedGN
+from unskew.methods.fednova import FedNova
+from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.fedprox import FedProx
+from unskew.methods.fedrod import FedROD
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.local import Local
 from unskew.methods.mean import Mean
+from unskew.methods.moon import Moon
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
+from unskew.methods.scaffold import Scaffold
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from unskew.spelling import build, spell
 
@@ -38,6 +45,13 @@ METHODS: dict[str, type[Method]] = {
     "fedgn": FedGN,
     "local": Local,
     "central": Central,
+    "scaffold": Scaffold,
+    "feddyn": FedDyn,
+    "fednova": FedNova,
+    "fedntd": FedNTD,
+    "moon": Moon,
+    "fedrod": FedROD,
+    "fedgen": FedGen,
     "ida": Ida,
     "intrac": Intrac,
     "feddisco": FedDisco,

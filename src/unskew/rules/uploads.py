@@ -27,6 +27,8 @@ class Uploads:
     train_accuracy: Tensor | None = None
     label_counts: Tensor | None = None
     classes: int | None = None
+    population: int | None = None
+    """How many clients the federation has, whether they took part or not."""
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -1,0 +1,102 @@
+"""FedDyn: clients' objectives are bent so that their optima meet at the global one.
+
+Acar et al., "Federated Learning Based on Dynamic Regularization", 2021. Client k minimises
+``F_k(w) - <g_k, w> + alpha/2 ||w - w_global||^2``; g_k is where its gradient was last left.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.shared import Shared
+from unskew.network import Batch, Buffers, Network
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Weigher, uniform
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedDyn(Method):
+    """Mean, with a regulariser that each client changes as it goes.
+
+    ``evaluate`` picks the model to hand out: the "mean" of the round's clients, as the authors
+    do, or the "sent" one, which is that mean less h/alpha.
+    """
+
+    alpha: Annotated[float, Field(gt=0)] = 0.01
+    evaluate: Literal["mean", "sent"] = "mean"
+
+    about: ClassVar[About] = About(
+        title="Dynamic regularisation", paper="Acar et al. 2021", kind="objective"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.001, 0.01, 0.1)}
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Remember the centre of the quadratic and the slope of the linear term."""
+        start = super().prepare(client, payload, state)
+        shared = Shared.of(self, client.network.layout)
+        refs = {
+            **start.refs,
+            "dyn_centre": start.vector[: shared.trainable],
+            "dyn_slope": shared.spread(_own(shared, state)),
+        }
+        return replace(start, refs=refs)
+
+    def pull(self) -> float:
+        """Add the strength of the quadratic."""
+        return super().pull() + self.alpha
+
+    def objective(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Add ``-<g_k, w> + alpha/2 ||w - w_global||^2``; the linear term only by its gradient."""
+        loss = super().objective(network, weights, buffers, batch, refs)
+        linear = (refs["dyn_slope"] * weights).sum()
+        quadratic = self.alpha / 2 * (weights - refs["dyn_centre"]).square().sum()
+        return loss - (linear - linear.detach()) + quadratic
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Keep ``g_k - alpha (w_k - w_global)``."""
+        finished = super().finish(client, start, trained, state)
+        shared = Shared.of(self, client.network.layout)
+        moved = shared.take(trained.vector) - shared.take(start.vector)
+        slope = _own(shared, state) - self.alpha * moved
+        return Finished(finished.extras, {**finished.state, "dyn_slope": slope})
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Let every client count the same, as their slopes do."""
+        return (*super().weighers(server), uniform())
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Move h, the mean slope of all clients there are, before the models are combined."""
+        trainable = uploads.layout.trainable
+        clients, share = len(uploads), len(uploads) / (uploads.population or len(uploads))
+        moved = uploads.parameters.sum(0) / clients - uploads.previous[:trainable]
+        slope = -self.alpha * share * moved
+        if "dyn_slope" in server.slots:
+            slope += server.slots["dyn_slope"]
+        known = replace(server, slots={**server.slots, "dyn_slope": slope})
+        return super().aggregate(known, uploads)
+
+    def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
+        """Send the mean less h/alpha next, and keep the mean itself."""
+        sent = vector.clone()
+        sent[: layout.trainable] -= server.slots["dyn_slope"] / self.alpha
+        return Server(sent, {**server.slots, "dyn_mean": vector})
+
+    def model(self, server: Server) -> Tensor:
+        """Return the mean of the round's clients, or the model that is sent."""
+        if self.evaluate == "sent" or "dyn_mean" not in server.slots:
+            return super().model(server)
+        return server.slots["dyn_mean"]
+
+
+def _own(shared: Shared, state: Tensors) -> Tensor:
+    """Return the client's slope g_k, which starts at zero."""
+    return state["dyn_slope"] if "dyn_slope" in state else shared.zeros()

@@ -1,0 +1,65 @@
+"""FedNova: clients that took more steps count for their direction, not for their distance.
+
+Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+Optimization", 2020. With a_k the effective number of client k's steps, the server moves by
+``(sum p_k a_k) sum p_k (w_k - w) / a_k``; equal a_k make it FedAvg.
+"""
+
+from typing import ClassVar
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.rules.rule import Diagnostics, Rule
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Weigher, by_samples
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedNova(Method):
+    """The average of normalised updates, times the average effective number of steps."""
+
+    about: ClassVar[About] = About(
+        title="Normalised averaging", paper="Wang et al. 2020", kind="server"
+    )
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send how far the steps reach; Adam's are all as long, so that their number does."""
+        finished = super().finish(client, start, trained, state)
+        reach = float(trained.steps) if trained.reach is None else trained.reach
+        extras = {**finished.extras, "reach": torch.tensor(reach, dtype=torch.float32)}
+        return Finished(extras, finished.state)
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add the sample counts: p_k of the paper."""
+        return (*super().weighers(server), by_samples())
+
+    def rule(self, server: Server) -> Rule:
+        """Return the rule; statistics and counters are averaged as ever."""
+        mean = super().rule(server)
+
+        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
+            vector, told = mean.apply(uploads)
+            reach = torch.stack(list(uploads.extras["reach"])).double()
+            told = {**told, "reach": reach}
+            if bool((reach == reach[0]).all()):
+                return vector, told
+            weights = told["weights"] * (told["weights"] @ reach) / reach
+            trainable = uploads.layout.trainable
+            moved = torch.mv(uploads.parameters.T, weights.to(vector))
+            moved += float(1 - weights.sum()) * uploads.previous[:trainable]
+            return torch.cat([moved, vector[trainable:]]), told
+
+        return Rule("normalised mean", apply)

@@ -1,0 +1,100 @@
+"""MOON: features stay near the global model's and move away from the client's previous ones.
+
+Li, He and Song, "Model-Contrastive Federated Learning", 2021. For each sample the global model's
+features are the positive and those of the client's model of its last round the negative.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from unskew.errors import UnskewError
+from unskew.layout import head_name
+from unskew.methods.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.models import recipe
+from unskew.models.split import split
+from unskew.network import Batch, Buffers, Network, Pass
+from unskew.spelling import OPTIONS
+
+_SMALLEST = 1e-8
+"""Keeps the direction of features that are all zero defined, and its gradient bounded."""
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Moon(Method):
+    """FedAvg with a contrastive term of strength ``mu``.
+
+    ``projection`` is the width of the two-layer projection between body and head; 0 leaves the
+    network as it is and contrasts what its head is given.
+    """
+
+    mu: Annotated[float, Field(ge=0)] = 1.0
+    temperature: Annotated[float, Field(gt=0)] = 0.5
+    projection: Annotated[int, Field(ge=0)] = 256
+
+    about: ClassVar[About] = About(
+        title="Model-contrastive learning", paper="Li et al. 2021", kind="objective"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
+
+    def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
+        """Put the projection between body and head, and a new head behind it."""
+        module = super().adapt(module, example)
+        if self.projection:
+            parts = split(module, example, "moon")
+            width = parts.head.in_features
+            project = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, self.projection)]
+            body = nn.Sequential(parts.body, *project)
+            return recipe.Network(body, self.projection, parts.head.out_features)
+        if head_name(module) is None:
+            raise UnskewError("model: moon needs a linear layer whose inputs are the features")
+        return module
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Refer to the model received and to the one that was left; at first there is none."""
+        start = super().prepare(client, payload, state)
+        refs = {
+            **start.refs,
+            "moon_global": start.vector,
+            "moon_previous": state.get("moon_previous", start.vector),
+            "moon_strength": torch.tensor(self.mu if "moon_previous" in state else 0.0),
+        }
+        return replace(start, refs=refs)
+
+    def objective(
+        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+    ) -> Tensor:
+        """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s cosines."""
+        if not self.mu:
+            return super().objective(network, weights, buffers, batch, refs)
+        with network.watching() as passes:
+            loss = super().objective(network, weights, buffers, batch, refs)
+        own, positive, negative = (
+            directions(each)
+            for each in (
+                passes[0],
+                network.consult(refs["moon_global"], batch.x),
+                network.consult(refs["moon_previous"], batch.x),
+            )
+        )
+        nearer = ((own * negative).sum(-1) - (own * positive).sum(-1)) / self.temperature
+        return loss + refs["moon_strength"] * (F.softplus(nearer) * batch.scale).sum()
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Keep the model as it was left."""
+        finished = super().finish(client, start, trained, state)
+        kept = {**finished.state, "moon_previous": trained.vector.clone()}
+        return Finished(finished.extras, kept)
+
+
+def directions(of: Pass) -> Tensor:
+    """Return each sample's features, scaled to length one."""
+    assert of.features is not None
+    features = of.features.flatten(1)
+    return features / (features.square().sum(-1, keepdim=True) + _SMALLEST).sqrt()

@@ -1,0 +1,57 @@
+"""A body with two heads: one that all clients share, and one of the client's own.
+
+A head of its own adds to the shared one's logits, and adds nothing while it is zero. So one vector
+is the generic model where the personal coordinates are zero, and a client's model where they are
+the client's.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unskew.models.recipe import Network
+
+
+class TwoHeads(nn.Module):
+    """``forward(x) == head(body(x)) + personal(body(x))``."""
+
+    def __init__(self, parts: Network, personal: nn.Module) -> None:
+        super().__init__()
+        self.body, self.head, self.personal = parts.body, parts.head, personal
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one logit a class."""
+        features = self.body(x)
+        logits: Tensor = self.head(features) + self.personal(features)
+        return logits
+
+
+def own_head(width: int, classes: int) -> nn.Linear:
+    """Return a linear head that starts at zero."""
+    head = nn.Linear(width, classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+class HyperHead(nn.Module):
+    """A linear head that a shared network makes of the client's class proportions.
+
+    Without proportions (all zero, as on the server) it is zero, and it starts at zero for all.
+    """
+
+    proportions: Tensor
+
+    def __init__(self, width: int, classes: int, hidden: int) -> None:
+        super().__init__()
+        self.width, self.classes = width, classes
+        self.hyper = nn.Sequential(
+            nn.Linear(classes, hidden), nn.ReLU(), own_head(hidden, classes * (width + 1))
+        )
+        self.register_buffer("proportions", torch.zeros(classes))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Apply the head that the proportions call for."""
+        made = self.hyper(self.proportions) * self.proportions.sum()
+        weight, bias = made.split([self.classes * self.width, self.classes])
+        return F.linear(features, weight.view(self.classes, self.width), bias)

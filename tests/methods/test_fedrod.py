@@ -1,0 +1,172 @@
+"""FedROD: balanced softmax, who teaches which head, and which model is measured where."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Client
+from unskew.methods.fedrod import FedROD
+from unskew.models import make
+from unskew.network import Batch, Network
+
+QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
+HEADS = pytest.mark.parametrize("head", ["own", "hypernetwork"])
+X = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+
+
+def adapted(method, model="mlp:hidden=4"):
+    torch.manual_seed(0)
+    network = Network(method.adapt(make(model, (5,), 3), X))
+    return network, flatten(network.module, network.layout)
+
+
+def start_of(method, labels):
+    network, vector = adapted(method)
+    y = torch.tensor(labels)
+    client = Client(0, X[: len(y)], y, network, 3)
+    return network, client, method.prepare(client, {"model": vector}, {})
+
+
+def terms(method, labels, noise=0.0):
+    """The losses of a client's samples, its weights, and where each part's coordinates lie."""
+    network, client, start = start_of(method, labels)
+    trainable = network.layout.trainable
+    weights = start.vector[:trainable] + noise * torch.arange(trainable) / trainable
+    weights = weights.requires_grad_()
+    buffers = network.own_buffers(start.vector[trainable:])
+    batch = Batch(client.x, client.y, torch.ones(len(client.y)))
+    losses = method.losses(network, weights, buffers, batch, start.refs)
+    places = {
+        part: torch.cat(
+            [
+                torch.arange(entry.start, entry.stop)
+                for entry in network.layout.parameters
+                if entry.name.startswith(part)
+            ]
+        )
+        for part in ("body", "head", "personal")
+    }
+    return network, weights, buffers, batch, losses, places
+
+
+@HEADS
+def test_equal_class_counts_make_the_balanced_softmax_plain(head):
+    network, weights, buffers, batch, losses, _ = terms(FedROD(head=head), [0, 1, 2, 0, 1, 2])
+    plain = F.cross_entropy(network(weights, buffers, batch.x), batch.y, reduction="none")
+    torch.testing.assert_close(losses, 2 * plain)  # the personal head is zero: both terms agree
+
+
+def test_unequal_class_counts_by_hand():
+    """Logits zero, counts 2, 1, 0: the balanced probabilities are 2/3, 1/3 and 0."""
+    network, client, start = start_of(FedROD(), [0, 0, 1])
+    assert start.refs["log_counts"].tolist() == [pytest.approx(math.log(2)), 0.0, -math.inf]
+    zeros = torch.zeros(network.layout.trainable)
+    batch = Batch(client.x, client.y, torch.ones(3))
+    losses = FedROD().losses(network, zeros, {}, batch, start.refs)
+    plain = math.log(3)
+    expected = [math.log(3 / 2) + plain, math.log(3 / 2) + plain, math.log(3) + plain]
+    assert losses.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_class_without_samples_is_not_pushed_down():
+    _, weights, _, _, losses, places = terms(FedROD(), [0, 0, 1], noise=0.3)
+    (slope,) = torch.autograd.grad(losses.sum(), weights)
+    assert torch.isfinite(slope).all()
+    head = slope[places["head"]]
+    assert head[:12].view(3, 4)[2].tolist() == [0.0] * 4
+    assert head[12:][2] == 0
+    assert head.any()
+
+
+def test_each_part_learns_from_its_own_term():
+    """The personal term moves the personal head alone, the balanced one all but it."""
+    method = FedROD()
+    network, weights, buffers, batch, losses, places = terms(method, [0, 0, 1], noise=0.3)
+    (slope,) = torch.autograd.grad(losses.sum(), weights)
+    with network.watching() as passes:
+        network(weights, buffers, batch.x)
+    generic = network.part("head", weights, buffers, passes[0].features)
+    balanced = F.cross_entropy(
+        generic + torch.tensor([math.log(2), 0.0, -math.inf]), batch.y, reduction="sum"
+    )
+    both = F.cross_entropy(network(weights, buffers, batch.x), batch.y, reduction="sum")
+    (shared,) = torch.autograd.grad(balanced, weights, retain_graph=True)
+    (personal,) = torch.autograd.grad(both, weights)
+    rest = torch.cat([places["body"], places["head"]])
+    torch.testing.assert_close(slope[rest], shared[rest])
+    torch.testing.assert_close(slope[places["personal"]], personal[places["personal"]])
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+@HEADS
+def test_with_plain_softmax_the_generic_model_is_fedavg_s_bit_for_bit(federation, runner, head):
+    plain = us.train(federation, "fedavg", runner=runner, **QUICK)
+    rod = us.train(federation, FedROD(gamma=0, head=head), runner=runner, **QUICK)
+    for name, tensor in plain.model.state_dict().items():
+        assert torch.equal(tensor, rod.model.state_dict()[name])
+    assert plain.last("global", "loss") == rod.last("global", "loss")
+    assert rod.last("personal", "loss") != rod.last("local", "loss")
+
+
+@HEADS
+def test_what_is_handed_out_is_the_generic_model(federation, head):
+    run = us.train(federation, FedROD(head=head), **QUICK)
+    x = torch.randn(7, 5)
+    assert torch.equal(run.model(x), run.model.head(run.model.body(x)))
+
+
+def test_the_personal_head_stays_and_costs_nothing(federation):
+    plain, rod = (us.train(federation, name, **QUICK) for name in ("fedavg", "fedrod"))
+    assert plain.cost == rod.cost
+    ends, starts = [], []
+
+    class Watched(FedROD):
+        def finish(self, client, start, trained, state):
+            finished = super().finish(client, start, trained, state)
+            starts.append((client.id, start.vector[-27:].clone()))
+            ends.append((client.id, finished.state["kept"]))
+            return finished
+
+    us.train(federation, Watched(), **QUICK)
+    assert all(torch.equal(a[1], b[1]) for a, b in zip(ends[:4], starts[4:8], strict=True))
+    assert not torch.allclose(ends[0][1], ends[1][1])
+
+
+def test_the_hypernetwork_travels_and_the_proportions_do_not(federation):
+    plain = us.train(federation, "fedavg", **QUICK).cost
+    rod = us.train(federation, "fedrod:head=hypernetwork,hidden=2", **QUICK).cost
+    hyper = (3 * 2 + 2) + (2 + 1) * 3 * (8 + 1)
+    for direction in ("parameters_up", "parameters_down"):
+        assert getattr(rod, direction) - getattr(plain, direction) == 3 * 4 * hyper
+
+
+def test_the_hypernetwork_gives_clients_alike_the_same_head():
+    x, y = small_federation(holdout=0).train.client(0)
+    test = [(x[:5], y[:5]), (x[:5], y[:5])]
+    federation = federation_of((x, y), (x[::-1], y[::-1]), test=test)
+    run = us.train(federation, "fedrod:head=hypernetwork", **QUICK)
+    table = [t for t in run.client_tables if t["kind"] == "personal"][-1]
+    assert table["loss"][0] == pytest.approx(table["loss"][1], rel=1e-6)
+
+
+def test_a_network_without_a_linear_end_is_refused(federation):
+    module = nn.Sequential(nn.Linear(5, 3), nn.LogSoftmax(1))
+    with pytest.raises(UnskewError, match="model: fedrod needs a network that ends in a linear"):
+        us.train(federation, "fedrod", **QUICK | {"model": module})
+
+
+def test_a_head_with_more_outputs_than_classes(federation):
+    run = us.train(federation, "fedrod", **QUICK | {"model": nn.Linear(5, 7)})
+    assert run.rounds == 3
+
+
+def test_it_joins_with_terms_of_others(federation):
+    us.train(federation, "fedrod+moon:projection=4+fedprox:mu=1", **QUICK)
+    us.train(federation, "moon:projection=0+fedrod", **QUICK)

@@ -1,0 +1,139 @@
+"""What all methods that change the local objective promise: any data, any network, any runner."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.layout import flatten
+from unskew.methods.table import METHODS, make_method
+from unskew.network import Network
+
+SPELLINGS = [
+    "scaffold",
+    "feddyn:alpha=0.1",
+    "fednova",
+    "fedntd",
+    "moon:projection=16",
+    "fedrod",
+    "fedrod:head=hypernetwork",
+]
+EACH = pytest.mark.parametrize("method", SPELLINGS)
+QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
+NORMED = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+
+class Plain(nn.Module):
+    """A user's own network, with nothing called body or head."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def play(federation, method, **options):
+    run = us.train(federation, method, **QUICK | options)
+    vector = flatten(run.model, Network(run.model).layout)
+    assert bool(torch.isfinite(vector).all())
+    return run, vector
+
+
+@EACH
+@pytest.mark.parametrize(
+    "local", [{"epochs": 2}, {"steps": 5, "momentum": 0.9}, {"batch_size": 1000}, {"cohort": 2}]
+)
+def test_vectorised_equals_the_loop(federation, method, local):
+    _, loop = play(federation, method, runner="loop", **local)
+    _, vectorised = play(federation, method, runner="vectorised", **local)
+    torch.testing.assert_close(vectorised, loop, rtol=2e-4, atol=3e-5)
+
+
+@EACH
+def test_the_pool_equals_the_loop_bit_for_bit(federation, method):
+    for model in ("mlp:hidden=8", NORMED):
+        _, loop = play(federation, method, runner="loop", model=model)
+        _, pool = play(federation, method, runner="pool", workers=2, model=model)
+        assert torch.equal(loop, pool)
+
+
+@EACH
+def test_a_run_resumes_bit_for_bit(federation, method, tmp_path):
+    options = {"cohort": 2, "runner": "loop"}
+    _, whole = play(federation, method, rounds=5, out=tmp_path / "whole", **options)
+    play(federation, method, rounds=3, out=tmp_path / "half", **options)
+    _, resumed = play(federation, method, rounds=5, out=tmp_path / "half", resume=True, **options)
+    assert torch.equal(whole, resumed)
+
+
+@EACH
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+def test_tiny_federations(method, runner):
+    x, y = small_federation().train.client(0)
+    one_sample, one_class = (x[:1], y[:1]), (x[y == 1], y[y == 1])
+    for clients in ([(x, y), one_sample], [one_class, (x, y), one_sample]):
+        play(federation_of(*clients), method, runner=runner)
+        play(federation_of(*clients), method, runner=runner, cohort=1)
+
+
+@EACH
+def test_networks_of_a_user(federation, method):
+    run, _ = play(federation, method, model=Plain())
+    assert torch.isfinite(run.model(torch.zeros(2, 5))).all()
+    play(federation, method, model=NORMED)
+    play(federation, method, model=nn.Linear(5, 3))
+
+
+@EACH
+def test_two_classes_and_one(method):
+    for classes in (1, 2):
+        play(small_federation(sizes=(9, 12), classes=classes), method)
+
+
+@EACH
+def test_text(method):
+    tokens = np.array([[2, 3, 0], [1, 3, 0], [2, 2, 2], [4, 1, 0], [0, 0, 0], [4, 1, 4]] * 4)
+    federation = us.Federation.from_arrays(
+        tokens, np.array([1, 0] * 12), np.repeat([0, 1, 2], 8), holdout=0.2, tokens=True
+    )
+    federation = replace(federation, vocabulary=("<pad>", "<unk>", "good", "film", "so"))
+    play(federation, method, model="bilstm:embedding=4,hidden=4", rounds=2, runner="loop")
+
+
+@EACH
+def test_grids_name_options_and_hold_values_they_take(method):
+    name = method.partition(":")[0]
+    for option, values in METHODS[name].grid.items():
+        assert len(set(values)) == len(values) > 1
+        for value in values:
+            assert getattr(make_method(f"{name}:{option}={value}"), option) == value
+
+
+GOLDEN = [
+    ("scaffold", 0.852),
+    ("feddyn:alpha=0.1", 0.925),
+    ("fednova", 0.864),
+    ("fedntd", 0.802),
+    ("moon", 0.671),
+    ("fedrod", 0.799),
+    ("fedgen", 0.877),
+]
+
+
+@pytest.mark.parametrize(("method", "accuracy"), GOLDEN)
+def test_digits_reach_what_they_reached_before(digits, method, accuracy):
+    run = us.train(
+        digits, method, model="mlp:hidden=32", rounds=12, epochs=2, lr=0.1, evaluate_every=12
+    )
+    assert run.accuracy == pytest.approx(accuracy, abs=0.04)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return us.load("digits", clients=8, skew="dirichlet:alpha=0.3", seed=1)
