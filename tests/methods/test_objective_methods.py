@@ -21,9 +21,10 @@ SPELLINGS = [
     "moon:projection=16",
     "fedrod",
     "fedrod:head=hypernetwork",
+    "fedgen:hidden=8,generator_steps=3",
 ]
 EACH = pytest.mark.parametrize("method", SPELLINGS)
-QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
+QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1, "evaluate_every": 3}
 NORMED = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
 
@@ -46,9 +47,7 @@ def play(federation, method, **options):
 
 
 @EACH
-@pytest.mark.parametrize(
-    "local", [{"epochs": 2}, {"steps": 5, "momentum": 0.9}, {"batch_size": 1000}, {"cohort": 2}]
-)
+@pytest.mark.parametrize("local", [{"epochs": 2}, {"steps": 3, "momentum": 0.9, "cohort": 2}])
 def test_vectorised_equals_the_loop(federation, method, local):
     _, loop = play(federation, method, runner="loop", **local)
     _, vectorised = play(federation, method, runner="vectorised", **local)
@@ -57,18 +56,18 @@ def test_vectorised_equals_the_loop(federation, method, local):
 
 @EACH
 def test_the_pool_equals_the_loop_bit_for_bit(federation, method):
-    for model in ("mlp:hidden=8", NORMED):
-        _, loop = play(federation, method, runner="loop", model=model)
-        _, pool = play(federation, method, runner="pool", workers=2, model=model)
-        assert torch.equal(loop, pool)
+    options = {"model": NORMED, "rounds": 2}
+    _, loop = play(federation, method, runner="loop", **options)
+    _, pool = play(federation, method, runner="pool", workers=2, **options)
+    assert torch.equal(loop, pool)
 
 
 @EACH
 def test_a_run_resumes_bit_for_bit(federation, method, tmp_path):
     options = {"cohort": 2, "runner": "loop"}
-    _, whole = play(federation, method, rounds=5, out=tmp_path / "whole", **options)
-    play(federation, method, rounds=3, out=tmp_path / "half", **options)
-    _, resumed = play(federation, method, rounds=5, out=tmp_path / "half", resume=True, **options)
+    _, whole = play(federation, method, rounds=4, **options)
+    play(federation, method, rounds=2, out=tmp_path / "half", **options)
+    _, resumed = play(federation, method, rounds=4, out=tmp_path / "half", resume=True, **options)
     assert torch.equal(whole, resumed)
 
 
@@ -77,9 +76,8 @@ def test_a_run_resumes_bit_for_bit(federation, method, tmp_path):
 def test_tiny_federations(method, runner):
     x, y = small_federation().train.client(0)
     one_sample, one_class = (x[:1], y[:1]), (x[y == 1], y[y == 1])
-    for clients in ([(x, y), one_sample], [one_class, (x, y), one_sample]):
-        play(federation_of(*clients), method, runner=runner)
-        play(federation_of(*clients), method, runner=runner, cohort=1)
+    play(federation_of((x, y), one_sample), method, runner=runner)
+    play(federation_of(one_class, (x, y), one_sample), method, runner=runner, cohort=1)
 
 
 @EACH
@@ -122,7 +120,7 @@ GOLDEN = [
     ("fedntd", 0.802),
     ("moon", 0.671),
     ("fedrod", 0.799),
-    ("fedgen", 0.877),
+    ("fedgen:alpha=1,beta=1,generator_steps=10", 0.877),
 ]
 
 
@@ -137,3 +135,8 @@ def test_digits_reach_what_they_reached_before(digits, method, accuracy):
 @pytest.fixture(scope="session")
 def digits():
     return us.load("digits", clients=8, skew="dirichlet:alpha=0.3", seed=1)
+
+
+def test_every_method_is_tried_in_both_ways():
+    tried = {spelling.partition(":")[0] for spelling in SPELLINGS}
+    assert tried == {spelling.partition(":")[0] for spelling, _ in GOLDEN}

@@ -37,8 +37,8 @@ class FedGen(Method):
     ``hidden`` units and ``noise`` inputs beside the class.
     """
 
-    alpha: Strength = 1.0
-    beta: Strength = 1.0
+    alpha: Strength = 10.0
+    beta: Strength = 10.0
     decay: Annotated[float, Field(gt=0, le=1)] = 0.98
     samples: Count = 128
     noise: Count = 32

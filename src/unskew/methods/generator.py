@@ -110,5 +110,5 @@ def sameness(features: Tensor, noise: Tensor) -> Tensor:
     over coordinates, so that neither width matters.
     """
     apart = torch.cdist(features, features, p=1) / features.shape[1]
-    noises = (noise[:, None] - noise[None]).square().mean(-1)
+    noises = torch.cdist(noise, noise).square() / noise.shape[1]
     return (-(apart * noises).mean()).exp()
