@@ -117,6 +117,8 @@ class Method:
     about: ClassVar[About]
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """The values of hyper-parameters that the paper tried, by option: where to look when tuning."""
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""

@@ -11,6 +11,7 @@ from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
+from unskew.methods.ifca import Ifca
 from unskew.methods.mean import Mean
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "ifca": Ifca,
 }
 
 
