@@ -9,8 +9,13 @@ import unskew as us
 from toys import federation_of
 
 RNG = np.random.default_rng(0)
-METHODS = ["ifca"]
-GOLDEN = {"fedavg": ("global", 0.5181), "ifca": ("personal", 0.6146)}
+METHODS = ["ifca", "qffl", "afl"]
+GOLDEN = {
+    "fedavg": ("global", 0.5181),
+    "ifca": ("personal", 0.6146),
+    "qffl:q=0.1": ("global", 0.4652),
+    "afl": ("global", 0.3955),
+}
 
 
 def some(samples: int, classes=(0, 1, 2)):

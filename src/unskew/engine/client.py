@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def blaming(client: int | str, round_: int, stage: str) -> Iterator[None]:
 
 def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
-    client = shop.client(task.client)
+    client = replace(shop.client(task.client), lr=shop.settings.lr_in(round_))
     with blaming(client.id, round_, "prepare"):
         start = shop.method.prepare(client, task.payload, task.state)
     with blaming(client.id, round_, "training"):

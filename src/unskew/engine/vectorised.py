@@ -91,8 +91,9 @@ class _Chunk:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
         shop, classes = self._shop, self._shop.federation.classes
+        lr = shop.settings.lr_in(round_)
         clients = [
-            Client(task.client, self._x[a : a + n], self._y[a : a + n], shop.network, classes)
+            Client(task.client, self._x[a : a + n], self._y[a : a + n], shop.network, classes, lr)
             for task, a, n in zip(
                 self._tasks, self._offsets.tolist(), self._sizes.tolist(), strict=True
             )

@@ -58,6 +58,8 @@ class Client:
     y: Tensor
     network: Network
     classes: int
+    lr: float = 0.0
+    """The learning rate of this round's local steps."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -118,7 +120,7 @@ class Method:
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """The values of hyper-parameters that the paper tried, by option: where to look when tuning."""
+    """By option, the values its paper searched; what ``compare`` may tune."""
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""

@@ -35,7 +35,7 @@ class Ifca(SeveralModels):
         kind="several models",
         level="personal",
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4, 5, 6)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4)}
 
     def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Return the network's own start, and others with the numbers of each tensor shuffled.

@@ -3,6 +3,7 @@
 import re
 
 from unskew.errors import UnskewError
+from unskew.methods.afl import Afl
 from unskew.methods.base import Method
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
@@ -13,6 +14,7 @@ from unskew.methods.fedsa import FedSA
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.ifca import Ifca
 from unskew.methods.mean import Mean
+from unskew.methods.qffl import Qffl
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from unskew.spelling import build, spell
@@ -36,6 +38,8 @@ METHODS: dict[str, type[Method]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "qffl": Qffl,
+    "afl": Afl,
     "ifca": Ifca,
 }
 
