@@ -32,6 +32,15 @@ def federation_of(*clients, common=None, test=None, classes=3) -> Federation:
     )
 
 
+def opposed(samples=60):
+    """Four clients with the same rule; two of them have the labels turned round."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, samples, 5)).astype(np.float32)
+    y = (x[..., 0] > 0).astype(np.int64)
+    y[[1, 3]] = 1 - y[[1, 3]]
+    return federation_of(*zip(x, y, strict=True), test=list(zip(x, y, strict=True)), classes=2)
+
+
 def _columns(clients):
     x = np.concatenate([np.asarray(x, np.float32) for x, _ in clients])
     y = np.concatenate([np.asarray(y, np.int64) for _, y in clients])

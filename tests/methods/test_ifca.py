@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from toys import federation_of
+from toys import opposed
 from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.methods.base import Client, Server
@@ -27,15 +27,6 @@ def vector_of(run) -> torch.Tensor:
 
 def clusters(run) -> list:
     return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
-
-
-def opposed(samples=60):
-    """Four clients with the same rule; two of them have the labels turned round."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(4, samples, 5)).astype(np.float32)
-    y = (x[..., 0] > 0).astype(np.int64)
-    y[[1, 3]] = 1 - y[[1, 3]]
-    return federation_of(*zip(x, y, strict=True), test=list(zip(x, y, strict=True)), classes=2)
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

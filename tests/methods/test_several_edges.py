@@ -9,12 +9,23 @@ import unskew as us
 from toys import federation_of
 
 RNG = np.random.default_rng(0)
-METHODS = ["ifca", "qffl", "afl"]
+METHODS = [
+    "ifca",
+    "qffl",
+    "afl",
+    "fesem",
+    "cfl:wait=0,eps1=9,eps2=0",
+    "fedgroup",
+    "fedgroup:mix=0.1",
+]
 GOLDEN = {
     "fedavg": ("global", 0.5181),
     "ifca": ("personal", 0.6146),
     "qffl:q=0.1": ("global", 0.4652),
     "afl": ("global", 0.3955),
+    "fesem": ("personal", 0.6042),
+    "cfl:wait=3,eps1=1.5,eps2=0.2": ("personal", 0.8646),
+    "fedgroup": ("personal", 0.75),
 }
 
 

@@ -136,6 +136,14 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
     return replace(server, vector=weighted_sum(models, masses / masses.sum(), layout))
 
 
+def grown(server: Server, parent: int) -> Server:
+    """Return the server with one more model, which begins as a copy of another."""
+    models, child = server.slots["models"], len(server.slots["models"])
+    copied = {_inner_name(child, name): slot for name, slot in inside(server, parent).slots.items()}
+    stack = torch.cat([models, models[parent : parent + 1]])
+    return replace(server, slots={**server.slots, **copied, "models": stack})
+
+
 def _inner_name(number: int, name: str) -> str:
     return f"model{number}/{name}"
 

@@ -5,12 +5,15 @@ import re
 from unskew.errors import UnskewError
 from unskew.methods.afl import Afl
 from unskew.methods.base import Method
+from unskew.methods.cfl import Cfl
 from unskew.methods.compose import compose
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.fedgroup import FedGroup
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
+from unskew.methods.fesem import FeSem
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.ifca import Ifca
 from unskew.methods.mean import Mean
@@ -41,6 +44,9 @@ METHODS: dict[str, type[Method]] = {
     "qffl": Qffl,
     "afl": Afl,
     "ifca": Ifca,
+    "fesem": FeSem,
+    "cfl": Cfl,
+    "fedgroup": FedGroup,
 }
 
 
