@@ -25,7 +25,7 @@ from unskew.engine.settings import Settings
 from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewError
 from unskew.layout import assign, flatten
-from unskew.methods.base import Method, Server, Stage
+from unskew.methods.base import Method, Server, Stage, Tensors
 from unskew.methods.table import make_method, name_of
 from unskew.models import default_for, make
 from unskew.network import Network
@@ -80,6 +80,8 @@ class _Trainer:
     device: torch.device
     attack: Attack | None
     bad: frozenset[int]
+    held: Tensors
+    """What the server holds of the samples that the method handed out."""
 
     @staticmethod
     def of(
@@ -100,10 +102,11 @@ class _Trainer:
         if attack is not None:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
+        federation, held = method.hand_out(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
-        return _Trainer(federation, method, name, module, settings, device, attack, bad)
+        return _Trainer(federation, method, name, module, settings, device, attack, bad, held)
 
     def run(
         self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
@@ -192,7 +195,8 @@ class _StagePlay:
             trainer.attack,
             trainer.bad,
         )
-        self._stage, self._run, self._folder = stage, run, folder
+        self._stage, self._run, self._folder, self._held = stage, run, folder, trainer.held
+        stage.method.check(self._shop.network, example(trainer.federation))
         self._evaluates = evaluates
         self._rounds = stage.rounds or trainer.settings.rounds
 
@@ -208,6 +212,7 @@ class _StagePlay:
         if position.server is None:
             vector = flatten(shop.network.module, shop.network.layout)
             server = shop.method.begin(vector, shop.network.layout, position.earlier)
+            server = replace(server, slots={**server.slots, **self._held})
             position = replace(position, server=server)
         if position.round >= self._rounds:
             return position

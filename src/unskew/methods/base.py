@@ -10,10 +10,10 @@ do (a term of the objective, a weigher, a reference) calls ``super()``: that is 
 ``fedprox+ida`` be both.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Weigher, by_samples
 from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
 
 Tensors = Mapping[str, Tensor]
 
@@ -125,6 +128,25 @@ class Method:
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""
         return (Stage("task", self),)
+
+    # Before the first round.
+
+    def check(self, network: Network, samples: Tensor) -> None:
+        """Complain if the method cannot train a network; ``samples`` are a few to try it on."""
+
+    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+        """Return the federation that is trained on, and what the server holds of the difference.
+
+        For methods that give clients samples besides their own. What the server holds joins its
+        slots, and a method must send it to be counted.
+        """
+        del seed
+        return federation, {}
+
+    def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
+        """Return who may take part in a round, in ascending order; None means everybody."""
+        del clients, round_, seed
+        return None
 
     # On the server.
 

@@ -38,7 +38,7 @@ class FedGroup(SeveralModels):
         needs_individual_updates=True,
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "models": (2, 3, 5),
+        "models": (3, 5),
         "mix": (0.0, 0.01, 0.1),
     }
 

@@ -33,7 +33,7 @@ class FeSem(SeveralModels):
         level="personal",
         needs_individual_updates=True,
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4, 5)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (3, 5)}
 
     def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Start everybody from the same model: uploads will be the first centres."""

@@ -7,7 +7,9 @@ from unskew.methods.afl import Afl
 from unskew.methods.base import Method
 from unskew.methods.cfl import Cfl
 from unskew.methods.compose import compose
+from unskew.methods.data_sharing import DataSharing
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.fedcluster import FedCluster
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgroup import FedGroup
@@ -47,6 +49,8 @@ METHODS: dict[str, type[Method]] = {
     "fesem": FeSem,
     "cfl": Cfl,
     "fedgroup": FedGroup,
+    "fedcluster": FedCluster,
+    "data-sharing": DataSharing,
 }
 
 
