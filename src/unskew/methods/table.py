@@ -11,8 +11,10 @@ from unskew.methods.data_sharing import DataSharing
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.fedcluster import FedCluster
 from unskew.methods.feddisco import FedDisco
+from unskew.methods.feddna import FedDna
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgroup import FedGroup
+from unskew.methods.fedma import FedMa
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedsa import FedSA
 from unskew.methods.fesem import FeSem
@@ -51,6 +53,8 @@ METHODS: dict[str, type[Method]] = {
     "fedgroup": FedGroup,
     "fedcluster": FedCluster,
     "data-sharing": DataSharing,
+    "fedma": FedMa,
+    "feddna": FedDna,
 }
 
 
