@@ -7,7 +7,7 @@ by the directions of the updates.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -54,7 +54,7 @@ class Cfl(SeveralModels):
         del layout
         return vector.unsqueeze(0)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Any) -> Server:
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Count rounds from the start."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "round": torch.tensor(0)})

@@ -47,7 +47,7 @@ class FedGroup(SeveralModels):
         del layout
         return vector.repeat(self.models, 1)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Any) -> Server:
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Keep the start, from which newcomers train so that their updates can be compared."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "start": server.vector.clone()})

@@ -6,7 +6,7 @@ maximisation: uploads go to their nearest centre, centres to the mean of their u
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic.dataclasses import dataclass
@@ -40,7 +40,7 @@ class FeSem(SeveralModels):
         del layout
         return vector.repeat(self.models, 1)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Any) -> Server:
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Note that no centre is taken yet."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "taken": torch.tensor(0)})

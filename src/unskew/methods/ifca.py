@@ -7,7 +7,7 @@ server averages inside each model.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic.dataclasses import dataclass
@@ -44,7 +44,7 @@ class Ifca(SeveralModels):
         """
         return torch.stack([_shuffled(vector, layout, number) for number in range(self.models)])
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Any) -> Server:
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Note which coordinates of a model are sent, if not all are."""
         server, mask = super().begin(vector, layout, earlier), self.travels(layout)
         if mask is None:

@@ -9,7 +9,7 @@ belong to each. It says little once the models lie far apart: look at the *perso
 each client uses its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Any
@@ -50,7 +50,7 @@ class SeveralModels(Method):
         """Return the models before the first round, a row each."""
         raise NotImplementedError
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Any) -> Server:
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Keep the models, and of every client its model and its samples: nobody's yet."""
         server = super().begin(vector, layout, earlier)
         slots = {
