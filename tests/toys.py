@@ -7,13 +7,18 @@ from unskew.data.federation import Federation
 
 
 def small_federation(
-    sizes=(40, 25, 13, 7), *, features=5, classes=3, seed=0, holdout=0.2
+    sizes=(40, 25, 13, 7), *, features=5, classes=3, seed=0, holdout=0.2, unit=False
 ) -> Federation:
-    """Clients of unequal sizes whose labels follow a linear rule plus noise."""
+    """Clients of unequal sizes whose labels follow a linear rule plus noise.
+
+    Features are normal, or with ``unit`` from 0 to 1.
+    """
     rng = np.random.default_rng(seed)
     samples = sum(sizes)
     x = rng.normal(size=(samples, features)).astype(np.float32)
     y = (x @ rng.normal(size=(features, classes)) + rng.normal(size=(samples, classes))).argmax(1)
+    if unit:
+        x = 1 / (1 + np.exp(-x))
     owner = np.repeat(np.arange(len(sizes)), sizes)
     common = (x[:30] + 0.1, y[:30])
     return Federation.from_arrays(
@@ -30,6 +35,15 @@ def federation_of(*clients, common=None, test=None, classes=3) -> Federation:
         common=_columns([train.client(0) if common is None else common]),
         classes=classes,
     )
+
+
+def opposed(samples=60):
+    """Four clients with the same rule; two of them have the labels turned round."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, samples, 5)).astype(np.float32)
+    y = (x[..., 0] > 0).astype(np.int64)
+    y[[1, 3]] = 1 - y[[1, 3]]
+    return federation_of(*zip(x, y, strict=True), test=list(zip(x, y, strict=True)), classes=2)
 
 
 def _columns(clients):

@@ -54,7 +54,8 @@ class Workshop:
         """Return client k's handle for the hooks."""
         x, y = self.federation.train.client(k)
         classes, seed = self.federation.classes, self.settings.seed
-        return Client(k, to_tensor(x), to_tensor(y), self.network, classes, seed, round_)
+        lr = self.settings.lr_in(round_)
+        return Client(k, to_tensor(x), to_tensor(y), self.network, classes, seed, round_, lr)
 
     @property
     def train_mask(self) -> Tensor | None:

@@ -50,13 +50,19 @@ class ClientFailed(UnskewError):
     """A client's code raised; the message says which client, in which round, in which hook."""
 
 
-def draw_cohort(settings: Settings, clients: int, round_: int) -> list[int]:
-    """Draw who takes part in a round, uniformly without replacement, in ascending order."""
-    size = settings.cohort_size(clients)
-    if size == clients:
-        return list(range(clients))
+def draw_cohort(
+    settings: Settings, clients: int, round_: int, among: Sequence[int] | None = None
+) -> list[int]:
+    """Draw who takes part in a round, uniformly without replacement, in ascending order.
+
+    ``among`` are those who may, in ascending order; None means all clients.
+    """
+    candidates = range(clients) if among is None else among
+    size = settings.cohort_size(len(candidates))
+    if size == len(candidates):
+        return list(candidates)
     chosen = generator(settings.seed, "cohort", round_).choice(
-        clients, size, replace=False, shuffle=False
+        len(candidates), size, replace=False, shuffle=False
     )
     drawn: list[int] = np.sort(chosen).tolist()
-    return drawn
+    return drawn if among is None else [candidates[k] for k in drawn]

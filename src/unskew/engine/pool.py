@@ -82,17 +82,19 @@ class _Shared:
     """Moves what is sent to many clients into shared memory once, instead of once a client."""
 
     def __init__(self) -> None:
-        self._moved: dict[int, Tensor] = {}
+        self._moved: dict[tuple[object, ...], Tensor] = {}
         self._alive: list[Tensor] = []
 
     def of(self, task: Task) -> Task:
         return replace(task, payload={k: self._move(v) for k, v in task.payload.items()})
 
     def _move(self, tensor: Tensor) -> Tensor:
-        if id(tensor) not in self._moved:
-            self._moved[id(tensor)] = _share(tensor.clone())
-            self._alive.append(tensor)  # so that its id is not given to another
-        return self._moved[id(tensor)]
+        # By place, for a view of one model among several is a new object each time.
+        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if place not in self._moved:
+            self._moved[place] = _share(tensor.clone())
+            self._alive.append(tensor)  # so that its place is not given to another
+        return self._moved[place]
 
 
 class _Worker:

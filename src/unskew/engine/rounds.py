@@ -63,7 +63,9 @@ def play_round(
     A rejected client keeps the state it had: what spoilt its model may have spoilt that too.
     """
     method, layout = shop.method, shop.network.layout
-    cohort = draw_cohort(shop.settings, len(shop.federation), round_)
+    clients, settings = len(shop.federation), shop.settings
+    among = method.candidates(clients, round_, settings.seed)
+    cohort = draw_cohort(settings, clients, round_, among)
     tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
     rejected = _rejected(shop, cohort, _spoilt(shop, cohort, result))

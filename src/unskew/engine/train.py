@@ -26,7 +26,7 @@ from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewError
 from unskew.goals import CLASSIFY
 from unskew.layout import assign, flatten
-from unskew.methods.base import Method, Server, Stage
+from unskew.methods.base import Method, Server, Stage, Tensors
 from unskew.methods.table import make_method, name_of
 from unskew.models import default_for, make
 from unskew.network import Network
@@ -84,6 +84,8 @@ class _Trainer:
     device: torch.device
     attack: Attack | None
     bad: frozenset[int]
+    held: Tensors
+    """What the server holds of the samples that the method handed out."""
 
     @staticmethod
     def of(
@@ -105,12 +107,13 @@ class _Trainer:
         if attack is not None:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
+        federation, held = method.hand_out(federation, settings.seed)
         name, module = _make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
-        return _Trainer(federation, method, name, module, settings, device, attack, bad)
+        return _Trainer(federation, method, name, module, settings, device, attack, bad, held)
 
     def run(
         self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
@@ -202,7 +205,8 @@ class _StagePlay:
             trainer.bad,
         )
         self._shop.network.goal.check(trainer.federation)
-        self._stage, self._run, self._folder = stage, run, folder
+        self._stage, self._run, self._folder, self._held = stage, run, folder, trainer.held
+        stage.method.check(self._shop.network, example(trainer.federation))
         self._evaluates = evaluates
         self._rounds = stage.rounds or trainer.settings.rounds
 
@@ -218,8 +222,7 @@ class _StagePlay:
         if position.server is None:
             vector = flatten(shop.network.module, shop.network.layout)
             server = shop.method.begin(vector, shop.network.layout, position.earlier)
-            given = shop.method.given(shop.federation, shop.settings.seed)
-            server = replace(server, slots={**server.slots, **given})
+            server = replace(server, slots={**server.slots, **self._held})
             position = replace(position, server=server)
         if self._is_over(position):
             return position

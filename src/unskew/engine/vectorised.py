@@ -118,10 +118,11 @@ class _Chunk:
         """Prepare, train and finish all clients; return their rows and outcomes."""
         method, round_ = self._shop.method, self._round
         network, classes = self._shop.network, self._shop.federation.classes
-        seed, x, y = self._shop.settings.seed, self._x, self._y
+        settings, x, y = self._shop.settings, self._x, self._y
+        seed, lr = settings.seed, settings.lr_in(round_)
         places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
-            Client(k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_)
+            Client(k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_, lr)
             for k, a, n in places
         ]
         starts = []

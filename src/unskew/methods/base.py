@@ -10,7 +10,7 @@ do (a term of the objective, a weigher, a reference) calls ``super()``: that is 
 ``fedprox+ida`` be both.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -65,6 +65,8 @@ class Client:
     seed: int = 0
     round: int = 0
     """The run's seed and the round, for random numbers of the method's own."""
+    lr: float = 0.0
+    """The learning rate of this round's local steps."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -172,21 +174,29 @@ class Method:
         """Return the federation to train on, given the one there is."""
         return federation
 
+    def check(self, network: Network, samples: Tensor) -> None:
+        """Complain if the method cannot train a network; ``samples`` are a few to try it on."""
+
+    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+        """Return the federation that is trained on, and what the server holds of the difference.
+
+        For methods that give clients samples besides their own. What the server holds joins its
+        slots, and a method must send it to be counted.
+        """
+        del seed
+        return federation, {}
+
+    def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
+        """Return who may take part in a round, in ascending order; None means everybody."""
+        del clients, round_, seed
+        return None
+
     # On the server.
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Return the server's state before the first round of a stage."""
         del layout, earlier
         return Server(vector)
-
-    def given(self, federation: "Federation", seed: int) -> Tensors:
-        """Return what the server has from the start: it joins the slots of :meth:`begin`.
-
-        Only for what a real server would own, such as public samples, or for references that only
-        a simulation can have.
-        """
-        del federation, seed
-        return {}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Return what is sent to a client; ``model`` is the vector it trains."""

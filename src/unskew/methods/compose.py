@@ -47,6 +47,12 @@ def compose(parts: list[Method], names: list[str]) -> Method:
 def _check(parts: list[Method], names: list[str], label: str) -> None:
     if len({type(part) for part in parts}) < len(parts):
         raise UnskewError(f"method {label!r}: each may stand once")
+    for part, name in zip(parts[1:], names[1:], strict=True):
+        if part.about.kind == "several models":
+            raise UnskewError(
+                f"method {label!r}: {name} must stand first, for the others go by the model it "
+                "chooses; of several such methods take one"
+            )
     for hook in _ONLY_ONE:
         having = [n for part, n in zip(parts, names, strict=True) if _changes(part, hook)]
         if len(having) > 1:

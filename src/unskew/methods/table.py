@@ -3,30 +3,40 @@
 import re
 
 from unskew.errors import UnskewError
+from unskew.methods.afl import Afl
 from unskew.methods.base import Method
 from unskew.methods.central import Central
+from unskew.methods.cfl import Cfl
 from unskew.methods.compose import compose
+from unskew.methods.data_sharing import DataSharing
 from unskew.methods.ditto import Ditto
 from unskew.methods.fedala import FedALA
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
+from unskew.methods.fedcluster import FedCluster
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
+from unskew.methods.feddna import FedDna
 from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgen import FedGen
 from unskew.methods.fedgn import FedGN
+from unskew.methods.fedgroup import FedGroup
+from unskew.methods.fedma import FedMa
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedrod import FedROD
 from unskew.methods.fedsa import FedSA
+from unskew.methods.fesem import FeSem
 from unskew.methods.ida import Ida, Intrac
+from unskew.methods.ifca import Ifca
 from unskew.methods.local import Local
 from unskew.methods.mean import Mean
 from unskew.methods.moon import Moon
+from unskew.methods.qffl import Qffl
 from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
 from unskew.methods.scaffold import Scaffold
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
@@ -68,6 +78,16 @@ METHODS: dict[str, type[Method]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "qffl": Qffl,
+    "afl": Afl,
+    "ifca": Ifca,
+    "fesem": FeSem,
+    "cfl": Cfl,
+    "fedgroup": FedGroup,
+    "fedcluster": FedCluster,
+    "data-sharing": DataSharing,
+    "fedma": FedMa,
+    "feddna": FedDna,
 }
 
 

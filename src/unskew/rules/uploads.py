@@ -1,7 +1,7 @@
 """What the server holds after one round: everything any rule may look at, in one value."""
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -38,6 +38,27 @@ class Uploads:
     def parameters(self) -> Tensor:
         """The trainable part of the stack: what distances are measured on."""
         return self.stack[:, : self.layout.trainable]
+
+    def of_rows(self, rows: Tensor, previous: Tensor) -> "Uploads":
+        """Return the uploads of some rows, whose clients were sent ``previous``."""
+        if len(rows) == len(self):
+            return replace(self, previous=previous)
+
+        def picked(column: Tensor | None) -> Tensor | None:
+            return None if column is None else column[rows]
+
+        places = rows.tolist()
+        return replace(
+            self,
+            stack=self.stack[rows],
+            previous=previous,
+            samples=self.samples[rows],
+            clients=tuple(self.clients[place] for place in places),
+            train_loss=picked(self.train_loss),
+            train_accuracy=picked(self.train_accuracy),
+            label_counts=picked(self.label_counts),
+            extras={name: [each[place] for place in places] for name, each in self.extras.items()},
+        )
 
     @classmethod
     def of(

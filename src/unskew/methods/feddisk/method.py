@@ -8,8 +8,9 @@ Densities are learned by MADE networks; weights never leave the client.
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -34,7 +35,11 @@ from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, ratio_network
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe, Order
 from unskew.models.mlp import Widths
+from unskew.rng import generator
 from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
 
 Rounds = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -90,6 +95,16 @@ class FedDisk(Method):
         if self.estimator != "loglik":
             parts.append(self._ratio(self.estimator))
         return (*parts, *super().stages())
+
+    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+        """Let the server of a simulation look at everybody's samples, for the oracle."""
+        federation, held = super().hand_out(federation, seed)
+        if self.estimator != "oracle" or self.exact is not None:
+            return federation, held
+        train = federation.train
+        count = min(self.pool, train.samples)
+        rows = generator(seed, "oracle").choice(train.samples, count, replace=False, shuffle=False)
+        return federation, {**held, "pool": torch.from_numpy(train.x[rows])}
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Warn of clients whose samples leave out much of the global distribution."""

@@ -10,13 +10,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.data.federation import Federation
 from unskew.methods.base import About, Client, Server, Start, Tensors
 from unskew.methods.feddisk.global_density import drawn_from, made_network, thresholds
 from unskew.methods.feddisk.on_device import PREFIX, OnDevice
 from unskew.models.made import MadeRecipe
 from unskew.network import Batch, Buffers, Network
-from unskew.rng import generator
 from unskew.spelling import OPTIONS
 
 RatioEstimator = Literal["generative", "classifier", "oracle"]
@@ -46,16 +44,6 @@ class Ratio(OnDevice):
     about: ClassVar[About] = About(
         title="Ratio classifier", paper="Nguyen et al. 2023", kind="densities"
     )
-
-    def given(self, federation: Federation, seed: int) -> Tensors:
-        """Let the server of a simulation look at everybody's samples, for the oracle."""
-        if self.estimator != "oracle":
-            return super().given(federation, seed)
-        train = federation.train
-        rows = generator(seed, "oracle").choice(
-            train.samples, min(self.pool, train.samples), replace=False, shuffle=False
-        )
-        return {"pool": torch.from_numpy(train.x[rows])}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the oracle's samples along, and count them."""

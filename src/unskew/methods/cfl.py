@@ -1,0 +1,89 @@
+"""CFL: clients are split in two where their updates pull apart.
+
+Sattler, Müller and Samek, "Clustered Federated Learning", 2019. All clients begin with one model.
+Once a cluster's mean update is small although some of its clients still want to move, it is split
+by the directions of the updates.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.layout import Layout
+from unskew.methods.base import About, Server
+from unskew.methods.several import Placed, SeveralModels, grown, model_of
+from unskew.rules.bipartition import bipartition, cosines
+from unskew.rules.uploads import Uploads
+from unskew.spelling import OPTIONS
+
+Norm = Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Cfl(SeveralModels):
+    """Splits a cluster if ``||mean update|| < eps1`` and ``max ||update|| > eps2``.
+
+    Not in the first ``wait`` rounds, and only if the halves' updates are further apart than
+    ``gamma`` asks for: ``gamma < sqrt((1 - largest cosine between the halves) / 2)``.
+    """
+
+    eps1: Norm = 0.4
+    eps2: Norm = 1.6
+    wait: Annotated[int, Field(ge=0)] = 20
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    about: ClassVar[About] = About(
+        title="Clusters split where updates pull apart",
+        paper="Sattler et al. 2019",
+        kind="several models",
+        level="personal",
+        needs_individual_updates=True,
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "eps1": (0.1, 0.4, 1.0),
+        "eps2": (0.6, 1.6, 4.0),
+    }
+
+    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Begin with one model."""
+        del layout
+        return vector.unsqueeze(0)
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Count rounds from the start."""
+        server = super().begin(vector, layout, earlier)
+        return replace(server, slots={**server.slots, "round": torch.tensor(0)})
+
+    def place(self, server: Server, uploads: Uploads) -> Placed:
+        """Leave clients where they are, and split the clusters that ask for it."""
+        cluster = torch.tensor([model_of(server, k) for k in uploads.clients])
+        round_ = int(server.slots["round"]) + 1
+        server = replace(server, slots={**server.slots, "round": torch.tensor(round_)})
+        if round_ <= self.wait:
+            return Placed(server, cluster)
+        for number in range(len(server.slots["models"])):
+            rows = (cluster == number).nonzero().flatten()
+            leaving = self._leaving(server.slots["models"][number], uploads, rows)
+            if leaving is not None:
+                cluster[rows[leaving]] = len(server.slots["models"])
+                server = grown(server, number)
+        return Placed(server, cluster)
+
+    def _leaving(self, model: Tensor, uploads: Uploads, rows: Tensor) -> Tensor | None:
+        """Mark the members that found a cluster of their own; None if it stays whole."""
+        if len(rows) < 2:
+            return None
+        updates = (uploads.stack[rows] - model)[:, : uploads.layout.trainable].double()
+        weights = uploads.samples[rows] / uploads.samples[rows].sum()
+        settled = float((weights @ updates).norm()) < self.eps1
+        if not settled or float(updates.norm(dim=1).max()) <= self.eps2:
+            return None
+        similarity = cosines(updates)
+        leaving = bipartition(similarity)
+        across = float(similarity[leaving][:, ~leaving].max())
+        return leaving if self.gamma < ((1 - across) / 2) ** 0.5 else None

@@ -1,0 +1,108 @@
+"""Data sharing: every client trains on a small set of common samples besides its own.
+
+Zhao et al., "Federated Learning with Non-IID Data", 2018. It gives up what federated learning is
+for, that samples stay where they are, and is here as the upper reference it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from unskew.methods.base import About, Method, Server, Tensors
+from unskew.rng import generator
+from unskew.rules.uploads import Uploads
+from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.columns import Columns
+    from unskew.data.federation import Federation
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class DataSharing(Method):
+    """The server has ``beta`` times all samples, and gives each client the share ``alpha`` of them.
+
+    With either at 0 it is FedAvg.
+    """
+
+    beta: Share = 0.05
+    alpha: Share = 1.0
+
+    about: ClassVar[About] = About(
+        title="A small set shared by all (upper reference)",
+        paper="Zhao et al. 2018",
+        kind="server",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "beta": (0.025, 0.05, 0.1, 0.15, 0.2, 0.25),
+        "alpha": (0.1, 0.2, 0.5, 1.0),
+    }
+
+    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+        """Lay the shared samples behind each client's own; all classes are shared alike."""
+        federation, held = super().hand_out(federation, seed)
+        train = federation.train
+        shared = _even_draw(train.y, round(self.beta * train.samples), seed)
+        each = round(self.alpha * len(shared))
+        if not each:
+            return federation, held
+        parts = [
+            np.concatenate([np.arange(*train.offsets[k : k + 2]), _drawn(shared, each, seed, k)])
+            for k in range(len(train))
+        ]
+        samples = {
+            "shared_x": torch.from_numpy(np.take(train.x, shared[:each], axis=0)),
+            "shared_y": torch.from_numpy(np.take(train.y, shared[:each])),
+        }
+        return replace(federation, train=_gathered(train, parts)), {**held, **samples}
+
+    def broadcast(self, server: Server, client: int) -> Tensors:
+        """Send the shared samples with the first model, and the model alone from then on.
+
+        They are sent so that they are counted; a simulation has laid them in place already.
+        """
+        payload, slots = super().broadcast(server, client), server.slots
+        served = slots.get("served", torch.empty(0, dtype=torch.bool))
+        if "shared_x" not in slots or (client < len(served) and bool(served[client])):
+            return payload
+        return {**payload, "shared_x": slots["shared_x"], "shared_y": slots["shared_y"]}
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Note who has the shared samples."""
+        served = server.slots.get("served", torch.empty(0, dtype=torch.bool))
+        size = max(len(served), max(uploads.clients) + 1)
+        now = torch.zeros(size, dtype=torch.bool)
+        now[: len(served)] = served
+        now[list(uploads.clients)] = True
+        return super().aggregate(replace(server, slots={**server.slots, "served": now}), uploads)
+
+
+def _even_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:
+    """Draw samples, as many of each class as of the others while there are such."""
+    order = generator(seed, "shared samples").permutation(len(labels))
+    drawn = labels[order]
+    # A sample's rank is how many of its class come before it; taking the lowest ranks first
+    # takes all classes alike.
+    sorted_places = np.argsort(drawn, kind="stable")
+    starts = np.searchsorted(drawn[sorted_places], drawn[sorted_places])
+    ranks = np.empty(len(labels), np.int64)
+    ranks[sorted_places] = np.arange(len(labels)) - starts
+    return order[np.argsort(ranks, kind="stable")[:number]]
+
+
+def _drawn(shared: NDArray[np.int64], each: int, seed: int, client: int) -> NDArray[np.int64]:
+    if each == len(shared):
+        return shared
+    return generator(seed, "shared with", client).choice(shared, each, replace=False)
+
+
+def _gathered(train: "Columns", parts: list[NDArray[np.int64]]) -> "Columns":
+    return type(train).gathered(train.x, train.y, parts)

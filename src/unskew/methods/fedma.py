@@ -1,0 +1,131 @@
+"""FedMA: hidden units are matched before they are averaged.
+
+Wang et al., "Federated Learning with Matched Averaging", 2020. Two networks may compute the same
+with their hidden units in another order; an average by number then mixes units of different tasks.
+"""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.errors import UnskewError
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.network import Network
+from unskew.rng import torch_generator
+from unskew.rules.chain import Layer, chain_of, renumber
+from unskew.rules.matching import matched
+from unskew.rules.rule import Diagnostics, Rule
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Weigher
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedMa(Method):
+    """Matched averaging at a fixed width, for plain chains of linear layers and convolutions.
+
+    ``sweeps`` is how often all clients are matched anew. The ``head`` is averaged by the clients'
+    samples of each class, as published, or by all their samples.
+    """
+
+    sweeps: Annotated[int, Field(ge=0)] = 5
+    head: Literal["classes", "samples"] = "classes"
+
+    about: ClassVar[About] = About(
+        title="Hidden units matched, then averaged",
+        paper="Wang et al. 2020 (FedMA)",
+        kind="server",
+        needs_individual_updates=True,
+    )
+
+    def check(self, network: Network, samples: Tensor) -> None:
+        """Refuse networks whose function changes when hidden units are renumbered."""
+        super().check(network, samples)
+        if self.travels(network.layout) is not None:
+            raise UnskewError(
+                "method: fedma renumbers units, so nothing may stay with clients; "
+                "use buffers=average"
+            )
+        layers = chain_of(network.layout)
+        before = _random_vector(network)
+        after = before.clone()
+        for number, layer in enumerate(layers[:-1]):
+            noise = torch_generator(0, "renumbering", number)
+            renumber(after, layers, number, torch.randperm(layer.units, generator=noise))
+        old, new = (_output(network, vector, samples) for vector in (before, after))
+        if not torch.allclose(old, new, rtol=1e-3, atol=1e-3 * float(old.abs().max())):
+            raise UnskewError(
+                "model: it has shortcuts, groups or other ties between layers, so units cannot be "
+                "matched; use a plain chain of linear layers or convolutions such as mlp or lenet5"
+            )
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send the label histogram too, if the head is averaged by it."""
+        finished = super().finish(client, start, trained, state)
+        if self.head == "samples":
+            return finished
+        counts = torch.bincount(client.y.long(), minlength=client.classes)
+        return replace(finished, extras={**finished.extras, "label_counts": counts})
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add none: matching leaves the weights to others."""
+        return super().weighers(server)
+
+    def rule(self, server: Server) -> Rule:
+        """Return the weighted mean of matched models; the largest client numbers the units."""
+        base = super().rule(server)
+
+        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
+            layers = chain_of(uploads.layout)
+            first = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))
+            stack = matched(uploads.stack, layers, first, self.sweeps)
+            moved = (stack != uploads.stack).any(1).double()
+            vector, diagnostics = base.apply(replace(uploads, stack=stack))
+            if self.head == "classes":
+                _average_by_class(vector, stack, layers[-1], uploads, diagnostics["weights"])
+            return vector, {**diagnostics, "renumbered": moved}
+
+        return Rule(f"matched {base.name}", apply)
+
+
+def _average_by_class(
+    vector: Tensor, stack: Tensor, head: Layer, uploads: Uploads, weights: Tensor
+) -> None:
+    """Average each class's output by its samples; of a class without any, as everything else."""
+    counts = uploads.label_counts
+    if counts is None or counts.shape[1] != head.units:
+        raise UnskewError(
+            f"method: fedma's head=classes takes one output a class, the network has {head.units}; "
+            "use head=samples"
+        )
+    totals = counts.double().sum(0)
+    shares = torch.where(totals > 0, counts / totals.clamp(min=1), weights[:, None])
+    for entry in (head.weight, *head.vectors):
+        rows = stack[:, entry.place].view(len(stack), head.units, -1)
+        vector[entry.place] = torch.einsum("kc,kcf->cf", shares.to(rows), rows).flatten()
+
+
+def _random_vector(network: Network) -> Tensor:
+    """Return random parameters and positive statistics: numbers that differ from unit to unit."""
+    noise = torch_generator(0, "a network to try")
+    vector = torch.rand(network.layout.size, generator=noise) + 0.5
+    for entry in network.layout.parameters:
+        scale = (entry.size / max(1, entry.shape[0])) ** 0.5 if entry.shape else 1.0
+        vector[entry.place] = torch.randn(entry.size, generator=noise) / max(1.0, scale)
+    vector[network.layout.counters] = 0
+    return vector
+
+
+@torch.no_grad()
+def _output(network: Network, vector: Tensor, samples: Tensor) -> Tensor:
+    device = next(network.module.parameters()).device
+    vector, trainable = vector.to(device), network.layout.trainable
+    network.module.eval()
+    inputs = network.inputs(samples.to(device))
+    output = network(vector[:trainable], network.buffers_of(vector[trainable:]), inputs)
+    network.module.train()
+    return output

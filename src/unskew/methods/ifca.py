@@ -1,0 +1,106 @@
+"""IFCA: several models, and each client trains the one that suits its samples best.
+
+Ghosh et al., "An Efficient Framework for Clustered Federated Learning", 2020. A client receives all
+models, takes the one with the smallest loss on its training samples, and sends it back trained; the
+server averages inside each model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.errors import UnskewError
+from unskew.layout import Layout
+from unskew.methods.base import About, Client, Finished, Server, Start, Tensors, Trained
+from unskew.methods.own_loss import own_loss
+from unskew.methods.several import Count, Placed, SeveralModels
+from unskew.rng import torch_generator
+from unskew.rules.uploads import Uploads
+from unskew.spelling import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Ifca(SeveralModels):
+    """``models`` models; with one it is FedAvg."""
+
+    models: Count = 4
+
+    about: ClassVar[About] = About(
+        title="Clients choose among models by their loss",
+        paper="Ghosh et al. 2020",
+        kind="several models",
+        level="personal",
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4)}
+
+    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Return the network's own start, and others with the numbers of each tensor shuffled.
+
+        Starting weights are drawn independently, so a shuffle is another draw.
+        """
+        return torch.stack([_shuffled(vector, layout, number) for number in range(self.models)])
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Note which coordinates of a model are sent, if not all are."""
+        server, mask = super().begin(vector, layout, earlier), self.travels(layout)
+        if mask is None:
+            return server
+        return replace(server, slots={**server.slots, "travels": mask})
+
+    def sent(self, server: Server, client: int) -> int:
+        """Send the first model as such; the others go with it."""
+        del server, client
+        return 0
+
+    def broadcast(self, server: Server, client: int) -> Tensors:
+        """Send all models."""
+        payload = super().broadcast(server, client)
+        if set(payload) != {"model"}:
+            raise UnskewError("method: ifca composes with none that sends more than a model")
+        others, mask = server.slots["models"][1:], server.slots.get("travels")
+        return {**payload, "others": others if mask is None else others[:, mask]}
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Start from the model with the smallest loss on the client's training samples."""
+        layout = client.network.layout
+        candidates = [
+            _received(payload, number, self.travels(layout)) for number in range(self.models)
+        ]
+        losses = [own_loss(client, self.with_kept(layout, each, state)) for each in candidates]
+        best = losses.index(min(losses))
+        start = super().prepare(client, {**payload, "model": candidates[best]}, state)
+        return replace(start, refs={**start.refs, "cluster": torch.tensor(best)})
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send which model was chosen."""
+        finished = super().finish(client, start, trained, state)
+        return replace(
+            finished, extras={**finished.extras, "cluster": start.refs["cluster"].clone()}
+        )
+
+    def place(self, server: Server, uploads: Uploads) -> Placed:
+        """Go by the clients' choices."""
+        return Placed(server, torch.stack(list(uploads.extras["cluster"])))
+
+
+def _received(payload: Tensors, number: int, travels: Tensor | None) -> Tensor:
+    """Return one of the models received; what does not travel is as in the first."""
+    if number == 0 or travels is None:
+        return payload["model"] if number == 0 else payload["others"][number - 1]
+    model = payload["model"].clone()
+    model[travels] = payload["others"][number - 1]
+    return model
+
+
+def _shuffled(vector: Tensor, layout: Layout, number: int) -> Tensor:
+    shuffled = vector.clone()
+    if number:
+        for place, entry in enumerate(layout.parameters):
+            noise = torch_generator(0, "further models", number, place)
+            order = torch.randperm(entry.size, generator=noise)
+            shuffled[entry.place] = vector[entry.place][order]
+    return shuffled

@@ -1,0 +1,75 @@
+"""q-FedAvg: clients whose loss is high count more, so that accuracy is spread more evenly.
+
+Li, Sanjabi, Beirami and Smith, "Fair Resource Allocation in Federated Learning", 2020. It minimises
+``sum_k p_k F_k^(q+1) / (q+1)``; q = 0 is FedAvg.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.own_loss import own_loss
+from unskew.rules.rule import Diagnostics, Rule
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Reasons, Weigher
+from unskew.spelling import OPTIONS
+
+_LEAST_LOSS = 1e-10
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Qffl(Method):
+    """Weights ``p_k F_k^q``, and a step towards their mean that is shorter the larger q is."""
+
+    q: Annotated[float, Field(ge=0)] = 1.0
+
+    about: ClassVar[About] = About(
+        title="High losses count more", paper="Li et al. 2020 (q-FFL)", kind="server"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"q": (0.001, 0.01, 0.1, 1, 2, 5, 15)}
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send the loss before training, and by how much the way trained shortens the step."""
+        finished = super().finish(client, start, trained, state)
+        loss = own_loss(client, start.vector) + _LEAST_LOSS
+        trainable = client.network.layout.trainable
+        way = (trained.vector - start.vector)[:trainable].square().sum(dtype=torch.float64)
+        sent = torch.stack([way.new_tensor(loss), self.q * way / (client.lr * loss)])
+        return replace(finished, extras={**finished.extras, "fairness": sent.float()})
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add ``p_k F_k^q``, which holds the sample counts already."""
+
+        def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+            losses = _sent(uploads)[:, 0]
+            powers = (losses / losses.max()) ** self.q
+            return uploads.samples * powers, {"loss_before": losses}
+
+        return (*super().weighers(server), Weigher("fairness", derive))
+
+    def rule(self, server: Server) -> Rule:
+        """Return the weighted mean, approached by a share of the way to it.
+
+        In the paper's terms: sum_k Delta_k / sum_k h_k, with both divided by L = 1 / lr.
+        """
+        base = super().rule(server)
+
+        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
+            vector, diagnostics = base.apply(uploads)
+            share = 1 / (1 + float((diagnostics["weights"] * _sent(uploads)[:, 1]).sum()))
+            own = slice(uploads.layout.trainable)  # buffers take the round's values
+            vector[own] = torch.lerp(uploads.previous[own], vector[own], share)
+            return vector, {**diagnostics, "share of the way": torch.tensor([share])}
+
+        return Rule(base.name, apply)
+
+
+def _sent(uploads: Uploads) -> Tensor:
+    """Return what clients sent: losses, and how much they shorten the step."""
+    return torch.stack(list(uploads.extras["fairness"])).double()

@@ -1,0 +1,28 @@
+"""Splitting clients in two by the directions of their updates."""
+
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+
+def cosines(rows: Tensor) -> Tensor:
+    """Return the cosine of every two rows; a row of zeros has the cosine 0 with all others."""
+    norms = rows.norm(dim=1, keepdim=True)
+    unit = rows / torch.where(norms > 0, norms, 1)
+    return (unit @ unit.T).clamp(-1, 1)
+
+
+def bipartition(similarity: Tensor) -> Tensor:
+    """Mark the smaller of the two parts whose largest similarity across is the smallest.
+
+    Joining the most similar two until two parts are left (single linkage) finds exactly that. Of
+    two parts of one size the first row's stays.
+    """
+    distances = 1 - (similarity + similarity.T) / 2
+    distances.fill_diagonal_(0)
+    tree = linkage(squareform(distances.numpy(), checks=False), method="single")
+    marked = torch.from_numpy(fcluster(tree, 2, criterion="maxclust") == 2)
+    if int(marked.sum()) * 2 == len(marked):
+        return ~marked if bool(marked[0]) else marked
+    return marked if int(marked.sum()) * 2 < len(marked) else ~marked

@@ -1,0 +1,164 @@
+"""IFCA: one model is FedAvg; choices are made on training samples; what travels is counted."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from toys import opposed
+from unskew.errors import UnskewError
+from unskew.layout import flatten
+from unskew.methods.base import Client, Server
+from unskew.methods.ifca import Ifca
+from unskew.methods.own_loss import own_loss
+from unskew.methods.table import make_method
+from unskew.network import Network
+from unskew.rules.uploads import Uploads
+
+OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
+LOGISTIC = 5 * 3 + 3
+NORMED = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+
+def vector_of(run) -> torch.Tensor:
+    return flatten(run.model, Network(run.model).layout)
+
+
+def clusters(run) -> list:
+    return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+@pytest.mark.parametrize("local", [{}, {"cohort": 2, "momentum": 0.9}])
+def test_one_model_is_fedavg_bit_for_bit(federation, runner, local):
+    options = OPTIONS | {"runner": runner} | local
+    one, plain = (us.train(federation, m, **options) for m in ("ifca:models=1", "fedavg"))
+    assert torch.equal(vector_of(one), vector_of(plain))
+    np.testing.assert_array_equal(one.weights, plain.weights)
+    assert one.last("personal", "loss") == pytest.approx(plain.last("local", "loss"))
+
+
+def test_one_model_with_equal_weights_is_the_mean(federation):
+    one, mean = (us.train(federation, m, **OPTIONS) for m in ("ifca:models=1+mean", "mean"))
+    assert torch.equal(vector_of(one), vector_of(mean))
+
+
+def client_of(federation, k, module) -> Client:
+    x, y = (torch.from_numpy(each) for each in federation.train.client(k))
+    return Client(k, x, y, Network(module), federation.classes)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
+def test_renaming_the_models_renames_the_choice(federation, order):
+    torch.manual_seed(0)
+    client = client_of(federation, 0, nn.Linear(5, 3))
+    models = torch.randn(3, LOGISTIC)
+    losses = [own_loss(client, model) for model in models]
+    best = models[losses.index(min(losses))]
+    renamed = models[order]
+    start = Ifca(models=3).prepare(client, {"model": renamed[0], "others": renamed[1:]}, {})
+    assert torch.equal(start.vector, best)
+    assert torch.equal(renamed[int(start.refs["cluster"])], best)
+
+
+def test_the_loss_is_the_mean_cross_entropy_of_the_training_samples(federation):
+    module = nn.Linear(5, 3)
+    client = client_of(federation, 1, module)
+    expected = nn.functional.cross_entropy(module(client.x), client.y.long()).item()
+    assert own_loss(client, flatten(module, client.network.layout)) == pytest.approx(expected)
+
+
+def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
+    uploads = Uploads.of(
+        torch.tensor([[1.0], [5.0], [20.0]]),
+        samples=[1, 3, 4],
+        extras={"cluster": [torch.tensor(0), torch.tensor(0), torch.tensor(2)]},
+    )
+    method = Ifca(models=3)
+    server = method.begin(torch.zeros(1), uploads.layout, {})
+    server, told = method.aggregate(server, uploads)
+    assert server.slots["models"].flatten().tolist() == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
+    assert server.vector.item() == 12.0  # four samples each
+    assert told["weights"].tolist() == [0.25, 0.75, 1.0]
+    assert told["cluster"].tolist() == [0, 0, 2]
+    personal = [
+        method.personal(uploads.layout, server, {"client": torch.tensor(k)}) for k in (1, 2)
+    ]
+    assert [each.item() for each in personal] == [4.0, 20.0]
+
+
+def test_a_client_never_heard_of_takes_the_largest_model():
+    uploads = Uploads.of(
+        torch.tensor([[1.0], [2.0]]),
+        samples=[3, 5],
+        extras={"cluster": [torch.tensor(0), torch.tensor(1)]},
+    )
+    method = Ifca(models=2)
+    server, _ = method.aggregate(method.begin(torch.zeros(1), uploads.layout, {}), uploads)
+    assert method.personal(uploads.layout, server, {}).item() == 2.0
+
+
+def test_it_finds_clients_that_contradict_each_other():
+    """With this start one client first chooses wrongly, and turns."""
+    options = {"model": "logistic", "rounds": 15, "lr": 0.5, "seed": 4, "evaluate_every": 15}
+    run = us.train(opposed(), "ifca:models=2", **options)
+    assert clusters(run)[0][0] != clusters(run)[0][2]
+    assert clusters(run)[-1][0] == clusters(run)[-1][2] != clusters(run)[-1][1]
+    assert clusters(run)[-1][1] == clusters(run)[-1][3]
+    assert run.last("personal") > 0.9
+    assert us.train(opposed(), "fedavg", **options).last("local") < 0.6
+
+
+def test_all_models_go_down_and_the_choice_goes_up(federation):
+    run = us.train(federation, "ifca:models=3", model="logistic", rounds=2, evaluate_every=0)
+    assert run.cost.parameters_down == 2 * 4 * 3 * LOGISTIC
+    assert run.cost.parameters_up == 2 * 4 * (LOGISTIC + 1)
+    assert run.cost.bytes_down == 2 * 4 * 3 * LOGISTIC * 4
+    assert run.cost.bytes_up == 2 * 4 * (LOGISTIC * 4 + 8)
+
+
+def test_what_stays_local_is_sent_with_no_model(federation):
+    run = us.train(federation, "ifca:models=3,buffers=local", model=NORMED, rounds=2)
+    layout = Network(NORMED).layout
+    # Statistics go down once, to clients that have none of their own yet, and with one model.
+    newcomers = 4 * (layout.size - layout.trainable)
+    assert run.cost.parameters_down == 2 * 4 * 3 * layout.trainable + newcomers
+
+
+def test_vectorised_equals_the_loop(federation):
+    runs = [
+        us.train(federation, "ifca:models=3", runner=runner, **OPTIONS)
+        for runner in ("loop", "vectorised")
+    ]
+    assert clusters(runs[0]) == clusters(runs[1])
+    torch.testing.assert_close(vector_of(runs[0]), vector_of(runs[1]), rtol=1e-5, atol=1e-5)
+
+
+def test_one_worker_equals_two(federation):
+    options = OPTIONS | {"runner": "pool"}
+    runs = [us.train(federation, "ifca:models=2", workers=n, **options) for n in (1, 2)]
+    assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
+
+
+def test_a_resumed_run_goes_on_to_the_same_bits(federation, tmp_path):
+    options = OPTIONS | {"out": tmp_path / "run"}
+    us.train(federation, "ifca:models=2+fedadam", **options | {"rounds": 1})
+    resumed = us.train(federation, "ifca:models=2+fedadam", resume=True, **options)
+    whole = us.train(federation, "ifca:models=2+fedadam", **OPTIONS)
+    assert torch.equal(vector_of(resumed), vector_of(whole))
+
+
+def test_composing(federation):
+    with_term = us.train(federation, "ifca:models=2+fedprox:mu=0", **OPTIONS)
+    plain = us.train(federation, "ifca:models=2", **OPTIONS)
+    assert torch.equal(vector_of(with_term), vector_of(plain))
+    with pytest.raises(UnskewError, match="ifca must stand first"):
+        make_method("fedprox+ifca")
+
+    class Talkative(Ifca, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
+        pass
+
+    server = Server(torch.zeros(1), {"models": torch.zeros(2, 1)})
+    with pytest.raises(UnskewError, match="none that sends more than a model"):
+        Talkative(models=2).broadcast(server, 0)

@@ -1,0 +1,103 @@
+"""Methods with several models and others of the server, on small and odd federations.
+
+Each must run without a crash, and keep a golden figure on digits.
+"""
+
+import numpy as np
+import pytest
+
+import unskew as us
+from toys import federation_of
+
+RNG = np.random.default_rng(0)
+METHODS = [
+    "ifca",
+    "qffl",
+    "afl",
+    "fesem",
+    "cfl:wait=0,eps1=9,eps2=0",
+    "fedgroup",
+    "fedgroup:mix=0.1",
+    "fedcluster:groups=2",
+    "data-sharing",
+    "fedma",
+    "feddna",
+]
+GOLDEN = {
+    "fedavg": ("global", 0.5181),
+    "ifca": ("personal", 0.6146),
+    "qffl:q=0.1": ("global", 0.4652),
+    "afl": ("global", 0.3955),
+    "fesem": ("personal", 0.6042),
+    "cfl:wait=3,eps1=1.5,eps2=0.2": ("personal", 0.8646),
+    "fedgroup": ("personal", 0.75),
+    "fedcluster:groups=3": ("global", 0.5376),
+    "data-sharing": ("global", 0.7298),
+    "fedma": ("global", 0.6992),
+}
+
+
+def some(samples: int, classes=(0, 1, 2)):
+    return RNG.normal(size=(samples, 4)), RNG.choice(classes, samples)
+
+
+ODD = federation_of(some(9), some(1), some(7, classes=(2,)), some(8))
+PAIR = federation_of(some(9), some(5))
+OPTIONS = {"model": "mlp:hidden=4", "rounds": 3, "batch_size": 4, "lr": 0.1}
+
+
+@pytest.fixture(scope="module")
+def text():
+    tokens = RNG.integers(1, 12, size=(24, 6)).astype(np.int32)
+    federation = us.Federation.from_arrays(
+        tokens, RNG.integers(0, 2, 24), np.arange(24) % 3, holdout=0.2, tokens=True
+    )
+    return us.Federation(**{**vars(federation), "vocabulary": tuple(map(str, range(12)))})
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return us.load("digits", skew="n-classes:n=3", clients=12, seed=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_single_sample_and_a_single_class(method):
+    for federation in (ODD, PAIR):
+        run = us.train(federation, method, **OPTIONS)
+        assert not any(row.get("rejected") for row in run.metrics)
+        assert 0 <= run.accuracy <= 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_client_a_round(method):
+    run = us.train(ODD, method, **(OPTIONS | {"cohort": 1, "rounds": 6}))
+    assert [row["clients"] for row in run.metrics] == [1] * 6
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "data-sharing"])
+def test_batchnorm_and_a_client_it_rejects(method):
+    run = us.train(
+        ODD, method, **(OPTIONS | {"model": "mlp:hidden=4,norm=batch", "runner": "loop"})
+    )
+    assert {client for row in run.metrics for client in row.get("rejected", {})} == {"1"}
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "fedma"])
+def test_text(method, text):
+    options = OPTIONS | {"model": "bilstm:embedding=3,hidden=2", "rounds": 2, "runner": "loop"}
+    run = us.train(text, method, **options)
+    assert 0 <= run.last("personal") <= 1
+
+
+@pytest.mark.parametrize(("method", "golden"), GOLDEN.items())
+def test_golden(method, golden, digits):
+    level, accuracy = golden
+    options = {"model": "mlp:hidden=32", "rounds": 10, "lr": 0.1, "epochs": 2}
+    run = us.train(digits, method, evaluate_every=10, **options)
+    assert run.last(level) == pytest.approx(accuracy, abs=0.03)
+
+
+def test_golden_feddna(digits):
+    options = {"model": "mlp:hidden=32,norm=batch", "rounds": 5, "lr": 0.1, "runner": "loop"}
+    run = us.train(digits, "feddna", evaluate_every=5, **options)
+    assert run.accuracy == pytest.approx(0.5515, abs=0.03)
