@@ -49,13 +49,13 @@ def test_without_sampling_epsilon_lies_between_closed_forms(opacus, sigma, steps
 
 
 def test_it_is_opacus_that_counts(opacus):
-    # Theirs is the best of more orders.
-    for sigma, rate, steps in ((1.0, 0.01, 1000), (0.8, 0.1, 50), (2.0, 1.0, 10)):
+    # Theirs is the best of more orders, mostly; the last is the worst case found in a search of many.
+    cases = ((1.0, 0.01, 1000), (0.8, 0.1, 50), (2.0, 1.0, 10), (0.5, 0.005, 10))
+    for sigma, rate, steps in cases:
         theirs = opacus.RDPAccountant()
         theirs.history = [(sigma, rate, steps)]
-        assert spent(sigma, rate, steps, DELTA) == pytest.approx(
-            theirs.get_epsilon(DELTA), rel=0.03
-        )
+        epsilon = theirs.get_epsilon(DELTA)
+        assert 0.99 * epsilon < spent(sigma, rate, steps, DELTA) < 1.1 * epsilon
 
 
 def test_it_is_never_below_the_tight_accountant(opacus):

@@ -16,7 +16,7 @@ from unskew.network import Network
 from unskew.rng import torch_generator
 
 _PIECE_NUMBERS = 2**22
-"""How many numbers of samples' gradients exist at once: 16 MB, which also was fastest (see
+"""How many numbers of samples' gradients are made at once: 16 MB, which also was fastest (see
 docs/privacy.md)."""
 
 
