@@ -1,0 +1,91 @@
+"""What a private step costs: 20 clients, batches of 32, a 784-30-784 network (47,854 weights).
+
+python -m benchmarks.privacy
+
+Times are processor times of one thread, as ratios to the plain gradient of the same batch. "clip,
+then sum" is what unskew does, by the memory a piece may take. "norms, then backward" computes the
+norms the same way, throws the gradients away, and lets one backward pass sum them.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from unskew.network import Network
+from unskew.privacy import gradient as subject
+from unskew.privacy import private_gradient
+
+CLIENTS, BATCH, PIXELS, HIDDEN, CLIP, REPEATS = 20, 32, 784, 30, 1.0, 5
+NETWORK = Network(nn.Sequential(nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, PIXELS)))
+
+
+def losses_of(weights: Tensor, x: Tensor) -> Tensor:
+    scores = NETWORK(weights, {}, x)
+    return F.softplus(scores).sum(-1) - (x * scores).sum(-1)
+
+
+def loss_of_one(weights: Tensor, x: Tensor) -> Tensor:
+    return losses_of(weights, x.unsqueeze(0)).squeeze(0)
+
+
+def plain(weights: Tensor, x: Tensor) -> Tensor:
+    leaf = weights.detach().requires_grad_()
+    return torch.autograd.grad(vmap(losses_of)(leaf, x).sum() / BATCH, leaf)[0]
+
+
+def clip_then_sum(weights: Tensor, x: Tensor, numbers: int) -> Tensor:
+    subject._PIECE_NUMBERS = numbers
+    gradient, _ = private_gradient(
+        loss_of_one,
+        weights,
+        [x],
+        torch.ones(x.shape[:2]),
+        clip=CLIP,
+        noise_multiplier=0.0,
+        noise=torch.zeros_like(weights),
+        expected=BATCH,
+    )
+    return gradient
+
+
+def norms_then_backward(weights: Tensor, x: Tensor, numbers: int) -> Tensor:
+    subject._PIECE_NUMBERS = numbers
+    gradients_of = vmap(vmap(grad(loss_of_one), in_dims=(None, 0)))
+    kept = torch.empty(x.shape[:2])
+    for rows, columns in subject._pieces(len(x), x.shape[1], weights.shape[1]):
+        norms = torch.linalg.vector_norm(gradients_of(weights[rows], x[rows, columns]), dim=-1)
+        kept[rows, columns] = (CLIP / norms).clamp(max=1)
+    leaf = weights.detach().requires_grad_()
+    return torch.autograd.grad((vmap(losses_of)(leaf, x) * kept).sum() / BATCH, leaf)[0]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    weights = 0.05 * torch.randn(CLIENTS, NETWORK.layout.trainable)
+    x = torch.rand(CLIENTS, BATCH, PIXELS)
+    ways: dict[str, Callable[[], Tensor]] = {"plain": partial(plain, weights, x)}
+    for power in (18, 20, 22, 25):
+        size = f"{4 * 2**power / 2**20:g} MB"
+        ways[f"clip, then sum, {size}"] = partial(clip_then_sum, weights, x, 2**power)
+        ways[f"norms, then backward, {size}"] = partial(norms_then_backward, weights, x, 2**power)
+    same = clip_then_sum(weights, x, 2**22)
+    torch.testing.assert_close(norms_then_backward(weights, x, 2**22), same)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPEATS):
+        for name, way in ways.items():
+            started = time.process_time()
+            way()
+            times[name].append(time.process_time() - started)
+    base = min(times["plain"])
+    for name, taken in times.items():
+        print(f"{name:32s} {1000 * min(taken):8.1f} ms {min(taken) / base:6.1f} x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Differential privacy of local training: the budget, what it costs in noise, and DP-SGD's step.
+
+``docs/privacy.md`` says what is protected, against whom, and what is not.
+"""
+
+from unskew.privacy.accountant import (
+    noise_multiplier,
+    sampling_rate,
+    shared_noise_multiplier,
+    spent,
+)
+from unskew.privacy.bound import information_bound
+from unskew.privacy.budget import Privacy
+from unskew.privacy.gradient import private_gradient, private_noise, refuse_coupled
+
+__all__ = [
+    "Privacy",
+    "information_bound",
+    "noise_multiplier",
+    "private_gradient",
+    "private_noise",
+    "refuse_coupled",
+    "sampling_rate",
+    "shared_noise_multiplier",
+    "spent",
+]
