@@ -1,6 +1,6 @@
 """Distances between models, on the trainable coordinates alone.
 
-Rows are float32 and may be of any scale, so squares are taken in float64.
+Rows are float32 and may be of any scale, so no square and no sum may overflow or vanish.
 """
 
 from collections.abc import Callable
@@ -8,33 +8,45 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks
+from unskew.rules.blocks import column_blocks, on_blocks
 
 SAME = 1e-13
 """Squared distances below this share of the squared norms are rounding, and count as none."""
 
+SHORTEST = 1e-12
+"""Lengths above this have squares that float32 can hold."""
 
-def distances(rows: Tensor, center: Callable[[Tensor], Tensor], norm: int) -> Tensor:
+LARGEST_POWER = 125
+"""Powers of two up to this, and their inverses, are float32."""
+
+PARTS = 4
+"""Products of rows are computed in so many strips; a strip leaves out what symmetry gives."""
+
+ColumnCenter = Callable[[Tensor, Tensor], Tensor]
+"""A function of a block and of memory of its shape, to one value a column."""
+
+
+def distances(rows: Tensor, center: ColumnCenter, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to a centre that is computed column by column.
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
+
+    def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
+        deviation = torch.sub(block, center(block, scratch), out=scratch)
+        return _absolute_sums(deviation) if norm == 1 else _lengths(deviation).square()
+
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for columns in column_blocks(*rows.shape):
-        block = rows[:, columns]
-        deviation = block - center(block)
-        if norm == 1:
-            total += deviation.abs_().sum(1, dtype=torch.float64)
-        else:
-            total += torch.linalg.vector_norm(deviation, dim=1, dtype=torch.float64).square()
+    for part in on_blocks(rows, work):
+        total += part
     return total if norm == 1 else total.sqrt()
 
 
-def weighted_center(weights: Tensor) -> Callable[[Tensor], Tensor]:
+def weighted_center(weights: Tensor) -> ColumnCenter:
     """Return the centre that is the rows' weighted mean."""
 
-    def center(block: Tensor) -> Tensor:
-        return weights.to(block) @ block
+    def center(block: Tensor, _: Tensor) -> Tensor:
+        return torch.mv(block.T, weights.to(block))
 
     return center
 
@@ -47,9 +59,38 @@ def squared_distances(rows: Tensor) -> Tensor:
     """
     products = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
     for columns in column_blocks(*rows.shape):
-        block = rows[:, columns].double()
-        products += block @ block.T
+        add_products(products, rows[:, columns].double())
     norms = products.diagonal()
     scale = norms[:, None] + norms[None, :]
-    squared = scale - products - products.T
-    return torch.where(squared > SAME * scale, squared, 0.0).fill_diagonal_(0.0)
+    squared = scale - 2 * products
+    squared = torch.where(squared > SAME * scale, squared, 0.0).tril_(-1)
+    return squared + squared.T
+
+
+def add_products(products: Tensor, block: Tensor) -> None:
+    """Add the inner products of rows to the lower triangle; what is above it means nothing."""
+    height = -(-len(block) // PARTS)
+    for start in range(0, len(block), height):
+        stop = start + height
+        products[start:stop, :stop].addmm_(block[start:stop], block[:stop].T)
+
+
+def _absolute_sums(deviation: Tensor) -> Tensor:
+    """Return each row's sum of absolute values, which are left in place of the values."""
+    sums = deviation.abs_().sum(1)
+    return sums.double() if bool(sums.isfinite().all()) else deviation.sum(1, dtype=torch.float64)
+
+
+def _lengths(deviation: Tensor) -> Tensor:
+    """Return each row's l2 norm.
+
+    Rows whose squares float32 cannot hold are divided by powers of two first. That changes no
+    digit, so scaling all models by such a power changes nothing but the scale.
+    """
+    lengths: Tensor = torch.linalg.vector_norm(deviation, dim=1)
+    if bool((lengths.isfinite() & (lengths > SHORTEST)).all()):
+        return lengths.double()
+    powers = torch.frexp(deviation.abs().amax(1)).exponent.clamp(-LARGEST_POWER, LARGEST_POWER)
+    scale = torch.ldexp(torch.ones_like(lengths), powers)
+    lengths = torch.linalg.vector_norm(deviation / scale[:, None], dim=1)
+    return lengths.double() * scale
