@@ -34,7 +34,7 @@ def distances(rows: Tensor, center: ColumnCenter, norm: int) -> Tensor:
 
     def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
         deviation = torch.sub(block, center(block, scratch), out=scratch)
-        return _absolute_sums(deviation) if norm == 1 else _lengths(deviation).square()
+        return _absolute_sums(deviation) if norm == 1 else lengths(deviation).square()
 
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for part in on_blocks(rows, work):
@@ -68,7 +68,7 @@ def squared_distances(rows: Tensor) -> Tensor:
 
 
 def add_products(products: Tensor, block: Tensor) -> None:
-    """Add the inner products of rows to the lower triangle; what is above it means nothing."""
+    """Add the inner products of rows to the lower triangle; what is above it is left unfinished."""
     height = -(-len(block) // PARTS)
     for start in range(0, len(block), height):
         stop = start + height
@@ -81,16 +81,21 @@ def _absolute_sums(deviation: Tensor) -> Tensor:
     return sums.double() if bool(sums.isfinite().all()) else deviation.sum(1, dtype=torch.float64)
 
 
-def _lengths(deviation: Tensor) -> Tensor:
-    """Return each row's l2 norm.
+def lengths(rows: Tensor) -> Tensor:
+    """Return each row's l2 norm in float64.
 
     Rows whose squares float32 cannot hold are divided by powers of two first. That changes no
     digit, so scaling all models by such a power changes nothing but the scale.
     """
-    lengths: Tensor = torch.linalg.vector_norm(deviation, dim=1)
-    if bool((lengths.isfinite() & (lengths > SHORTEST)).all()):
-        return lengths.double()
-    powers = torch.frexp(deviation.abs().amax(1)).exponent.clamp(-LARGEST_POWER, LARGEST_POWER)
-    scale = torch.ldexp(torch.ones_like(lengths), powers)
-    lengths = torch.linalg.vector_norm(deviation / scale[:, None], dim=1)
-    return lengths.double() * scale
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    if bool((found.isfinite() & (found > SHORTEST)).all()):
+        return found.double()
+    scale = power_of_two(rows.abs().amax(1, keepdim=True))
+    found = torch.linalg.vector_norm(rows / scale, dim=1)
+    return found.double() * scale.squeeze(1)
+
+
+def power_of_two(values: Tensor) -> Tensor:
+    """Return the power of two next above each positive value; 1 for zero."""
+    powers = torch.frexp(values).exponent.clamp(-LARGEST_POWER, LARGEST_POWER)
+    return torch.ldexp(torch.ones_like(values), powers)

@@ -15,7 +15,7 @@ from unskew.rules import checks
 from unskew.rules.blocks import column_blocks, take_columns
 from unskew.rules.clustering import greedy_clusters
 from unskew.rules.combine import weighted_sum
-from unskew.rules.dispersion import Bins, CvScale, high_columns, measure, micro_classes
+from unskew.rules.dispersion import Bins, CvScale, high_columns, micro_classes, variations
 from unskew.rules.macro import Clusters, agreements, class_counts
 from unskew.rules.rule import Diagnostics, Rule
 from unskew.rules.uploads import Uploads
@@ -62,10 +62,8 @@ def fedsa(
     prior = weigher or uniform()
 
     def region(rows: Tensor, mean: Tensor) -> _Region:
-        dispersion = measure(rows, mean)
-        places = high_columns(dispersion.variation, cv_scale, cv_threshold)
-        classes = micro_classes(rows, mean, dispersion.largest, places, micro, bins)
-        return _Region(rows, mean, places, classes)
+        places = high_columns(variations(rows, mean), cv_scale, cv_threshold)
+        return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         weights = prior(uploads)

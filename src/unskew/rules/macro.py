@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from unskew.rules.blocks import column_blocks
+from unskew.rules.distances import add_products
 
 
 def agreements(micro: Tensor, classes: int) -> Tensor:
     """Count for each two clients the coordinates on which their micro-classes agree."""
     counts = torch.zeros(len(micro), len(micro), dtype=torch.float64, device=micro.device)
     for columns in column_blocks(*micro.shape):
+        in_block = torch.zeros_like(counts, dtype=torch.float32)
         for held in _indicators(micro[:, columns], classes):
-            counts += held @ held.T
-    return counts
+            add_products(in_block, held)
+        counts += in_block
+    return counts.tril_() + counts.tril(-1).T
 
 
 @dataclass(frozen=True, eq=False)
