@@ -118,3 +118,31 @@ def test_one_client_founds_no_cluster_and_many_are_quick():
     matches = np.random.default_rng(0).integers(0, 100, (1000, 1000)).astype(float)
     labels = greedy_clusters(np.maximum(matches, matches.T), 100, 4, 0.2)
     assert sorted(set(labels.tolist())) == [0, 1, 2, 3]
+
+
+def every_move(matches: np.ndarray, labels: list[int], limit: int) -> list[tuple]:
+    """All moves there are, the best first: score, joins before pairs, ids, cluster."""
+    free = [k for k, label in enumerate(labels) if label < 0]
+    clusters = range(max(labels) + 1)
+    joins = [
+        (-np.mean([matches[k, j] for j, label in enumerate(labels) if label == c]), 0, (k,), c)
+        for k in free
+        for c in clusters
+    ]
+    pairs = [(-matches[a, b], 1, (a, b), len(clusters)) for a in free for b in free if a < b]
+    return sorted(joins + (pairs if len(clusters) < limit else []))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.sampled_from([3, 40]))
+def test_clusters_are_those_of_trying_every_move(seed, clients, limit, coordinates):
+    drawn = np.random.default_rng(seed).integers(0, coordinates + 1, (clients, clients))
+    matches = np.maximum(drawn, drawn.T).astype(float)
+    labels = [-1] * clients
+    while moves := every_move(matches, labels, limit):
+        score, _, members, cluster = moves[0]
+        if max(labels) + 1 == limit and -score / coordinates <= 0.5:
+            break
+        for member in members:
+            labels[member] = cluster
+    assert greedy_clusters(matches, coordinates, limit, 0.5).tolist() == labels
