@@ -1,8 +1,8 @@
 """Walk over a wide matrix in blocks of columns that stay in the processor's cache."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ blocks they take longer to start than to compute."""
 WORTH_SHARING = 1 << 21
 """Numbers in a matrix below which threads cost more than they bring."""
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work = Callable[[Tensor, Tensor, slice], Result]
 """A function of a block, of memory of its shape to compute in, and of the block's columns."""
@@ -30,29 +31,45 @@ def column_blocks(rows: int, columns: int) -> Iterator[slice]:
 def on_blocks(rows: Tensor, work: Work[Result]) -> list[Result]:
     """Do some work on each block of columns; return what it returns, in order of the columns.
 
-    Threads take a block each. Were they to share every operation instead, they would wait for
-    each other thousands of times. What a block gives depends on no thread, so neither do sums
-    over the blocks.
+    What a block gives depends on no thread, so neither do sums over the blocks.
     """
     blocks = list(column_blocks(*rows.shape))
-    threads = min(torch.get_num_threads(), len(blocks))
-    if threads < 2 or rows.numel() < WORTH_SHARING or rows.device.type != "cpu":
-        return _walk(rows, work, blocks)
+    lanes = max(1, min(torch.get_num_threads(), len(blocks)))
+    results: list[Result | None] = [None] * len(blocks)
+
+    def walk(lane: int) -> None:
+        own = blocks[lane::lanes]
+        width = own[0].stop - own[0].start if own else 0
+        scratch = rows.new_empty(len(rows), width)
+        results[lane::lanes] = [
+            work(rows[:, columns], scratch[:, : columns.stop - columns.start], columns)
+            for columns in own
+        ]
+
+    in_threads(walk, range(lanes), rows)
+    return cast("list[Result]", results)
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], of: Tensor) -> list[Result]:
+    """Do some work on several parts of a matrix, in as many threads as torch computes with.
+
+    Each thread computes alone. Were all to share every operation instead, they would wait for
+    each other thousands of times. Small matrices, and those on accelerators, are not worth it.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or of.numel() < WORTH_SHARING or of.device.type != "cpu":
+        return [work(item) for item in items]
     inference = torch.is_inference_mode_enabled()
 
-    def share(first: int) -> list[Result]:
+    def alone(item: Item) -> Result:
         with torch.inference_mode(inference):
-            return _walk(rows, work, blocks[first::threads])
+            return work(item)
 
-    results: list[Result | None] = [None] * len(blocks)
-    before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for first, found in enumerate(pool.map(share, range(threads))):
-                results[first::threads] = found
+            return list(pool.map(alone, items))
     finally:
-        torch.set_num_threads(before)  # what the helpers set is also the default of new threads
-    return results  # type: ignore[return-value]
+        torch.set_num_threads(threads)  # what a helper sets is the default of new threads too
 
 
 def empty_vector(like: Tensor) -> Tensor:
@@ -70,12 +87,3 @@ def empty_vector(like: Tensor) -> Tensor:
 def take_columns(rows: Tensor, places: Tensor) -> Tensor:
     """Return ``rows[:, places]`` in half the time, and without a copy of all rows."""
     return rows.gather(1, places.expand(len(rows), -1))
-
-
-def _walk(rows: Tensor, work: Work[Result], blocks: list[slice]) -> list[Result]:
-    width = blocks[0].stop - blocks[0].start if blocks else 0
-    scratch = rows.new_empty(len(rows), width)
-    return [
-        work(rows[:, columns], scratch[:, : columns.stop - columns.start], columns)
-        for columns in blocks
-    ]

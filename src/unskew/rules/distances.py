@@ -3,12 +3,12 @@
 Rows are float32 and may be of any scale, so no square and no sum may overflow or vanish.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks, on_blocks
+from unskew.rules.blocks import column_blocks, in_threads, on_blocks
 
 SAME = 1e-13
 """Squared distances below this share of the squared norms are rounding, and count as none."""
@@ -19,8 +19,11 @@ SHORTEST = 1e-12
 LARGEST_POWER = 125
 """Powers of two up to this, and their inverses, are float32."""
 
-PARTS = 4
-"""Products of rows are computed in so many strips; a strip leaves out what symmetry gives."""
+LANES = 8
+"""Sums over blocks that are computed side by side."""
+
+STRIP = 64
+"""The least number of rows whose products are computed at once."""
 
 ColumnCenter = Callable[[Tensor, Tensor], Tensor]
 """A function of a block and of memory of its shape, to one value a column."""
@@ -57,22 +60,37 @@ def squared_distances(rows: Tensor) -> Tensor:
     In float64 the products are exact, and a row that is absurdly far away spoils no distance but
     its own, as it would if rows were centred first.
     """
-    products = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-    for columns in column_blocks(*rows.shape):
-        add_products(products, rows[:, columns].double())
+    products = sum_of_products(rows, lambda columns: [rows[:, columns].double()])
     norms = products.diagonal()
     scale = norms[:, None] + norms[None, :]
     squared = scale - 2 * products
-    squared = torch.where(squared > SAME * scale, squared, 0.0).tril_(-1)
-    return squared + squared.T
+    return torch.where(squared > SAME * scale, squared, 0.0).fill_diagonal_(0.0)
 
 
-def add_products(products: Tensor, block: Tensor) -> None:
-    """Add the inner products of rows to the lower triangle; what is above it is left unfinished."""
-    height = -(-len(block) // PARTS)
-    for start in range(0, len(block), height):
+def sum_of_products(rows: Tensor, matrices: Callable[[slice], Iterable[Tensor]]) -> Tensor:
+    """Return the sum of ``m @ m.T`` over the matrices that blocks of columns are turned into.
+
+    Blocks are dealt out to a fixed number of sums, so that the threads do not show.
+    """
+    blocks = list(column_blocks(*rows.shape))
+
+    def lane(first: int) -> Tensor:
+        total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+        for columns in blocks[first::LANES]:
+            for matrix in matrices(columns):
+                _add_product(total, matrix)
+        return total
+
+    total = torch.stack(in_threads(lane, range(min(LANES, max(1, len(blocks)))), rows)).sum(0)
+    return total.tril_() + total.tril(-1).T
+
+
+def _add_product(total: Tensor, matrix: Tensor) -> None:
+    """Add a matrix times its transpose, in strips that leave out most of the upper triangle."""
+    height = max(STRIP, -(-len(matrix) // 4))
+    for start in range(0, len(matrix), height):
         stop = start + height
-        products[start:stop, :stop].addmm_(block[start:stop], block[:stop].T)
+        total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
 
 
 def _absolute_sums(deviation: Tensor) -> Tensor:

@@ -11,18 +11,12 @@ import torch
 from torch import Tensor
 
 from unskew.rules.blocks import column_blocks
-from unskew.rules.distances import add_products
+from unskew.rules.distances import sum_of_products
 
 
 def agreements(micro: Tensor, classes: int) -> Tensor:
     """Count for each two clients the coordinates on which their micro-classes agree."""
-    counts = torch.zeros(len(micro), len(micro), dtype=torch.float64, device=micro.device)
-    for columns in column_blocks(*micro.shape):
-        in_block = torch.zeros_like(counts, dtype=torch.float32)
-        for held in _indicators(micro[:, columns], classes):
-            add_products(in_block, held)
-        counts += in_block
-    return counts.tril_() + counts.tril(-1).T
+    return sum_of_products(micro, lambda columns: _indicators(micro[:, columns], classes))
 
 
 @dataclass(frozen=True, eq=False)
