@@ -1,19 +1,22 @@
 """What server rules cost, as multiples of one pass over the stack: `python -m benchmarks.rules`
 
-The pass is `torch.sum` over the same matrix. Every rule is timed in turns with it, so that the
-machine's moods hit both. Memory is the peak above what stood before, in stacks.
+The pass is `torch.sum` over the same matrix, with the same threads. Everything is timed in turns
+with it, so that the machine's moods hit both. Memory is the peak above what stood before, the
+result included. Runs on Linux.
 """
 
 import argparse
-import gc
-import resource
+import os
 import time
 from collections.abc import Callable
 from statistics import median
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
+from benchmarks.fusion import groups
+from benchmarks.peak import peak_above
 from unskew.layout import Layout
 from unskew.models import make
 from unskew.rules import (
@@ -21,6 +24,7 @@ from unskew.rules import (
     by_samples,
     coordinate_median,
     fedsa,
+    fusion,
     geometric_median,
     inverse_distance,
     krum,
@@ -29,18 +33,64 @@ from unskew.rules import (
     uniform,
     weighted_mean,
 )
+from unskew.rules.blocks import on_blocks
+from unskew.rules.selection import sorted_columns
 
 RULES: dict[str, Callable[[Uploads], Tensor]] = {
     "mean": weighted_mean(uniform()),
     "fedavg": weighted_mean(by_samples()),
     "ida": weighted_mean(inverse_distance()),
-    "rfa": geometric_median(),
+    "rfa (4 steps)": geometric_median(),
     "krum": krum(3),
     "multi-krum": multi_krum(3, 10),
     "trimmed mean": trimmed_mean(0.2),
     "median": coordinate_median(),
     "fedsa": fedsa(),
+    "fedsa, cv_scale=rank": fedsa(cv_scale="rank"),
 }
+REFERENCES: dict[str, Callable[[Tensor], object]] = {
+    "*torch.sort, the same blocks*": lambda stack: on_blocks(
+        stack, lambda block, *_: len(block.sort(dim=0).values)
+    ),
+    "*numpy's sort, the same blocks*": lambda stack: on_blocks(
+        stack, lambda block, scratch, _: len(sorted_columns(block, scratch))
+    ),
+}
+RESNET_CLIENTS, SAMPLES, BATCH = 20, 500, 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=5)
+    repetitions = parser.parse_args().repetitions
+    resnet = Layout(Layout.of(make("resnet18", (3, 32, 32), 10)).parameters)
+    seconds = play("ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions)
+    lenet = Layout.of(make("lenet5", (1, 28, 28), 10))
+    play("LeNet-5", 1000, lenet, repetitions)
+    print_share_of_a_round(seconds["fedsa"])
+    print_refit(repetitions)
+
+
+def play(title: str, clients: int, layout: Layout, repetitions: int) -> dict[str, float]:
+    """Print the table of one size; return the seconds of everything in it."""
+    uploads = uploads_of(clients, layout)
+    stack = uploads.stack
+    print(f"\n{title}: {clients:,} x {layout.size:,} ({stack.numel() * 4 / 1e6:,.0f} MB)\n")
+    print("| rule | passes | seconds | peak MB above the stack |\n|---|---:|---:|---:|")
+    doubles = stack.double()
+    works: dict[str, Callable[[], object]] = {
+        "*bare matrix product, float64*": lambda: doubles @ doubles.T,
+        **{name: lambda work=work: work(stack) for name, work in REFERENCES.items()},  # type: ignore[misc]
+        **{name: lambda rule=rule: rule(uploads) for name, rule in RULES.items()},  # type: ignore[misc]
+    }
+    found = {}
+    for name, work in works.items():
+        peak = peak_above(work)
+        turns = [(timed(stack.sum), timed(work)) for _ in range(repetitions)]
+        passes = median(seconds / a_pass for a_pass, seconds in turns)
+        found[name] = median(seconds for _, seconds in turns)
+        print(f"| {name} | {passes:.1f} | {found[name]:.3f} | {peak:,.0f} |", flush=True)
+    return found
 
 
 def uploads_of(clients: int, layout: Layout) -> Uploads:
@@ -56,33 +106,33 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def play(title: str, uploads: Uploads, repetitions: int) -> None:
-    size = uploads.stack.numel() * 4 / 1e9
-    print(f"\n{title}: {len(uploads)} x {uploads.stack.shape[1]:,} ({size:.2f} GB)\n")
-    print("| rule | passes | seconds | extra memory, in stacks |\n|---|---:|---:|---:|")
-    for name, rule in RULES.items():
-        gc.collect()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        ratios, seconds = [], []
-        timed(lambda rule=rule: rule(uploads))  # type: ignore[misc]
-        for _ in range(repetitions):
-            a_pass = timed(uploads.stack.sum)
-            seconds.append(timed(lambda rule=rule: rule(uploads)))  # type: ignore[misc]
-            ratios.append(seconds[-1] / a_pass)
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1e6 / size
-        print(
-            f"| {name} | {median(ratios):.1f} | {median(seconds):.3f} | {grown:.2f} |", flush=True
-        )
+def print_share_of_a_round(seconds: float) -> None:
+    """Print what FedSA adds to a round of ResNet-18, extrapolated from steps of one client."""
+    network = make("resnet18", (3, 32, 32), 10)
+    images, labels = torch.rand(BATCH, 3, 32, 32), torch.randint(0, 10, (BATCH,))
+
+    def step() -> None:
+        loss = cross_entropy(network(images), labels)
+        torch.autograd.grad(loss, list(network.parameters()))
+
+    step()
+    a_step = median(timed(step) for _ in range(3))
+    steps = RESNET_CLIENTS * -(-SAMPLES // BATCH)
+    print(
+        f"\nFedSA for {RESNET_CLIENTS} ResNet-18s: {seconds:.2f} s, "
+        f"{seconds / (steps * a_step):.2%} of a round of {SAMPLES} samples a client "
+        f"({steps} steps of {a_step:.2f} s for batches of {BATCH}, extrapolated from 3 of them)"
+    )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=5)
-    found = parser.parse_args()
-    resnet = Layout.of(make("resnet18", (3, 32, 32), 10))
-    play("ResNet-18, 20 clients", uploads_of(20, resnet), found.repetitions)
-    play("LeNet-5, 1,000 clients", uploads_of(1000, Layout.of(make("lenet5", (1, 28, 28), 10))), 3)
+def print_refit(repetitions: int) -> None:
+    """Print what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
+    uploads, _ = groups((50,), 19200, 0)
+    weigher = fusion(stats=lambda uploads: uploads.stack)
+    seconds = median(timed(lambda: weigher(uploads)) for _ in range(repetitions))
+    print(f"\nFedFusion, one refit, 50 clients, 19,200 statistics each: {seconds:.2f} s")
 
 
 if __name__ == "__main__":
+    print(f"{os.cpu_count()} cores, {torch.get_num_threads()} threads")
     main()

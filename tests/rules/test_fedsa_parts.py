@@ -1,27 +1,36 @@
 """The parts of FedSA: dispersion, micro-classes, agreement, clusters."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.rules.clustering import greedy_clusters
-from unskew.rules.dispersion import high_columns, measure, micro_classes
+from unskew.rules.dispersion import high_columns, micro_classes, variations
 from unskew.rules.macro import Clusters, agreements, class_counts
 
 
 def test_coefficients_of_variation_by_hand():
     rows = torch.tensor([[1.0, 3.0, 0.0, 5.0], [3.0, 3.0, 0.0, -7.0]])
-    found = measure(rows, rows.mean(0))
-    assert found.largest[:2].tolist() == [1.0, torch.finfo(torch.float32).tiny]
-    torch.testing.assert_close(found.variation, torch.tensor([0.5, 0.0, 0.0, 6.0]))
+    found = variations(rows, rows.mean(0))
+    torch.testing.assert_close(found, torch.tensor([0.5, 0.0, 0.0, 6.0]))
 
 
 def test_a_mean_of_zero_has_a_large_but_finite_variation():
     rows = torch.tensor([[1.0, 4.0], [-1.0, 4.0]])
-    found = measure(rows, rows.mean(0))
+    found = variations(rows, rows.mean(0))
     # The root mean square of (1, -1, 4, 4) is 2.915; 1 / (1e-8 x 2.915).
-    torch.testing.assert_close(found.variation, torch.tensor([1e8 / 8.5**0.5, 0.0]))
+    torch.testing.assert_close(found, torch.tensor([1e8 / 8.5**0.5, 0.0]))
+
+
+@pytest.mark.parametrize("power", [-100, -40, 0, 40, 100])
+def test_no_scale_changes_a_variation(power):
+    # Means 0 and 2^-20, deviations 1 and 2^-20; the root mean square is the root of 1/2.
+    rows = torch.tensor([[1.0, 2.0**-19], [-1.0, 0.0]]) * 2.0**power
+    found = variations(rows, rows.mean(0))
+    expected = torch.tensor([1e8 * 2**0.5, 1 / (1 + 1e-8 * 2**20 / 2**0.5)])
+    torch.testing.assert_close(found, expected)
 
 
 def test_scales_of_variation():
@@ -40,11 +49,11 @@ def test_micro_classes_by_hand():
     rows = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     every = torch.tensor([0])
     # Squared deviations from 0 relative to 16: 0, 1/16, 1/4, 9/16, 1.
-    classes = micro_classes(rows, torch.zeros(1), torch.tensor([4.0]), every, 4, "column")
+    classes = micro_classes(rows, torch.zeros(1), every, 4, "column")
     assert classes.flatten().tolist() == [1, 1, 1, 3, 4]
-    raw = micro_classes(rows / 4, torch.zeros(1), torch.tensor([9.0]), every, 4, "raw")
+    raw = micro_classes(rows / 4, torch.zeros(1), every, 4, "raw")
     assert raw.flatten().tolist() == [1, 1, 1, 3, 4]
-    assert micro_classes(rows, torch.zeros(1), torch.tensor([9.0]), every, 4, "raw").max() == 4
+    assert micro_classes(rows, torch.zeros(1), every, 4, "raw").max() == 4
 
 
 @settings(max_examples=40)
@@ -109,3 +118,31 @@ def test_one_client_founds_no_cluster_and_many_are_quick():
     matches = np.random.default_rng(0).integers(0, 100, (1000, 1000)).astype(float)
     labels = greedy_clusters(np.maximum(matches, matches.T), 100, 4, 0.2)
     assert sorted(set(labels.tolist())) == [0, 1, 2, 3]
+
+
+def every_move(matches: np.ndarray, labels: list[int], limit: int) -> list[tuple]:
+    """All moves there are, the best first: score, joins before pairs, ids, cluster."""
+    free = [k for k, label in enumerate(labels) if label < 0]
+    clusters = range(max(labels) + 1)
+    joins = [
+        (-np.mean([matches[k, j] for j, label in enumerate(labels) if label == c]), 0, (k,), c)
+        for k in free
+        for c in clusters
+    ]
+    pairs = [(-matches[a, b], 1, (a, b), len(clusters)) for a in free for b in free if a < b]
+    return sorted(joins + (pairs if len(clusters) < limit else []))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.sampled_from([3, 40]))
+def test_clusters_are_those_of_trying_every_move(seed, clients, limit, coordinates):
+    drawn = np.random.default_rng(seed).integers(0, coordinates + 1, (clients, clients))
+    matches = np.maximum(drawn, drawn.T).astype(float)
+    labels = [-1] * clients
+    while moves := every_move(matches, labels, limit):
+        score, _, members, cluster = moves[0]
+        if max(labels) + 1 == limit and -score / coordinates <= 0.5:
+            break
+        for member in members:
+            labels[member] = cluster
+    assert greedy_clusters(matches, coordinates, limit, 0.5).tolist() == labels

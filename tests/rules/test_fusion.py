@@ -7,7 +7,8 @@ from torch import nn
 from unskew.errors import UnskewError
 from unskew.layout import Layout, flatten
 from unskew.models import make
-from unskew.rules.fusion import Fusion, fusion
+from unskew.rules import fusion
+from unskew.rules.fusion import Fusion
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import by_samples, uniform
 
@@ -137,3 +138,11 @@ def test_a_hook_that_misbehaves_is_named(stats, complaint):
 def test_bad_options_are_named(option, complaint):
     with pytest.raises(UnskewError, match=complaint):
         fusion(**option)
+
+
+def test_the_number_of_components_comes_first():
+    uploads = uploads_of(clients=7)
+    assert fusion(2, **QUICK).explain(uploads)["allocation"].shape == (7, 2)
+    assert fusion(**QUICK).explain(uploads)["allocation"].shape == (7, 3)  # a third, rounded up
+    with pytest.raises(UnskewError, match="components"):
+        fusion(0)

@@ -69,6 +69,12 @@ def test_squared_distances_of_near_and_far_rows():
     assert torch.equal(found, found.T)
 
 
+def test_squared_distances_of_many_rows():
+    stack = drawn(3, 11, 300)
+    expected = torch.cdist(stack.double(), stack.double()).square()
+    torch.testing.assert_close(squared_distances(stack), expected)
+
+
 def test_bulyan_by_hand():
     # f = 1 of seven: Krum picks five one after another, the three values next to their median
     # count. The outliers 50 and -60 go; 0, 1, 2, 3, 4 stay; the mean of 1, 2, 3 is 2.

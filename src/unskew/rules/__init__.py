@@ -3,6 +3,7 @@
 from unskew.rules.bounds import clipped
 from unskew.rules.discrepancy import discrepancy, label_divergence
 from unskew.rules.fedsa import fedsa
+from unskew.rules.fusion import fusion
 from unskew.rules.geometric import geometric_median
 from unskew.rules.inverse import inverse_accuracy, inverse_distance
 from unskew.rules.krum import bulyan, krum, multi_krum
@@ -22,6 +23,7 @@ __all__ = [
     "coordinate_median",
     "discrepancy",
     "fedsa",
+    "fusion",
     "geometric_median",
     "inverse_accuracy",
     "inverse_distance",

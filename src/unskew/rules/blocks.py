@@ -1,12 +1,24 @@
-"""Walk over a wide matrix in blocks of columns that fit into the processor's cache."""
+"""Walk over a wide matrix in blocks of columns that stay in the processor's cache."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 18
-"""Numbers in a block: 1 MB of float32, so that several operations find it in the cache."""
+BLOCK = 1 << 19
+"""Numbers in a block. Several operations find its 2 MB of float32 in the cache; in much smaller
+blocks they take longer to start than to compute."""
+
+WORTH_SHARING = 1 << 21
+"""Numbers in a matrix below which threads cost more than they bring."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Work = Callable[[Tensor, Tensor, slice], Result]
+"""A function of a block, of memory of its shape to compute in, and of the block's columns."""
 
 
 def column_blocks(rows: int, columns: int) -> Iterator[slice]:
@@ -16,6 +28,62 @@ def column_blocks(rows: int, columns: int) -> Iterator[slice]:
         yield slice(start, min(start + width, columns))
 
 
+def on_blocks(rows: Tensor, work: Work[Result]) -> list[Result]:
+    """Do some work on each block of columns; return what it returns, in order of the columns.
+
+    What a block gives depends on no thread, so neither do sums over the blocks.
+    """
+    blocks = list(column_blocks(*rows.shape))
+    lanes = max(1, min(torch.get_num_threads(), len(blocks)))
+    results: list[Result | None] = [None] * len(blocks)
+
+    def walk(lane: int) -> None:
+        own = blocks[lane::lanes]
+        width = own[0].stop - own[0].start if own else 0
+        scratch = rows.new_empty(len(rows), width)
+        results[lane::lanes] = [
+            work(rows[:, columns], scratch[:, : columns.stop - columns.start], columns)
+            for columns in own
+        ]
+
+    in_threads(walk, range(lanes), rows)
+    return cast("list[Result]", results)
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], of: Tensor) -> list[Result]:
+    """Do some work on several parts of a matrix, in as many threads as torch computes with.
+
+    Each thread computes alone. Were all to share every operation instead, they would wait for
+    each other thousands of times. Small matrices, and those on accelerators, are not worth it.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or of.numel() < WORTH_SHARING or of.device.type != "cpu":
+        return [work(item) for item in items]
+    inference = torch.is_inference_mode_enabled()
+
+    def alone(item: Item) -> Result:
+        with torch.inference_mode(inference):
+            return work(item)
+
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(alone, items))
+    finally:
+        torch.set_num_threads(threads)  # what a helper sets is the default of new threads too
+
+
+def empty_vector(like: Tensor) -> Tensor:
+    """Return memory for one value a column of a matrix.
+
+    On the processor numpy allocates it, because it asks for huge pages: with ordinary ones, the
+    system takes half as long to provide the pages of a large result as it takes to read the matrix.
+    """
+    size = like.shape[1]
+    if like.device.type != "cpu" or like.dtype != torch.float32:
+        return like.new_empty(size)
+    return torch.from_numpy(np.empty(size, dtype=np.float32))
+
+
 def take_columns(rows: Tensor, places: Tensor) -> Tensor:
-    """Return ``rows[:, places]``, row by row: half the time of indexing the matrix."""
-    return torch.stack([row.index_select(0, places) for row in rows])
+    """Return ``rows[:, places]`` in half the time, and without a copy of all rows."""
+    return rows.gather(1, places.expand(len(rows), -1))

@@ -21,47 +21,68 @@ def greedy_clusters(matches: Counts, coordinates: int, limit: int, threshold: fl
     cluster. Once ``limit`` clusters exist, a best score of at most ``threshold`` ends it.
     """
     clients = len(matches)
+    limit = min(limit, clients)
     labels: Ids = np.full(clients, -1)
     free: Marks = np.ones(clients, dtype=bool)
     pairs = _Pairs.of(matches)
-    sums = np.zeros((clients, min(limit, clients)))
-    sizes = np.zeros(min(limit, clients))
-    found = 0
-    while free.any():
-        scores = np.where(free[:, None], sums[:, :found] / sizes[:found], -np.inf)
-        best_join = scores.max(initial=-np.inf)
+    joins = np.full((clients, limit), -np.inf)
+    sums = np.zeros((limit, clients))
+    sizes = np.zeros(limit)
+    found, left = 0, clients
+    while left:
+        client, cluster = divmod(int(joins.argmax()), limit)
+        best_join = joins[client, cluster]
         pair = pairs.best(free) if found < limit else None
+        members = [client]
         if pair is not None and matches[pair] > best_join:
             members, cluster = list(pair), found
             found += 1
-        elif found and (found < limit or best_join / coordinates > threshold):
-            client, cluster = divmod(int(scores.argmax()), found)
-            members = [client]
-        else:
+        elif not found or (found == limit and best_join / coordinates <= threshold):
             break
-        labels[members] = cluster
-        free[members] = False
-        sums[:, cluster] += matches[:, members].sum(1)
+        for member in members:
+            labels[member] = cluster
+            free[member] = False
+            joins[member] = -np.inf
+            sums[cluster] += matches[member]
+        left -= len(members)
         sizes[cluster] += len(members)
+        joins[:, cluster] = np.where(free, sums[cluster] / sizes[cluster], -np.inf)
     return labels
 
 
 @dataclass
 class _Pairs:
-    """All pairs of clients, the most similar first, then the smallest ids."""
+    """For each client the most similar of those with larger ids, and how similar it is.
 
-    first: Ids
-    second: Ids
+    Partners that are no longer free are replaced only when their pair would be the best.
+    """
+
+    matches: Counts
+    partners: Ids
+    scores: Counts
 
     @classmethod
     def of(cls, matches: Counts) -> "_Pairs":
-        first, second = np.triu_indices(len(matches), 1)
-        order = np.argsort(-matches[first, second], kind="stable")
-        return cls(first[order], second[order])
+        pairs = cls(matches, np.zeros(len(matches), dtype=np.int64), np.full(len(matches), -np.inf))
+        everyone = np.ones(len(matches), dtype=bool)
+        for client in range(len(matches) - 1):
+            pairs._find_partner(client, everyone)
+        return pairs
 
     def best(self, free: Marks) -> tuple[int, int] | None:
-        """Return the best pair of free clients; pairs that are not free are forgotten."""
-        if len(self.first) and not (free[self.first[0]] and free[self.second[0]]):
-            stays = free[self.first] & free[self.second]
-            self.first, self.second = self.first[stays], self.second[stays]
-        return (int(self.first[0]), int(self.second[0])) if len(self.first) else None
+        """Return the most similar pair of free clients; of equal ones, that of smallest ids."""
+        while True:
+            first = int(self.scores.argmax())
+            second = int(self.partners[first])
+            if self.scores[first] == -np.inf:
+                return None
+            if free[first] and free[second]:
+                return first, second
+            self._find_partner(first, free)
+
+    def _find_partner(self, client: int, free: Marks) -> None:
+        others = slice(client + 1, None)
+        scores = np.where(free[others] & free[client], self.matches[client, others], -np.inf)
+        place = int(scores.argmax())
+        self.partners[client] = client + 1 + place
+        self.scores[client] = scores[place]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unskew.layout import Layout
-from unskew.rules.blocks import column_blocks
+from unskew.rules.blocks import empty_vector, on_blocks
 
 
 def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
@@ -14,19 +14,26 @@ def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
 
     One matrix-vector product: a single pass over the stack's memory.
     """
-    vector = torch.mv(stack.T, weights.to(stack))
+    vector = empty_vector(stack)
+    torch.mv(stack.T, weights.to(stack), out=vector)
     _largest_counters(vector, stack, layout)
     return vector
 
 
-def by_coordinate(stack: Tensor, layout: Layout, rule: Callable[[Tensor], Tensor]) -> Tensor:
+def by_coordinate(
+    stack: Tensor, layout: Layout, rule: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
     """Apply a coordinate-wise rule to parameters and floating buffers, a block at a time.
 
-    The rule turns clients x columns into one value a column; counters take the largest value.
+    The rule turns clients x columns, and memory of that shape to compute in, into one value a
+    column; counters take the largest value.
     """
-    vector = stack.new_empty(layout.size)
-    for columns in column_blocks(len(stack), layout.counters.start):
-        vector[columns] = rule(stack[:, columns])
+    vector = empty_vector(stack)
+
+    def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
+        vector[columns] = rule(block, scratch)
+
+    on_blocks(stack[:, : layout.counters.start], work)
     _largest_counters(vector, stack, layout)
     return vector
 

@@ -1,17 +1,17 @@
 """Which coordinates of a tensor differ much between clients, and how far each client is off.
 
 The first half of FedSA: the coefficient of variation of each coordinate, the high-dispersion
-region, and the micro-classes (MIC) of the clients in it. Deviations are divided by the largest of
-their column before they are squared, so no scale of the models can overflow or vanish.
+region, and the micro-classes (MIC) of the clients in it. Where squares of deviations would
+overflow or vanish, all are divided by one power of two first, which changes no digit.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks, take_columns
+from unskew.rules.blocks import column_blocks, empty_vector, on_blocks, take_columns
+from unskew.rules.distances import lengths, power_of_two
 
 CvScale = Literal["minmax", "rank", "clip99"]
 Bins = Literal["column", "layer", "raw"]
@@ -22,34 +22,22 @@ ROUNDING = 4 * torch.finfo(torch.float32).eps
 NEAR_ZERO = 1e-8
 """Means below this share of the tensor's root mean square do not raise dispersion further."""
 
+FITTING = (1e-3, 1e15)
+"""A tensor whose largest number lies between these has no square that counts and does not fit."""
+
 BOUNDARY = 1e-5
 """Deviations that exceed a class boundary by less than this, in classes, are on the boundary."""
 
 
-@dataclass(frozen=True, eq=False)
-class Dispersion:
-    """One tensor's deviations, a value a coordinate: the largest, and the coefficient of variation.
-
-    The largest is never zero, so that one can divide by it.
-    """
-
-    largest: Tensor
-    variation: Tensor
-
-
-def measure(rows: Tensor, mean: Tensor) -> Dispersion:
-    """Measure the dispersion of clients x coordinates around the given mean."""
-    largest, spread = torch.empty_like(mean), torch.empty_like(mean)
-    even = rows.new_full((len(rows),), 1 / len(rows))
-    for columns in column_blocks(*rows.shape):
-        deviation = (rows[:, columns] - mean[columns]).abs_()
-        peak = deviation.amax(0).clamp_(min=torch.finfo(rows.dtype).tiny)
-        largest[columns] = peak
-        spread[columns] = (even @ deviation.div_(peak).square_()).sqrt_().mul_(peak)
+def variations(rows: Tensor, mean: Tensor) -> Tensor:
+    """Return the coefficient of variation of each coordinate of clients x coordinates."""
+    if mean.numel() == 0:
+        return mean.clone()
+    spread = _spread(rows, mean)
     floor = NEAR_ZERO * _root_mean_square(mean, spread)
     variation = spread.div_(mean.abs().add_(floor))
     # All zeros give 0/0, which is no dispersion either.
-    return Dispersion(largest, torch.where(variation > ROUNDING, variation, 0.0))
+    return torch.where(variation > ROUNDING, variation, 0.0)
 
 
 def high_columns(variation: Tensor, scale: CvScale, threshold: float) -> Tensor:
@@ -64,42 +52,70 @@ def high_columns(variation: Tensor, scale: CvScale, threshold: float) -> Tensor:
         return nothing
     if scale == "rank":
         return (variation > _quantile(variation, threshold)).nonzero().squeeze(1)
-    low = variation.min()
-    top = variation.max() if scale == "minmax" else _quantile(variation, 0.99)
+    low, top = variation.aminmax()
+    if scale == "clip99":
+        top = _quantile(variation, 0.99)
     if not bool(top > low):
         return nothing
-    return ((variation - low) / (top - low) > threshold).nonzero().squeeze(1)
+    return (variation > low + threshold * (top - low)).nonzero().squeeze(1)
 
 
-def micro_classes(
-    rows: Tensor, mean: Tensor, largest: Tensor, places: Tensor, classes: int, bins: Bins
-) -> Tensor:
+def micro_classes(rows: Tensor, mean: Tensor, places: Tensor, classes: int, bins: Bins) -> Tensor:
     """Return the class 1..C of each squared deviation at some places, as bytes: clients x places.
 
     "column" cuts [0, largest square of the coordinate] into C equal bins, "layer" [0, largest
     square of the tensor], "raw" [0, 1] as the paper prints it. What lies beyond is in class C.
     """
     found = torch.empty(len(rows), len(places), dtype=torch.uint8, device=rows.device)
-    width = classes**-0.5
-    top = largest.amax() if bins == "layer" and len(largest) else largest.new_ones(())
+    top = _largest(rows, mean) if bins == "layer" and len(places) else mean.new_ones(())
     for block in column_blocks(*found.shape):
         columns = places[block]
-        deviation = take_columns(rows, columns).sub_(mean[columns])
-        deviation.div_((largest[columns] if bins == "column" else top) * width).square_()
+        deviation = take_columns(rows, columns).sub_(mean[columns]).abs_()
+        if bins == "column":
+            top = deviation.amax(0).clamp_(min=torch.finfo(rows.dtype).tiny)
+        deviation.div_(top * classes**-0.5).square_()
         found[:, block] = deviation.sub_(BOUNDARY).ceil_().clamp_(1, classes)
     return found
 
 
+def _spread(rows: Tensor, mean: Tensor) -> Tensor:
+    """Return the root mean square of each coordinate's deviations from the mean."""
+    spread = _scaled_spread(rows, mean, None)
+    low, high = FITTING
+    if low <= float(torch.maximum(spread.max(), mean.abs().max())) <= high:
+        return spread
+    scale = power_of_two(_largest(rows, mean))
+    return _scaled_spread(rows, mean, scale).mul_(scale)
+
+
+def _scaled_spread(rows: Tensor, mean: Tensor, scale: Tensor | None) -> Tensor:
+    spread = empty_vector(rows)
+    even = rows.new_full((len(rows),), 1 / len(rows))
+
+    def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
+        deviation = torch.sub(block, mean[columns], out=scratch)
+        if scale is not None:
+            deviation /= scale
+        torch.mv(deviation.square_().T, even, out=spread[columns])
+        spread[columns].sqrt_()
+
+    on_blocks(rows, work)
+    return spread
+
+
+def _largest(rows: Tensor, mean: Tensor) -> Tensor:
+    """Return the largest deviation in a tensor."""
+
+    def work(block: Tensor, scratch: Tensor, columns: slice) -> Tensor:
+        return torch.sub(block, mean[columns], out=scratch).abs_().max()
+
+    return torch.stack(on_blocks(rows, work)).max()
+
+
 def _root_mean_square(mean: Tensor, spread: Tensor) -> Tensor:
     """Return the root mean square of all clients' values, from their means and deviations."""
-    both = torch.stack([_norm(mean), _norm(spread)])
-    size = max(1, mean.numel())
-    return _norm(both).div(size**0.5).to(mean.dtype)
-
-
-def _norm(values: Tensor) -> Tensor:
-    length: Tensor = torch.linalg.vector_norm(values, dtype=torch.float64)
-    return length
+    both = torch.stack([lengths(mean[None]), lengths(spread[None])])
+    return both.square().sum().div(mean.numel()).sqrt().to(mean.dtype)
 
 
 def _quantile(values: Tensor, share: float) -> Tensor:

@@ -1,40 +1,55 @@
 """Distances between models, on the trainable coordinates alone.
 
-Rows are float32 and may be of any scale, so squares are taken in float64.
+Rows are float32 and may be of any scale, so no square and no sum may overflow or vanish.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks
+from unskew.rules.blocks import column_blocks, in_threads, on_blocks
 
 SAME = 1e-13
 """Squared distances below this share of the squared norms are rounding, and count as none."""
 
+SHORTEST = 1e-12
+"""Lengths above this have squares that float32 can hold."""
 
-def distances(rows: Tensor, center: Callable[[Tensor], Tensor], norm: int) -> Tensor:
+LARGEST_POWER = 125
+"""Powers of two up to this, and their inverses, are float32."""
+
+LANES = 8
+"""Sums over blocks that are computed side by side."""
+
+STRIP = 64
+"""The least number of rows whose products are computed at once."""
+
+ColumnCenter = Callable[[Tensor, Tensor], Tensor]
+"""A function of a block and of memory of its shape, to one value a column."""
+
+
+def distances(rows: Tensor, center: ColumnCenter, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to a centre that is computed column by column.
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
+
+    def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
+        deviation = torch.sub(block, center(block, scratch), out=scratch)
+        return _absolute_sums(deviation) if norm == 1 else lengths(deviation).square()
+
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for columns in column_blocks(*rows.shape):
-        block = rows[:, columns]
-        deviation = block - center(block)
-        if norm == 1:
-            total += deviation.abs_().sum(1, dtype=torch.float64)
-        else:
-            total += torch.linalg.vector_norm(deviation, dim=1, dtype=torch.float64).square()
+    for part in on_blocks(rows, work):
+        total += part
     return total if norm == 1 else total.sqrt()
 
 
-def weighted_center(weights: Tensor) -> Callable[[Tensor], Tensor]:
+def weighted_center(weights: Tensor) -> ColumnCenter:
     """Return the centre that is the rows' weighted mean."""
 
-    def center(block: Tensor) -> Tensor:
-        return weights.to(block) @ block
+    def center(block: Tensor, _: Tensor) -> Tensor:
+        return torch.mv(block.T, weights.to(block))
 
     return center
 
@@ -45,11 +60,60 @@ def squared_distances(rows: Tensor) -> Tensor:
     In float64 the products are exact, and a row that is absurdly far away spoils no distance but
     its own, as it would if rows were centred first.
     """
-    products = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-    for columns in column_blocks(*rows.shape):
-        block = rows[:, columns].double()
-        products += block @ block.T
+    products = sum_of_products(rows, lambda columns: [rows[:, columns].double()])
     norms = products.diagonal()
     scale = norms[:, None] + norms[None, :]
-    squared = scale - products - products.T
+    squared = scale - 2 * products
     return torch.where(squared > SAME * scale, squared, 0.0).fill_diagonal_(0.0)
+
+
+def sum_of_products(rows: Tensor, matrices: Callable[[slice], Iterable[Tensor]]) -> Tensor:
+    """Return the sum of ``m @ m.T`` over the matrices that blocks of columns are turned into.
+
+    Blocks are dealt out to a fixed number of sums, so that the threads do not show.
+    """
+    blocks = list(column_blocks(*rows.shape))
+
+    def lane(first: int) -> Tensor:
+        total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+        for columns in blocks[first::LANES]:
+            for matrix in matrices(columns):
+                _add_product(total, matrix)
+        return total
+
+    total = torch.stack(in_threads(lane, range(min(LANES, max(1, len(blocks)))), rows)).sum(0)
+    return total.tril_() + total.tril(-1).T
+
+
+def _add_product(total: Tensor, matrix: Tensor) -> None:
+    """Add a matrix times its transpose, in strips that leave out most of the upper triangle."""
+    height = max(STRIP, -(-len(matrix) // 4))
+    for start in range(0, len(matrix), height):
+        stop = start + height
+        total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
+
+
+def _absolute_sums(deviation: Tensor) -> Tensor:
+    """Return each row's sum of absolute values, which are left in place of the values."""
+    sums = deviation.abs_().sum(1)
+    return sums.double() if bool(sums.isfinite().all()) else deviation.sum(1, dtype=torch.float64)
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """Return each row's l2 norm in float64.
+
+    Rows whose squares float32 cannot hold are divided by powers of two first. That changes no
+    digit, so scaling all models by such a power changes nothing but the scale.
+    """
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    if bool((found.isfinite() & (found > SHORTEST)).all()):
+        return found.double()
+    scale = power_of_two(rows.abs().amax(1, keepdim=True))
+    found = torch.linalg.vector_norm(rows / scale, dim=1)
+    return found.double() * scale.squeeze(1)
+
+
+def power_of_two(values: Tensor) -> Tensor:
+    """Return the power of two next above each positive value; 1 for zero."""
+    powers = torch.frexp(values).exponent.clamp(-LARGEST_POWER, LARGEST_POWER)
+    return torch.ldexp(torch.ones_like(values), powers)

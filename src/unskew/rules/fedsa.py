@@ -4,18 +4,20 @@ Wang, Liao, Yuan and Zhang (2024), "The Key of Parameter Skew in Federated Learn
 arXiv:2408.11278 (FedPake in its second version).
 """
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from unskew.layout import Entry
 from unskew.rules import checks
-from unskew.rules.blocks import column_blocks, take_columns
+from unskew.rules.blocks import column_blocks, in_threads, take_columns
 from unskew.rules.clustering import greedy_clusters
 from unskew.rules.combine import weighted_sum
-from unskew.rules.dispersion import Bins, CvScale, high_columns, measure, micro_classes
+from unskew.rules.dispersion import Bins, CvScale, high_columns, micro_classes, variations
 from unskew.rules.macro import Clusters, agreements, class_counts
 from unskew.rules.rule import Diagnostics, Rule
 from unskew.rules.uploads import Uploads
@@ -61,36 +63,33 @@ def fedsa(
     divisor = macro * micro if weighting == "literal" else None
     prior = weigher or uniform()
 
-    def region(rows: Tensor, mean: Tensor) -> _Region:
-        dispersion = measure(rows, mean)
-        places = high_columns(dispersion.variation, cv_scale, cv_threshold)
-        classes = micro_classes(rows, mean, dispersion.largest, places, micro, bins)
-        return _Region(rows, mean, places, classes)
-
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         weights = prior(uploads)
         vector = weighted_sum(uploads.stack, weights, uploads.layout)
-        regions = (
-            region(uploads.stack[:, entry.place], vector[entry.place])
-            for entry in uploads.layout.parameters
-        )
-        groups: Iterable[list[_Region]] = (
-            [list(regions)] if scope == "model" else ([each] for each in regions)
-        )
+
+        def region(entry: Entry) -> _Region:
+            rows, mean = uploads.stack[:, entry.place], vector[entry.place]
+            places = high_columns(variations(rows, mean), cv_scale, cv_threshold)
+            return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
+
+        def balance(group: Sequence[_Region], labels: Tensor) -> list[tuple[float, float]]:
+            if not _places(group):
+                return [(1.0, 1.0)] * len(group)
+            return _balance(group, Clusters.of(labels, weights), micro, divisor)
+
+        regions = in_threads(region, uploads.layout.parameters, uploads.stack)
+        groups = [regions] if scope == "model" else [[each] for each in regions]
         unclustered = torch.full((len(uploads),), -1)
-        labels, shares, sums = [], [], []
-        for group in groups:
-            shares += [each.share for each in group]
-            if not any(len(each.places) for each in group):
-                labels.append(unclustered)
-                sums += [(1.0, 1.0)] * len(group)
-                continue
-            labels.append(_clusters_of(group, micro, macro, similarity))
-            sums += _balance(group, Clusters.of(labels[-1], weights), micro, divisor)
+        labels = [
+            _clusters_of(group, micro, macro, similarity) if _places(group) else unclustered
+            for group in groups
+        ]
+        pairs = zip(groups, labels, strict=True)
+        sums = itertools.chain(*in_threads(lambda pair: balance(*pair), pairs, uploads.stack))
         return vector, {
-            "clusters": torch.stack(labels) if labels else unclustered[None],
-            "high_share": torch.tensor(shares, dtype=torch.float64),
-            "weight_sums": torch.tensor(sums, dtype=torch.float64).view(-1, 2),
+            "clusters": torch.stack(labels or [unclustered]),
+            "high_share": torch.tensor([each.share for each in regions], dtype=torch.float64),
+            "weight_sums": torch.tensor(list(sums), dtype=torch.float64).view(-1, 2),
         }
 
     return Rule("fedsa", apply)
@@ -113,8 +112,11 @@ class _Region:
 def _clusters_of(regions: Sequence[_Region], micro: int, macro: int, similarity: float) -> Tensor:
     """Cluster the clients by all high-dispersion places of some tensors."""
     counts = torch.stack([agreements(each.micro, micro).cpu() for each in regions]).sum(0)
-    places = sum(len(each.places) for each in regions)
-    return torch.from_numpy(greedy_clusters(counts.numpy(), places, macro, similarity))
+    return torch.from_numpy(greedy_clusters(counts.numpy(), _places(regions), macro, similarity))
+
+
+def _places(regions: Sequence[_Region]) -> int:
+    return sum(len(each.places) for each in regions)
 
 
 def _balance(

@@ -115,13 +115,14 @@ class Fusion:
         return FusionVae(features, self.components, self.latent, *widths, self.codes)
 
 
-def fusion(**options: Any) -> Weigher:
+def fusion(components: int | None = None, **options: Any) -> Weigher:
     """Weigh clients by an autoencoder fitted to these uploads alone.
 
-    The options are the fields of :class:`Fusion`. A weigher's weights sum to one, so that with
-    ``normalise="literal"`` only their proportions are the paper's.
+    ``components`` is the number of virtual components, by default a third of the clients and at
+    most 15. The other options are the fields of :class:`Fusion`. A weigher's weights sum to one,
+    so that with ``normalise="literal"`` only their proportions are the paper's.
     """
-    rule = create(Fusion, options, "fusion")
+    rule = create(Fusion, {"components": components, **options}, "fusion")
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         sized = rule.sized_for(len(uploads))

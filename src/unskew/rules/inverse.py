@@ -4,7 +4,6 @@ Yeganeh, Farshad, Navab and Albarqouni (2020), "Inverse Distance Aggregation for
 with Non-IID Data".
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 from torch import Tensor
@@ -12,8 +11,8 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.rules import checks
 from unskew.rules.bounds import bounded
-from unskew.rules.distances import distances, weighted_center
-from unskew.rules.order import median_of_columns
+from unskew.rules.distances import ColumnCenter, distances, weighted_center
+from unskew.rules.selection import median_of_columns
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher, by_samples, on_simplex, uniform
 
@@ -76,7 +75,7 @@ def inverse_accuracy(
     return Weigher("inverse_accuracy", derive)
 
 
-def _center(center: Center, uploads: Uploads) -> Callable[[Tensor], Tensor]:
+def _center(center: Center, uploads: Uploads) -> ColumnCenter:
     if center == "median":
         return median_of_columns
     return weighted_center((by_samples() if center == "fedavg" else uniform())(uploads))

@@ -14,8 +14,8 @@ from torch import Tensor
 from unskew.rules import checks
 from unskew.rules.combine import by_coordinate
 from unskew.rules.distances import squared_distances
-from unskew.rules.order import middle_rows, sorted_columns
 from unskew.rules.rule import Diagnostics, Rule, weighted_mean
+from unskew.rules.selection import sorted_columns
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher
 
@@ -52,8 +52,9 @@ def bulyan(f: int) -> Rule:
         chosen = _one_after_another(squared_distances(uploads.parameters).cpu().numpy(), f)
         rows = torch.tensor(chosen)
 
-        def rule(block: Tensor) -> Tensor:
-            return _closest_to_median(block[rows], clients - 4 * f)
+        def rule(block: Tensor, scratch: Tensor) -> Tensor:
+            ordered = sorted_columns(block[rows], scratch[: len(rows)])
+            return _closest_to_median(ordered, clients - 4 * f)
 
         diagnostics = {"selected": torch.tensor(uploads.clients)[rows]}
         return by_coordinate(uploads.stack, uploads.layout, rule), diagnostics
@@ -102,14 +103,14 @@ def _one_after_another(squared: Distances, f: int) -> list[int]:
     return sorted(chosen)
 
 
-def _closest_to_median(block: Tensor, count: int) -> Tensor:
-    """Average the values of each column that are closest to its median.
+def _closest_to_median(ordered: Tensor, count: int) -> Tensor:
+    """Average the values of each ordered column that are closest to its median.
 
-    In sorted order they are neighbours, so it is enough to find where their window starts; of
-    two windows that reach equally far the one of lower values counts.
+    They are neighbours, so it is enough to find where their window starts; of two windows that
+    reach equally far the one of lower values counts.
     """
-    ordered = sorted_columns(block)
-    median = middle_rows(ordered)
+    upper = len(ordered) // 2
+    median = ordered[upper] if len(ordered) % 2 else (ordered[upper - 1] + ordered[upper]) / 2
     starts = len(ordered) - count + 1
     reach = torch.maximum(median - ordered[:starts], ordered[count - 1 :] - median)
     places = reach.argmin(0) + torch.arange(count)[:, None]

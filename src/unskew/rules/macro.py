@@ -11,15 +11,12 @@ import torch
 from torch import Tensor
 
 from unskew.rules.blocks import column_blocks
+from unskew.rules.distances import sum_of_products
 
 
 def agreements(micro: Tensor, classes: int) -> Tensor:
     """Count for each two clients the coordinates on which their micro-classes agree."""
-    counts = torch.zeros(len(micro), len(micro), dtype=torch.float64, device=micro.device)
-    for columns in column_blocks(*micro.shape):
-        for held in _indicators(micro[:, columns], classes):
-            counts += held @ held.T
-    return counts
+    return sum_of_products(micro, lambda columns: _indicators(micro[:, columns], classes))
 
 
 @dataclass(frozen=True, eq=False)

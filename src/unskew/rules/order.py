@@ -6,13 +6,13 @@ optimal statistical rates". Both treat floating buffers like parameters.
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from unskew.rules import checks
 from unskew.rules.combine import by_coordinate
 from unskew.rules.rule import Diagnostics, Rule
+from unskew.rules.selection import median_of_columns, middle_mean
 from unskew.rules.uploads import Uploads
 
 
@@ -34,29 +34,9 @@ def trimmed_mean(beta: float) -> Rule:
         # Without the small shift 0.29 x 100 would be 28.999... and lose a client.
         cut = min(math.floor(beta * clients + 1e-9), (clients - 1) // 2)
 
-        def rule(block: Tensor) -> Tensor:
-            return sorted_columns(block)[cut : clients - cut].mean(0)
+        def rule(block: Tensor, scratch: Tensor) -> Tensor:
+            return middle_mean(block, scratch, cut)
 
         return by_coordinate(uploads.stack, uploads.layout, rule), {"trimmed": torch.tensor(cut)}
 
     return Rule("trimmed_mean", apply)
-
-
-def median_of_columns(block: Tensor) -> Tensor:
-    """Return the median of each column."""
-    return middle_rows(sorted_columns(block))
-
-
-def middle_rows(ordered: Tensor) -> Tensor:
-    """Return the middle row of ordered ones, or half the sum of the two middle rows."""
-    upper = len(ordered) // 2
-    return ordered[upper] if len(ordered) % 2 else (ordered[upper - 1] + ordered[upper]) / 2
-
-
-def sorted_columns(block: Tensor) -> Tensor:
-    """Sort each column; numpy's vectorised sort takes a fraction of the time torch's takes."""
-    if block.device.type != "cpu":
-        return block.sort(dim=0).values
-    columns = np.array(block.numpy().T, order="C")  # always a copy: the uploads stay as they are
-    columns.sort(axis=1)
-    return torch.from_numpy(columns).T

@@ -1,0 +1,94 @@
+"""Walking over columns: all of them, in order, whatever the threads, within the memory promised."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unskew.rules import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
+from unskew.rules.blocks import column_blocks, empty_vector, on_blocks, take_columns
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("unskew.rules.blocks.BLOCK", 24)
+    monkeypatch.setattr("unskew.rules.blocks.WORTH_SHARING", 0)
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(rows: int, columns: int) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
+
+
+@given(st.integers(1, 2**20), st.integers(0, 2**21))
+def test_blocks_cover_the_columns_once(rows, columns):
+    ends = [0]
+    for block in column_blocks(rows, columns):
+        assert block.start == ends[-1] < block.stop
+        ends.append(block.stop)
+        if len(ends) > 50:
+            return
+    assert ends[-1] == columns
+
+
+@pytest.mark.usefixtures("small_blocks", "three_threads")
+def test_results_come_in_the_order_of_the_columns():
+    rows = torch.arange(40.0).repeat(4, 1)  # blocks of six columns
+
+    def work(block, scratch, columns):
+        assert scratch.shape == block.shape
+        return block[0].tolist(), columns
+
+    found = on_blocks(rows, work)
+    assert [value for values, _ in found for value in values] == list(range(40))
+    assert [columns.start for _, columns in found] == [0, 6, 12, 18, 24, 30, 36]
+    assert on_blocks(torch.empty(3, 0), work) == []
+
+
+@pytest.mark.usefixtures("small_blocks", "three_threads")
+def test_each_thread_computes_alone_and_leaves_the_settings_as_they_were():
+    assert set(on_blocks(drawn(4, 60), lambda *_: torch.get_num_threads())) == {1}
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("small_blocks", "three_threads")
+def test_what_fails_in_a_thread_is_raised():
+    def work(block, scratch, columns):
+        raise ZeroDivisionError(columns.start)
+
+    with pytest.raises(ZeroDivisionError):
+        on_blocks(drawn(4, 60), work)
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "rule", [weighted_mean(inverse_distance()), coordinate_median(), fedsa(cv_scale="rank")]
+)
+def test_the_number_of_threads_does_not_show(rule, three_threads):
+    uploads = Uploads.of(drawn(5, 200))
+    shared = rule(uploads)
+    torch.set_num_threads(1)
+    assert torch.equal(rule(uploads), shared)
+
+
+@pytest.mark.usefixtures("small_blocks", "three_threads")
+def test_rules_work_in_inference_mode():
+    with torch.inference_mode():
+        uploads = Uploads.of(drawn(5, 100))
+        assert coordinate_median()(uploads).tolist() == uploads.stack.median(0).values.tolist()
+
+
+def test_parts_by_hand():
+    rows = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert take_columns(rows[:, 1:], torch.tensor([1, 0])).tolist() == [[3, 2], [6, 5]]
+    assert empty_vector(rows).shape == (3,)
+    assert empty_vector(rows).dtype == rows.dtype
+    assert empty_vector(rows.double()).dtype == torch.float64

@@ -1,0 +1,46 @@
+"""Lengths and distances of rows of any scale."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unskew.rules.distances import distances, lengths, power_of_two, weighted_center
+
+
+def from_zero(block: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(block.shape[1])
+
+
+@given(st.integers(-120, 120))
+def test_lengths_by_hand_at_every_scale(power):
+    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-5.0, 12.0]]) * 2.0**power
+    assert (lengths(rows) / 2.0**power).tolist() == pytest.approx([5, 0, 13], rel=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(-80, 80))
+def test_powers_of_two_change_no_digit(seed, power):
+    rows = torch.randn(3, 50, generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(lengths(rows * 2.0**power), lengths(rows) * 2.0**power)
+
+
+def test_a_far_row_does_not_spoil_a_near_one():
+    rows = torch.tensor([[3.0, 4.0], [1e30, 0.0], [1e-30, 0.0]])
+    assert lengths(rows).tolist() == pytest.approx([5, 1e30, 1e-30], rel=1e-6)
+
+
+def test_sums_that_float32_cannot_hold():
+    rows = torch.full((2, 1000), 1e37)
+    assert distances(rows, from_zero, norm=1).tolist() == pytest.approx([1e40] * 2, rel=1e-5)
+
+
+def test_distances_by_hand_over_several_blocks(monkeypatch):
+    monkeypatch.setattr("unskew.rules.blocks.BLOCK", 4)
+    rows = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0, 0.0]])
+    center = weighted_center(torch.tensor([0.5, 0.5], dtype=torch.float64))
+    assert distances(rows, center, norm=1).tolist() == [4, 4]
+    assert distances(rows, center, norm=2).tolist() == pytest.approx([6**0.5] * 2)
+
+
+def test_powers_of_two_by_hand():
+    assert power_of_two(torch.tensor([0.0, 0.75, 1.0, 5.0])).tolist() == [1, 1, 2, 8]
