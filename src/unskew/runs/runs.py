@@ -69,6 +69,12 @@ class Runs(Sequence[Run]):
         """The figure the runs are judged by."""
         return self._runs[0].figure if self._runs else ACCURACY
 
+    @property
+    def level(self) -> str:
+        """The level the runs are judged on: global, or local where there is no common test."""
+        measured = any("global" in row for run in self._runs for row in run.metrics)
+        return "global" if measured else "local"
+
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the global accuracy reaches the target."""
         if self.figure is ACCURACY:

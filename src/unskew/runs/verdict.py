@@ -1,0 +1,104 @@
+"""Which method leads, and whether its lead is more than noise, in words."""
+
+import math
+from dataclasses import dataclass
+
+from unskew.runs.figures import Figure
+from unskew.runs.paired import LEVEL, Difference, differences
+from unskew.runs.runs import Runs
+
+TEST = (
+    f"paired t-test over seeds, Holm's correction over all pairs of methods, level {LEVEL:g} "
+    "(sign test where all differences are equal)"
+)
+"""How a lead is judged, for readers."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The leader by mean figure, and how far the others are behind it.
+
+    ``behind`` are the leader's differences to all others, in the order of their means; its sign
+    is such that positive means that the leader is better.
+    """
+
+    figure: Figure
+    leader: str
+    seeds: int
+    behind: tuple[Difference, ...]
+
+    @property
+    def level(self) -> list[str]:
+        """The methods whose distance from the leader is within noise."""
+        return [difference.second for difference in self.behind if not difference.is_real]
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the leader is really ahead of everybody else."""
+        return bool(self.behind) and not self.level
+
+    def __str__(self) -> str:
+        if not self.behind:
+            return f"{self.leader} stands alone: there is nothing to compare it with."
+        first, unknown = self.behind[0], any(math.isnan(d.p) for d in self.behind)
+        lead = f"{self.leader} leads by {self._amount(first.mean)} over {first.second}"
+        if unknown:
+            return f"{lead}, but one seed cannot tell a lead from noise; give at least three."
+        if self.is_real:
+            return f"{lead}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
+        if len(self.level) == len(self.behind):
+            other = "it" if len(self.behind) == 1 else "any other"
+            return (
+                f"{lead}, but that is within noise: {self.seeds} seeds do not tell the leader "
+                f"from {other} (p = {_p(min(d.p for d in self.behind))})."
+            )
+        beaten = len(self.behind) - len(self.level)
+        return (
+            f"{lead}, but that is within noise: {_joined(self.level)} may be as good. "
+            f"It is really ahead of {beaten} other method{'' if beaten == 1 else 's'}."
+        )
+
+    def note(self, method: str) -> str:
+        """Say in a word or two how a method stands to the leader."""
+        if method == self.leader:
+            return "leads"
+        for difference in self.behind:
+            if difference.second == method:
+                if math.isnan(difference.p):
+                    return "one seed"
+                return "behind" if difference.is_real else "within noise"
+        return "-"
+
+    def _amount(self, value: float) -> str:
+        return f"{100 * value:.2f} points" if self.figure.more_is_better else f"{value:.4g}"
+
+
+def judge(runs: Runs, level: str | None = None) -> Verdict | None:
+    """Compare the methods by their last figure on a level; None if it was never measured.
+
+    The level is the global one; runs that have no common test are judged by their local tests.
+    """
+    figure, level = runs.figure, level or runs.level
+    sign = 1.0 if figure.more_is_better else -1.0
+    scores = {
+        method: {run.seed: sign * run.last(level, figure.name) for run in runs.of(method)}
+        for method in runs.methods
+    }
+    means = {method: sum(by_seed.values()) / len(by_seed) for method, by_seed in scores.items()}
+    ranked = sorted(
+        (method for method in means if not math.isnan(means[method])), key=lambda m: -means[m]
+    )
+    if not ranked:
+        return None
+    pairs = differences({method: scores[method] for method in ranked})
+    leader = ranked[0]
+    behind = tuple(pairs[leader, other] for other in ranked[1:])
+    return Verdict(figure, leader, len(scores[leader]), behind)
+
+
+def _p(value: float) -> str:
+    return "under 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def _joined(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
