@@ -34,6 +34,7 @@ from unskew.plain import plain
 from unskew.progress import Watcher, watching
 from unskew.rng import stream, torch_seeded
 from unskew.runs.checkpoint import Position
+from unskew.runs.facts import federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.spelling import explain
@@ -120,8 +121,9 @@ class _Trainer:
             seed=self.settings.seed,
             clients=len(self.federation),
         )
+        run.facts = self._facts()
         if folder is not None:
-            position = folder.open(self._identity(), self._facts(), resume=resume)
+            position = folder.open(self._identity(), run.facts, resume=resume)
             run.folder = folder.path
             run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
         stages = self.method.stages()
@@ -159,7 +161,7 @@ class _Trainer:
         return {
             "configuration": self.settings.model_dump(),
             "federation": repr(self.federation),
-            "skew": self.federation.report.skew if self.federation.report else None,
+            "data": federation_facts(self.federation),
             "versions": {
                 "unskew": __version__,
                 "torch": torch.__version__,

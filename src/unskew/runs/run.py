@@ -31,6 +31,8 @@ class Run:
     folder: Path | None = None
     model: "nn.Module | None" = None
     """A module with the final weights."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What was asked, of which data, with which versions: the content of ``run.json``."""
 
     def __repr__(self) -> str:
         return (
