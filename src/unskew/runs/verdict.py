@@ -3,15 +3,19 @@
 import math
 from dataclasses import dataclass
 
+from unskew.report.table import Table
 from unskew.runs.figures import Figure
-from unskew.runs.paired import LEVEL, Difference, differences
+from unskew.runs.paired import LEVEL, Difference, lead
 from unskew.runs.runs import Runs
 
 TEST = (
-    f"paired t-test over seeds, Holm's correction over all pairs of methods, level {LEVEL:g} "
-    "(sign test where all differences are equal)"
+    f"paired t-test over seeds against the leader, p corrected for the number of methods "
+    f"(Bonferroni), level {LEVEL:g}"
 )
 """How a lead is judged, for readers."""
+
+_MANY = 10
+"""With so many seeds, a lead that does not show is hardly worth more of them."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,23 @@ class Verdict:
         if not self.behind:
             return f"{self.leader} stands alone: there is nothing to compare it with."
         first, unknown = self.behind[0], any(math.isnan(d.p) for d in self.behind)
-        lead = f"{self.leader} leads by {self._amount(first.mean)} over {first.second}"
+        start = f"{self.leader} leads by {self._amount(first.mean)} over {first.second}"
         if unknown:
-            return f"{lead}, but one seed cannot tell a lead from noise; give at least three."
+            return f"{start}, but one seed cannot tell a lead from noise; give at least three."
         if self.is_real:
-            return f"{lead}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
+            return f"{start}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
+        doubt = f"{start}, but that is within noise"
+        more = " More seeds may tell." if self.seeds < _MANY else ""
         if len(self.level) == len(self.behind):
             other = "it" if len(self.behind) == 1 else "any other"
+            p = _p(min(d.p for d in self.behind))
             return (
-                f"{lead}, but that is within noise: {self.seeds} seeds do not tell the leader "
-                f"from {other} (p = {_p(min(d.p for d in self.behind))})."
+                f"{doubt}: {self.seeds} seeds do not tell the leader from {other} (p = {p}).{more}"
             )
         beaten = len(self.behind) - len(self.level)
         return (
-            f"{lead}, but that is within noise: {_joined(self.level)} may be as good. "
-            f"It is really ahead of {beaten} other method{'' if beaten == 1 else 's'}."
+            f"{doubt}: {_joined(self.level)} may be as good. "
+            f"It is really ahead of {beaten} other method{'' if beaten == 1 else 's'}.{more}"
         )
 
     def note(self, method: str) -> str:
@@ -68,6 +74,16 @@ class Verdict:
                     return "one seed"
                 return "behind" if difference.is_real else "within noise"
         return "-"
+
+    def against(self, method: str) -> str:
+        """Say how a method's mean differs from the leader's, and how it stands."""
+        note = self.note(method)
+        for difference in self.behind:
+            if difference.second == method:
+                if self.figure.more_is_better:
+                    return f"{-100 * difference.mean:+.2f} ({note})"
+                return f"{difference.mean:+.4g} ({note})"
+        return note
 
     def _amount(self, value: float) -> str:
         return f"{100 * value:.2f} points" if self.figure.more_is_better else f"{value:.4g}"
@@ -90,10 +106,17 @@ def judge(runs: Runs, level: str | None = None) -> Verdict | None:
     )
     if not ranked:
         return None
-    pairs = differences({method: scores[method] for method in ranked})
-    leader = ranked[0]
-    behind = tuple(pairs[leader, other] for other in ranked[1:])
-    return Verdict(figure, leader, len(scores[leader]), behind)
+    behind = tuple(lead(ranked[0], {method: scores[method] for method in ranked}))
+    return Verdict(figure, ranked[0], len(scores[ranked[0]]), behind)
+
+
+def with_verdict(runs: Runs, target: float | None = None) -> Table:
+    """Return the table of the runs, with a column that says how each stands to the leader."""
+    table, verdict = runs.table(target), judge(runs)
+    if verdict is None or len(table.rows) < 2:
+        return table
+    columns = [*table.columns, "against the leader"]
+    return Table(columns, [[*row, verdict.against(row[0])] for row in table.rows], table.title)
 
 
 def _p(value: float) -> str:
