@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reports import RUNS, trained_runs, made_run
+from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.opening import compared, html_table
 from unskew.report.page import write_page

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import RUNS, trained_runs, made_run
+from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.draw import draw_picture
 from unskew.report.export import export_figures, export_table

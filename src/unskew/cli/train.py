@@ -104,7 +104,13 @@ def compare_methods(
         typer.Option("--set", help="Any other setting, such as momentum=0.9; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs, table and page.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(help="Go on with the runs in --out and play only what is new, or refuse to."),
+    ] = True,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at once; default: one a core, if it keeps to one.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.
@@ -145,6 +151,7 @@ def compare_methods(
         model=model,
         out=out,
         resume=resume,
+        jobs=jobs,
         **options,
     )
     verdict = judge(runs)

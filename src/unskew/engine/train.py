@@ -72,6 +72,18 @@ def train(
     return trainer.run(folder, resume=resume, progress=progress)
 
 
+def keeps_to_one_core(
+    federation: Federation, method: Method, model: str | nn.Module | None, settings: Settings
+) -> bool:
+    """Tell whether a run computes in one thread of one process, so that others fit beside it."""
+    trainer = _Trainer.of(federation, method, model, settings)
+    network = Network(trainer.module)
+    runner = resolve_runner(network, settings, trainer.device, example(federation))
+    numbers = settings.cohort_size(len(federation)) * network.layout.size
+    alone = runner != "pool" or settings.worker_count == 1
+    return trainer.device.type == "cpu" and alone and threads_for(numbers) == 1
+
+
 @dataclass(eq=False)
 class _Trainer:
     federation: Federation
