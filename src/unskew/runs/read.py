@@ -11,8 +11,11 @@ from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
 
-def read_run(folder: str | Path) -> Run:
-    """Read one run, finished or not, from its folder. It has everything but the model."""
+def read_run(folder: str | Path, *, tables: bool = True) -> Run:
+    """Read one run, finished or not, from its folder. It has everything but the model.
+
+    Without ``tables`` the tables of clients, which are most of a folder, are left unread.
+    """
     folder = Path(folder)
     facts = _read_facts(folder / "run.json")
     try:
@@ -24,7 +27,7 @@ def read_run(folder: str | Path) -> Run:
             seed=identity["settings"]["seed"],
             clients=data["clients"],
             metrics=read_lines(folder / "metrics.jsonl"),
-            client_tables=read_lines(folder / "clients.jsonl"),
+            client_tables=read_lines(folder / "clients.jsonl") if tables else [],
             folder=folder,
             facts=facts,
         )
