@@ -25,6 +25,22 @@ def made_run(
     return run
 
 
+def clustered_run():
+    """Two rounds of four clients with clusters and histograms of sample weights."""
+    run = made_run("ifca")
+    for round_, clusters in ((1, [0, 1, 1]), (2, [1, 8, None])):
+        table = {"kind": "round", "stage": "task", "round": round_, "client": [0, 2, 3]}
+        run.client_tables.append(
+            {**table, "weight": [0.5, 0.25, None], "reasons": {"cluster": clusters}}
+        )
+    found = {"sample_weight_histogram": [[1, 2], [3, 4]], "sample_weight_edges": [0.0, 1.0, 2.0]}
+    run.metrics[0]["diagnostics"] = found
+    run.client_tables.append(
+        {"kind": "local", "round": 2, "client": [0, 1], "accuracy": [0.2, 0.6]}
+    )
+    return run
+
+
 RUNS = Runs([made_run(method, seed) for method in ("fedavg", "mean") for seed in (0, 1)])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import RUNS, made_run, trained_runs
+from reports import RUNS, clustered_run, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.draw import draw_picture
 from unskew.report.export import export_figures, export_table
@@ -22,22 +22,6 @@ from unskew.runs.runs import Runs
 
 def pictures_of(runs, **options):
     return {picture.name: picture for picture in all_pictures(runs, **options)}
-
-
-def clustered_run():
-    """Two rounds of four clients with clusters and histograms of sample weights."""
-    run = made_run("ifca")
-    for round_, clusters in ((1, [0, 1, 1]), (2, [1, 8, None])):
-        table = {"kind": "round", "stage": "task", "round": round_, "client": [0, 2, 3]}
-        run.client_tables.append(
-            {**table, "weight": [0.5, 0.25, None], "reasons": {"cluster": clusters}}
-        )
-    found = {"sample_weight_histogram": [[1, 2], [3, 4]], "sample_weight_edges": [0.0, 1.0, 2.0]}
-    run.metrics[0]["diagnostics"] = found
-    run.client_tables.append(
-        {"kind": "local", "round": 2, "client": [0, 1], "accuracy": [0.2, 0.6]}
-    )
-    return run
 
 
 def test_lines_are_means_over_seeds_of_the_rounds_all_have():

@@ -61,8 +61,15 @@ DRAW.bars = (picture, width) => {
   return svg;
 };
 
+function barText(bar) {
+  if (bar.mean === null) return "never";
+  const some = bar.values.length < bar.seeds ? ` (${bar.values.length}/${bar.seeds})` : "";
+  return number(+bar.mean.toPrecision(3)) + some;
+}
+
 function drawPanel(svg, panel, frame, rows) {
-  const box = { left: frame.left + names(panel.bars), right: frame.right - 84, top: frame.top, bottom: frame.top + ROW * rows + 4 };
+  const room = 14 + 7 * Math.max(...panel.bars.map((b) => barText(b).length));
+  const box = { left: frame.left + names(panel.bars), right: frame.right - room, top: frame.top, bottom: frame.top + ROW * rows + 4 };
   const top = Math.max(...panel.bars.flatMap((b) => b.values), 1e-9);
   const x = scale(0, top, box.left, box.right);
   axisX(svg, x, box, ticks(0, top, 4), panel.label, (v) => tickText(v));
@@ -70,13 +77,11 @@ function drawPanel(svg, panel, frame, rows) {
     const y = box.top + ROW * (i + 0.5) + 2, paint = colour(b.method);
     rowLabel(svg, b, box.left - 8, y);
     const far = b.values.length ? Math.max(...b.values) : 0;
-    const some = b.values.length < b.seeds ? ` (${b.values.length}/${b.seeds})` : "";
     if (b.mean !== null) {
       svg.append(svgNode("rect", { x: box.left, y: y - 9, width: Math.max(1, x(b.mean) - box.left), height: 18, fill: paint, "fill-opacity": 0.75, class: "bar" }));
       for (const value of b.values) svg.append(svgNode("circle", { cx: x(value), cy: y, r: 2.6, fill: "var(--paper)", stroke: "var(--ink)" }));
     }
-    const text = b.mean === null ? "never" : number(+b.mean.toPrecision(3)) + some;
-    svg.append(label(text, x(far) + 7, y + 4, { fill: "var(--ink)" }));
+    svg.append(label(barText(b), x(far) + 7, y + 4, { fill: "var(--ink)" }));
     const area = svgNode("rect", { x: frame.left, y: y - ROW / 2, width: frame.right - frame.left, height: ROW, fill: "transparent", class: "hover" });
     svg.append(area);
     follow(svg, area, (_x, _y, event) => showTip(event, b.method, [

@@ -130,6 +130,7 @@ DRAW.points = (picture, width) => {
     svg.append(dot);
     follow(svg, dot, (_x, _y, event) => showTip(event, `client ${k}`, [[value, number(p[2], share)], ["samples", number(p[3])]]));
   });
-  if (known.length) drawShades(svg, width - 240, 4, 150, `${value} ${number(low, share)}`, number(high, share));
+  const bar = Math.min(150, width / 3);
+  if (known.length) drawShades(svg, width - bar - 64, 4, bar, `${value} ${number(low, share)}`, number(high, share));
   return svg;
 };
