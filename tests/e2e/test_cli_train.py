@@ -253,7 +253,7 @@ def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
 
 def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again.html"
-    terminal.output(*compare(data, "--methods", "fedavg,mean", "--out", out, "--target", "0.3"))
+    terminal.output(*compare(data, "--methods", "mean,fedavg", "--out", out, "--target", "0.3"))
     figures = tmp_path / "figures"
     output = terminal.output("report", out, "-o", again, "--figures", figures)
     assert f"page: {again}" in output

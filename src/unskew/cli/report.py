@@ -33,15 +33,15 @@ def report_runs(
     Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
     """
     from unskew.report.page import write_page  # noqa: PLC0415
-    from unskew.report.writing import read_comparison  # noqa: PLC0415
+    from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
-    from unskew.runs.verdict import judge, with_verdict  # noqa: PLC0415
+    from unskew.runs.verdict import judge  # noqa: PLC0415
 
-    found = read_runs(runs)
-    known = read_comparison(runs[0]) if len(runs) == 1 else {"command": None, "target": None}
-    goal = known["target"] if target is None else target
-    page = write_page(out, found, target=goal, command=known["command"], embedding=tsne)
-    print_rich(with_verdict(found, goal))
+    known = read_comparison(runs[0]) if len(runs) == 1 else Known()
+    found = known.sorted(read_runs(runs))
+    goal = known.target if target is None else target
+    page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    print_rich(found.table(goal))
     verdict = judge(found)
     if verdict is not None:
         typer.echo(str(verdict))

@@ -127,7 +127,7 @@ def compare_methods(
     from unskew.config import DataConfig, checked, set_values  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.runs.runs import check_target  # noqa: PLC0415
-    from unskew.runs.verdict import judge, with_verdict  # noqa: PLC0415
+    from unskew.runs.verdict import judge  # noqa: PLC0415
 
     check_target(target)
     where = checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
@@ -158,7 +158,7 @@ def compare_methods(
     if json:
         print_json([asdict(summary) for summary in runs.summaries(target)])
     else:
-        print_rich(with_verdict(runs, target))
+        print_rich(runs.table(target))
         if verdict is not None:
             typer.echo(str(verdict))
     if out is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from unskew.report.pictures.curves import has_personal_models
 from unskew.report.table import Table
 from unskew.runs.runs import Runs
-from unskew.runs.verdict import TEST, judge, with_verdict
+from unskew.runs.verdict import TEST, Verdict, judge, with_verdict
 
 
 def opening(runs: Runs) -> str:
@@ -63,17 +63,25 @@ def _leader(runs: Runs) -> str:
     where = "common test" if runs.level == "global" else "clients' own tests"
     values = [run.last(runs.level, runs.figure.name) for run in runs.of(verdict.leader)]
     mean = runs.figure.text(sum(values) / len(values))
-    kind, word = ("good", "the lead is real") if verdict.is_real else ("doubt", "within noise")
-    badge = f'<span class="badge {kind}">{word}</span>' if verdict.behind else ""
     personal = judge(runs, "personal") if has_personal_models(runs) else None
     also = "" if personal is None else f"<p>By personal models: {escape(str(personal))}</p>"
     return (
         '<section class="card"><h3>Leader</h3>'
         f'<div class="big">{escape(verdict.leader)} <small>{escape(mean)} '
-        f"{runs.figure.name} on the {where}</small></div>{badge}"
+        f"{runs.figure.name} on the {where}</small></div>{_badge(verdict)}"
         f'<p>{escape(str(verdict))}</p>{also}<p class="note">Judged by: {escape(TEST)}.</p>'
         "</section>"
     )
+
+
+def _badge(verdict: Verdict) -> str:
+    if not verdict.behind:
+        return ""
+    if verdict.is_real:
+        return '<span class="badge good">the lead is real</span>'
+    beaten, all_ = len(verdict.behind) - len(verdict.level), len(verdict.behind)
+    word = f"really ahead of {beaten} of {all_} only" if beaten else "within noise"
+    return f'<span class="badge doubt">{word}</span>'
 
 
 def _skew(data: Mapping[str, Any]) -> str:

@@ -50,18 +50,18 @@ class Verdict:
             return f"{start}, but one seed cannot tell a lead from noise; give at least three."
         if self.is_real:
             return f"{start}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
-        doubt = f"{start}, but that is within noise"
         more = " More seeds may tell." if self.seeds < _MANY else ""
         if len(self.level) == len(self.behind):
             other = "it" if len(self.behind) == 1 else "any other"
             p = _p(min(d.p for d in self.behind))
             return (
-                f"{doubt}: {self.seeds} seeds do not tell the leader from {other} (p = {p}).{more}"
+                f"{start}, but that is within noise: {self.seeds} seeds do not tell the leader "
+                f"from {other} (p = {p}).{more}"
             )
-        beaten = len(self.behind) - len(self.level)
+        ahead = [difference.second for difference in self.behind if difference.is_real]
         return (
-            f"{doubt}: {_joined(self.level)} may be as good. "
-            f"It is really ahead of {beaten} other method{'' if beaten == 1 else 's'}.{more}"
+            f"{self.leader} leads and is really ahead of {_joined(ahead)}, but its distance from "
+            f"{_joined(self.level)} is within noise.{more}"
         )
 
     def note(self, method: str) -> str:
