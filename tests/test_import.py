@@ -28,7 +28,8 @@ def test_the_watch_notices_a_heavy_import():
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["--version"], ["data", "--help"]]
-    + [[command, "--help"] for command in ("run", "compare", "methods", "models")]
+    + [[command, "--help"] for command in ("run", "compare", "report", "watch")]
+    + [[command, "--help"] for command in ("methods", "models")]
     + [["data", command, "--help"] for command in ("list", "skews", "fetch", "show")],
 )
 def test_help_is_light(arguments):

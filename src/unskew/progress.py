@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 Watcher = Callable[[int, Mapping[str, Any]], None]
 """Called after each round with its number and its metrics."""
@@ -32,26 +32,39 @@ def watching(
             )
 
 
+class Board:
+    """One display for many runs: how many are done, and a line for each that is played."""
+
+    def __init__(self, bar: "Progress | None", runs: int, rounds: int) -> None:
+        self._bar, self._rounds = bar, rounds
+        self._lines: dict[str, TaskID] = {}
+        if bar is not None:
+            self._all = bar.add_task("runs", total=runs, figures="")
+
+    def start(self, label: str) -> Watcher:
+        """Show a run, and return its watcher."""
+        bar = self._bar
+        if bar is None:
+            return _ignore
+        line = bar.add_task(label, total=self._rounds, figures="")
+        self._lines[label] = line
+        return lambda round_, metrics: bar.update(line, completed=round_, figures=_figures(metrics))
+
+    def finish(self, label: str) -> None:
+        """Take a run's line away and count it as done."""
+        if self._bar is not None:
+            self._bar.remove_task(self._lines.pop(label))
+            self._bar.advance(self._all)
+
+
 @contextmanager
-def watching_many(progress: bool | None, runs: int) -> Iterator[Callable[[str], Watcher]]:
-    """Provide one bar for many runs: a function that turns a run's label into its watcher."""
+def watching_many(progress: bool | None, runs: int, rounds: int) -> Iterator[Board]:
+    """Provide the board for many runs of so many rounds each, shown or not as asked."""
     if not _shown(progress):
-        yield lambda label: _ignore  # noqa: ARG005
+        yield Board(None, runs, rounds)
         return
     with _bar() as bar:
-        task = bar.add_task("", total=runs, figures="")
-        started = 0
-
-        def watcher(label: str) -> Watcher:
-            nonlocal started
-            bar.update(task, completed=started, description=label, figures="")
-            started += 1
-            return lambda round_, metrics: bar.update(
-                task, figures=f"round {round_}  {_figures(metrics)}"
-            )
-
-        yield watcher
-        bar.update(task, completed=runs)
+        yield Board(bar, runs, rounds)
 
 
 def _shown(progress: bool | None) -> bool:

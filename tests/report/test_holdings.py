@@ -60,14 +60,13 @@ def test_noise_gets_a_strip_of_images(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_clients_are_sorted_by_class_then_share() -> None:
     counts = np.array([[1, 3], [4, 0], [0, 4], [3, 1]])
-    shares, sizes = holdings._sorted_shares(counts)
+    shares, sizes = holdings.sorted_shares(counts)
     assert shares.tolist() == [[1, 0.75, 0, 0.25], [0, 0.25, 1, 0.75]]
     assert sizes.tolist() == [4, 4, 4, 4]
 
 
-def test_many_clients_are_averaged_into_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdings, "COLUMNS", 2)
-    shares, sizes = holdings._sorted_shares(np.array([[6, 0], [0, 1], [2, 0], [0, 3]]))
+def test_many_clients_are_averaged_into_columns() -> None:
+    shares, sizes = holdings.sorted_shares(np.array([[6, 0], [0, 1], [2, 0], [0, 3]]), most=2)
     assert shares.tolist() == [[1, 0], [0, 1]]
     assert sizes.tolist() == [4, 2]
 

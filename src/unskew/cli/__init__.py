@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from unskew import __version__
-from unskew.cli import data, tables, train
+from unskew.cli import data, report, tables, train, watch
 from unskew.errors import UnskewError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 app.command("run")(train.run_config)
 app.command("compare")(train.compare_methods)
+app.command("report")(report.report_runs)
+app.command("watch")(watch.watch_runs)
 app.command("methods")(tables.list_methods)
 app.command("models")(tables.list_models)
 app.add_typer(data.app, name="data")

@@ -11,7 +11,6 @@ import typer
 from unskew.cli.output import Json, print_json, print_rich
 
 if TYPE_CHECKING:
-    from unskew.data.federation import Federation
     from unskew.runs.run import Run
 
 
@@ -105,13 +104,20 @@ def compare_methods(
         typer.Option("--set", help="Any other setting, such as momentum=0.9; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs, table and page.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(help="Go on with the runs in --out and play only what is new, or refuse to."),
+    ] = True,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at once; default: one a core, if it keeps to one.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.
 
-    Shows a table of accuracy, the worst client, and the rounds and bytes to a target accuracy;
-    with --out it also writes every run, the table and a page with the curves.
+    Shows a table of accuracy, the worst client, and the rounds and bytes to a target accuracy,
+    and says whether the leader's lead is real; with --out it also writes every run, the table
+    (CSV, LaTeX, Markdown) and a page with all figures.
 
     Example:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \\
     --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 3 --out runs/digits[/bold]
@@ -121,6 +127,7 @@ def compare_methods(
     from unskew.config import DataConfig, checked, set_values  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.runs.runs import check_target  # noqa: PLC0415
+    from unskew.runs.verdict import judge  # noqa: PLC0415
 
     check_target(target)
     where = checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
@@ -144,27 +151,22 @@ def compare_methods(
         model=model,
         out=out,
         resume=resume,
+        jobs=jobs,
         **options,
     )
-    table = runs.table(target)
+    verdict = judge(runs)
     if json:
         print_json([asdict(summary) for summary in runs.summaries(target)])
     else:
-        print_rich(table)
+        print_rich(runs.table(target))
+        if verdict is not None:
+            typer.echo(str(verdict))
     if out is not None:
-        page = _write_comparison(out, runs, target, open_data(where, 0))
+        from unskew.report.writing import write_comparison  # noqa: PLC0415
+
+        command = shlex.join(["unskew", *sys.argv[1:]])
+        page = write_comparison(out, runs, target=target, command=command)
         typer.echo(f"page: {page}", err=json)
-
-
-def _write_comparison(out: Path, runs: Any, target: float | None, data: "Federation") -> Path:
-    from unskew.report.curves import draw_curves  # noqa: PLC0415
-    from unskew.report.page import write_page  # noqa: PLC0415
-    from unskew.runs.atomic import write_bytes  # noqa: PLC0415
-
-    write_bytes(out / "table.md", (runs.table(target).to_markdown() + "\n").encode())
-    draw_curves(runs).savefig(out / "curves.png", dpi=150)
-    command = shlex.join(["unskew", *sys.argv[1:]])
-    return write_page(out / "page.html", runs, target=target, federation=data, command=command)
 
 
 def _run_facts(run: "Run") -> dict[str, Any]:

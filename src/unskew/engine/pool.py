@@ -103,10 +103,10 @@ class _Worker:
     def __init__(
         self, shop: Workshop, stack: Tensor, others: "Sequence[Connection[Any, Any]]"
     ) -> None:
-        context: Any = torch_multiprocessing.get_context(_start_method())
+        context: Any = torch_multiprocessing.get_context(start_method())
         self.pipe: Connection[Any, Any]
         self.pipe, theirs = context.Pipe()
-        inherited = [*others, self.pipe] if _start_method() == "fork" else []
+        inherited = [*others, self.pipe] if start_method() == "fork" else []
         self._process = context.Process(
             target=_serve, args=(theirs, inherited, shop, stack), daemon=True
         )
@@ -188,7 +188,7 @@ def _own(tensors: Tensors) -> Tensors:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def _start_method() -> str:
+def start_method() -> str:
     """Choose how workers start.
 
     Forking shares the data without copying it and needs no ``if __name__ == "__main__"`` in the

@@ -34,6 +34,7 @@ from unskew.plain import plain
 from unskew.progress import Watcher, watching
 from unskew.rng import stream, torch_seeded
 from unskew.runs.checkpoint import Position
+from unskew.runs.facts import federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.states import States, StateStore
@@ -72,6 +73,18 @@ def train(
     if out is not None:
         folder = RunFolder(out, checked.checkpoint_seconds, checked.state_memory)
     return trainer.run(folder, resume=resume, progress=progress)
+
+
+def keeps_to_one_core(
+    federation: Federation, method: Method, model: str | nn.Module | None, settings: Settings
+) -> bool:
+    """Tell whether a run computes in one thread of one process, so that others fit beside it."""
+    trainer = _Trainer.of(federation, method, model, settings)
+    network = Network(trainer.module)
+    runner = resolve_runner(network, settings, trainer.device, example(federation))
+    numbers = settings.cohort_size(len(federation)) * network.layout.size
+    alone = runner != "pool" or settings.worker_count == 1
+    return trainer.device.type == "cpu" and alone and threads_for(numbers) == 1
 
 
 @dataclass(eq=False)
@@ -127,8 +140,9 @@ class _Trainer:
             seed=self.settings.seed,
             clients=len(self.federation),
         )
+        run.facts = self._facts()
         if folder is not None:
-            position = folder.open(self._identity(), self._facts(), resume=resume)
+            position = folder.open(self._identity(), run.facts, resume=resume)
             run.folder = folder.path
             run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
         stages = self.method.stages()
@@ -166,7 +180,7 @@ class _Trainer:
         return {
             "configuration": self.settings.model_dump(),
             "federation": repr(self.federation),
-            "skew": self.federation.report.skew if self.federation.report else None,
+            "data": federation_facts(self.federation),
             "versions": {
                 "unskew": __version__,
                 "torch": torch.__version__,

@@ -1,7 +1,8 @@
 """Who holds what: a picture and a table of the clients' sizes and labels."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ def holdings_figure(federation: "Federation") -> "Figure":
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     counts = federation.train.label_counts(federation.classes)
+    names = None if federation.client_names is None else list(map(str, federation.client_names))
     strip = _shows_images(federation)
     figure = Figure(figsize=_size(counts, strip), dpi=150, layout="constrained")
     upper: FigureBase = figure
@@ -57,17 +59,39 @@ def holdings_figure(federation: "Federation") -> "Figure":
         height = figure.get_figheight() - 2.4
         upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[height, 2.4])[:, 0]
         _draw_strip(federation, lower)
-    top, main = upper.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, _height(counts))])
-    if len(counts) <= BUBBLES:
-        _draw_sizes(top, counts.sum(axis=1), len(counts))
-        _draw_bubbles(main, counts, federation.client_names)
-    else:
-        shares, sizes = _sorted_shares(counts)
-        _draw_sizes(top, sizes, len(counts))
-        _draw_map(main, shares, len(counts))
-    _label_classes(main, federation)
+    top = _draw_counts(upper, counts, names, _class_names(federation))
     top.set_title(_title(federation, counts), fontsize=10, loc="left")
     return figure
+
+
+def counts_figure(
+    counts: Counts, client_names: Sequence[str] | None, class_names: Sequence[str]
+) -> "Figure":
+    """Draw who holds what, given the label counts (clients x classes), without a heading."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+
+    figure = Figure(figsize=_size(counts, False), dpi=150, layout="constrained")
+    _draw_counts(figure, counts, client_names, class_names)
+    return figure
+
+
+def _draw_counts(
+    figure: "FigureBase",
+    counts: Counts,
+    client_names: Sequence[str] | None,
+    class_names: Sequence[str],
+) -> "Axes":
+    """Draw sizes above bubbles or a map, and return the upper axes."""
+    top, main = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, _height(counts))])
+    if len(counts) <= BUBBLES:
+        _draw_sizes(top, counts.sum(axis=1), len(counts))
+        _draw_bubbles(main, counts, client_names)
+    else:
+        shares, sizes = sorted_shares(counts)
+        _draw_sizes(top, sizes, len(counts))
+        _draw_map(main, shares, len(counts))
+    _label_classes(main, class_names)
+    return cast("Axes", top)
 
 
 def holdings_table(federation: "Federation", rows: int = 20) -> "Table":
@@ -133,7 +157,7 @@ def _draw_sizes(axes: "Axes", sizes: NDArray[Any], clients: int) -> None:
     axes.locator_params(axis="y", nbins=3)
 
 
-def _draw_bubbles(axes: "Axes", counts: Counts, names: NDArray[Any] | None) -> None:
+def _draw_bubbles(axes: "Axes", counts: Counts, names: Sequence[str] | None) -> None:
     client, label = np.nonzero(counts)
     numbers = counts[client, label]
     # The largest bubble fills a cell of the grid, but is never too small to see.
@@ -149,23 +173,25 @@ def _draw_bubbles(axes: "Axes", counts: Counts, names: NDArray[Any] | None) -> N
     if names is None:
         axes.set_xticks(places, [str(k) for k in places])
     else:
-        labels = [_shortened(str(names[k]), 18) for k in places]
+        labels = [_shortened(names[k], 18) for k in places.tolist()]
         axes.set_xticks(places, labels, rotation=45, ha="right")
     axes.set_xlabel(f"client (the largest bubble is {counts.max():,} samples)", fontsize=9)
     axes.tick_params(labelsize=8, length=2)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _sorted_shares(counts: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def sorted_shares(
+    counts: Counts, most: int = COLUMNS
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return label shares (classes x columns) and sizes, sorted by the most frequent class.
 
-    Clients of the same class come by falling share of it. Beyond ``COLUMNS`` clients a column is
+    Clients of the same class come by falling share of it. Beyond ``most`` clients a column is
     the mean of neighbours.
     """
     sizes = counts.sum(axis=1)
     shares = counts / np.maximum(sizes, 1)[:, None]
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
-    columns = min(len(counts), COLUMNS)
+    columns = min(len(counts), most)
     starts = np.arange(columns) * len(counts) // columns
     run = np.diff(starts, append=len(counts))
     mean_shares = np.add.reduceat(shares[order], starts, axis=0) / run[:, None]
@@ -187,8 +213,7 @@ def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int) -> None:
     axes.set_xticks([])
 
 
-def _label_classes(axes: "Axes", federation: "Federation") -> None:
-    names = _class_names(federation)
+def _label_classes(axes: "Axes", names: Sequence[str]) -> None:
     step = max(1, -(-len(names) // 35))
     places = range(0, len(names), step)
     axes.set_yticks(list(places), [_shortened(names[c], 18) for c in places])

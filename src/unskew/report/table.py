@@ -54,3 +54,21 @@ class Table:
         out = io.StringIO()
         csv.writer(out).writerows([self.columns, *self.rows])
         return out.getvalue()
+
+    def to_latex(self) -> str:
+        """Return the table as LaTeX, for the booktabs package."""
+        lines = [" & ".join(map(_escaped, line)) + r" \\" for line in [self.columns, *self.rows]]
+        start = rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}"
+        body = [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
+        return "\n".join([*body, r"\end{tabular}", ""])
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    """Return a text that LaTeX prints as it is."""
+    return "".join(_LATEX.get(mark, mark) for mark in text)

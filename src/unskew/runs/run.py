@@ -35,6 +35,8 @@ class Run:
     """A module with the final weights."""
     states: "Mapping[int, Tensors]" = field(default_factory=dict)
     """What each client kept to itself, such as sample weights or a personal model's own part."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What was asked, of which data, with which versions: the content of ``run.json``."""
 
     def __repr__(self) -> str:
         return (

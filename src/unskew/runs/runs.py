@@ -69,6 +69,12 @@ class Runs(Sequence[Run]):
         """The figure the runs are judged by."""
         return self._runs[0].figure if self._runs else ACCURACY
 
+    @property
+    def level(self) -> str:
+        """The level the runs are judged on: global, or local where there is no common test."""
+        measured = any("global" in row for run in self._runs for row in run.metrics)
+        return "global" if measured else "local"
+
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the global accuracy reaches the target."""
         if self.figure is ACCURACY:
@@ -80,7 +86,7 @@ class Runs(Sequence[Run]):
         """Return one row a method: accuracy, worst client, and the cost of the target."""
         goal = self.default_target() if target is None else target
         figure = self.figure
-        at = "target" if math.isnan(goal) else _target_text(figure, goal)
+        at = "target" if math.isnan(goal) else target_text(figure, goal)
         columns = ["method", figure.name, "local", "worst", f"rounds to {at}", f"MB to {at}"]
         summaries = self.summaries(goal)
         rows = [_cells(summary, figure) for summary in summaries]
@@ -106,7 +112,8 @@ def check_target(target: float | None) -> None:
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
-def _target_text(figure: Figure, target: float) -> str:
+def target_text(figure: Figure, target: float) -> str:
+    """Write a target as it stands in a heading."""
     return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
 
 

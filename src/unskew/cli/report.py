@@ -1,0 +1,54 @@
+"""``unskew report``: a page about runs that were written down, and figures for papers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.cli.output import print_rich
+
+
+def report_runs(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or of comparisons.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    target: Annotated[
+        float | None, typer.Option(help="Accuracy whose cost is told; default: one all reach.")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to a folder."),
+    ] = None,
+    tsne: Annotated[
+        bool, typer.Option("--tsne", help="Also map the clients by what they hold.")
+    ] = False,
+) -> None:
+    """Write one page about runs: who leads, whether the lead is real, and all the figures.
+
+    The page is one file that needs nothing else; it can be read offline, and printed.
+
+    Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
+    """
+    from unskew.report.page import write_page  # noqa: PLC0415
+    from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
+    from unskew.runs.read import read_runs  # noqa: PLC0415
+    from unskew.runs.verdict import judge  # noqa: PLC0415
+
+    known = read_comparison(runs[0]) if len(runs) == 1 else Known()
+    found = known.sorted(read_runs(runs))
+    goal = known.target if target is None else target
+    page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    print_rich(found.table(goal))
+    verdict = judge(found)
+    if verdict is not None:
+        typer.echo(str(verdict))
+    typer.echo(f"page: {page}")
+    if figures is not None:
+        from unskew.report.export import export_figures, export_table  # noqa: PLC0415
+
+        files = export_figures(figures, found, target=goal, embedding=tsne)
+        files += export_table(figures, found, target=goal)
+        typer.echo(f"figures and tables: {len(files)} files in {figures}")

@@ -1,0 +1,48 @@
+"""``unskew watch``: follow runs live."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.cli.output import print_rich
+
+
+def watch_runs(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or of comparisons.", show_default=False)
+    ],
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    tracker: Annotated[
+        str | None,
+        typer.Option(help="Pass figures on: tensorboard, mlflow or wandb, then :FOLDER if wanted."),
+    ] = None,
+) -> None:
+    """Follow runs that another terminal plays: rounds, figures, the course, the time left.
+
+    Ends when every run has played its last round, or with Ctrl-C, which the runs do not notice.
+    Trackers work offline; wandb sync uploads later.
+
+    Example:  [bold]unskew watch runs/digits --tracker tensorboard:boards[/bold]
+    """
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    from unskew.runs.tail import Tail  # noqa: PLC0415
+    from unskew.trackers import Tracker, open_tracker  # noqa: PLC0415
+    from unskew.watch import Watch  # noqa: PLC0415
+
+    def opened(tail: Tail) -> Tracker:
+        return open_tracker(tracker or "", tail.run)
+
+    with Watch(runs, opened if tracker else None) as watch:
+        table = watch.look()
+        if once or watch.is_done:
+            print_rich(table)
+            return
+        with Live(table, console=Console(), auto_refresh=False) as live:
+            while not watch.is_done:
+                time.sleep(every)
+                live.update(watch.look(), refresh=True)

@@ -1,0 +1,106 @@
+"use strict";
+// Curves with bands, and histograms as steps.
+function range(values, share) {
+  let low = Math.min(...values), high = Math.max(...values);
+  const room = 0.05 * (high - low || Math.abs(high) || 1);
+  low -= room;
+  high += room;
+  return share ? [Math.max(0, low), Math.min(1, high)] : [low, high];
+}
+
+function pieces(xs, ys) {
+  let path = "", open = false;
+  ys.forEach((y, i) => {
+    if (y !== null) path += `${open ? "L" : "M"}${xs[i].toFixed(1)} ${y.toFixed(1)}`;
+    open = y !== null;
+  });
+  return path;
+}
+
+DRAW.curves = (picture, width) => {
+  const { data } = picture, series = data.series.filter(isShown);
+  const height = 280, box = { left: 54, right: width - 10, top: 8, bottom: height - 40 };
+  const svg = canvasOf(picture, width, height);
+  const known = series.flatMap((s) => [...s.low, ...s.high]).filter((v) => v !== null);
+  if (!known.length) return svg;
+  const xs = series.flatMap((s) => s.x), first = Math.min(...xs), last = Math.max(...xs);
+  const x = scale(first, Math.max(last, first + 1), box.left, box.right);
+  const [low, high] = range(known, data.share), y = scale(low, high, box.bottom, box.top);
+  const whole = ticks(first, last, Math.max(3, width / 90)).filter(Number.isInteger);
+  axisX(svg, x, box, whole, data.x, (v) => String(v));
+  axisY(svg, y, box, ticks(low, high, 5), (v) => tickText(v, data.share));
+  for (const s of series) {
+    const ready = s.x.map((_, i) => i).filter((i) => s.low[i] !== null && s.high[i] !== null);
+    const edge = [...ready.map((i) => [s.x[i], s.high[i]]), ...ready.reverse().map((i) => [s.x[i], s.low[i]])];
+    const points = edge.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
+    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": 0.13 }));
+  }
+  for (const s of series) {
+    const d = pieces(s.x.map(x), s.mean.map((v) => (v === null ? null : y(v))));
+    svg.append(svgNode("path", {
+      d, fill: "none", stroke: colour(s.method), "stroke-width": 2, "stroke-linejoin": "round",
+      "stroke-dasharray": dash(s.method), class: "curve",
+    }));
+    if (s.x.length === 1 && s.mean[0] !== null) {
+      svg.append(svgNode("circle", { cx: x(s.x[0]), cy: y(s.mean[0]), r: 3.5, fill: colour(s.method) }));
+    }
+  }
+  hoverCurves(svg, series, box, x, y, data);
+  return svg;
+};
+
+function hoverCurves(svg, series, box, x, y, data) {
+  const marks = svgNode("g", {}), rounds = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
+  const area = svgNode("rect", {
+    x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top,
+    fill: "transparent", class: "hover",
+  });
+  svg.append(marks, area);
+  follow(svg, area, (px, _, event) => {
+    const round = rounds.reduce((best, r) => (Math.abs(x(r) - px) < Math.abs(x(best) - px) ? r : best));
+    const here = series
+      .map((s) => ({ s, i: s.x.indexOf(round) }))
+      .filter(({ s, i }) => i >= 0 && s.mean[i] !== null)
+      .map(({ s, i }) => ({ method: s.method, mean: s.mean[i], sd: s.high[i] - s.mean[i] }))
+      .sort((a, b) => b.mean - a.mean);
+    marks.replaceChildren(line(x(round), box.top, x(round), box.bottom, { stroke: "var(--soft)" }));
+    for (const h of here) {
+      marks.append(svgNode("circle", { cx: x(round), cy: y(h.mean), r: 3.5, fill: colour(h.method) }));
+    }
+    showTip(event, `${data.x} ${round}`, here.map((h) => [h.method, number(h.mean, data.share), colour(h.method)]));
+  }, () => marks.replaceChildren());
+}
+
+DRAW.histograms = (picture, width) => {
+  const { data } = picture, series = data.series.filter(isShown);
+  const height = 260, box = { left: 60, right: width - 10, top: 8, bottom: height - 40 };
+  const svg = canvasOf(picture, width, height);
+  if (!series.length) return svg;
+  const ends = series.flatMap((s) => s.edges), top = Math.max(...series.flatMap((s) => s.counts), 1);
+  const low = Math.min(...ends), high = Math.max(...ends);
+  const x = scale(low, high, box.left, box.right), y = scale(0, top * 1.05, box.bottom, box.top);
+  axisX(svg, x, box, ticks(low, high, 6), data.x, (v) => tickText(v));
+  axisY(svg, y, box, ticks(0, top, 4), (v) => number(v));
+  for (const s of series) {
+    let d = `M${x(s.edges[0])} ${y(0)}`;
+    s.counts.forEach((count, i) => { d += `L${x(s.edges[i])} ${y(count)}L${x(s.edges[i + 1])} ${y(count)}`; });
+    d += `L${x(s.edges[s.edges.length - 1])} ${y(0)}`;
+    svg.append(svgNode("path", {
+      d, fill: colour(s.method), "fill-opacity": 0.13, stroke: colour(s.method), "stroke-width": 1.8,
+      "stroke-dasharray": dash(s.method),
+    }));
+  }
+  const area = svgNode("rect", {
+    x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top,
+    fill: "transparent", class: "hover",
+  });
+  svg.append(area);
+  follow(svg, area, (px, _, event) => {
+    const rows = series.map((s) => {
+      const i = s.counts.findIndex((_c, k) => px < x(s.edges[k + 1]));
+      return [s.method, i < 0 ? "0" : number(s.counts[i]), colour(s.method)];
+    });
+    showTip(event, data.y, rows);
+  });
+  return svg;
+};

@@ -1,0 +1,136 @@
+"use strict";
+// Maps of clients over rounds, bubbles of who holds what, clients as points.
+function cells(map, paint) {
+  const canvas = document.createElement("canvas");
+  canvas.width = map.values[0].length;
+  canvas.height = map.values.length;
+  const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+  map.values.forEach((row, r) => row.forEach((value, c) => {
+    if (value === null) return;
+    image.data.set([...paint(value), 255], 4 * (r * canvas.width + c));
+  }));
+  context.putImageData(image, 0, 0);
+  return canvas.toDataURL();
+}
+
+function drawMaps(picture, width, paint, format, legend) {
+  const { data } = picture, maps = data.maps.filter((m) => !m.method || isShown(m));
+  const across = Math.max(1, Math.min(maps.length, Math.floor(width / 330))), each = width / across;
+  const tall = Math.max(110, Math.min(300, 14 * Math.max(0, ...maps.map((m) => m.values.length))));
+  const block = tall + 66, height = 30 + block * Math.max(1, Math.ceil(maps.length / across));
+  const svg = canvasOf(picture, width, height);
+  legend(svg, width);
+  maps.forEach((map, i) => {
+    const rows = map.rows || data.rows, widest = Math.max(...rows.map((r) => shortened(r, 14).length));
+    const left = (i % across) * each + 26 + Math.min(100, 6.4 * widest), top = 48 + Math.floor(i / across) * block;
+    const box = { left, right: ((i % across) + 1) * each - 12, top, bottom: top + tall };
+    const count = { x: map.values[0].length, y: map.values.length };
+    if (map.method) {
+      svg.append(
+        svgNode("rect", { x: left, y: top - 17, width: 11, height: 11, fill: colour(map.method) }),
+        label(shortened(map.method, 30), left + 17, top - 7, { fill: "var(--ink)" }),
+      );
+    }
+    svg.append(
+      svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "var(--empty)" }),
+      svgNode("image", {
+        x: left, y: top, width: box.right - left, height: tall, href: cells(map, paint),
+        preserveAspectRatio: "none", style: "image-rendering: pixelated", class: "map",
+      }),
+      label(data.y, 0, 0, { "text-anchor": "middle", transform: `translate(${(i % across) * each + 12} ${top + tall / 2}) rotate(-90)` }),
+      label(data.x, (left + box.right) / 2, box.bottom + 31, { "text-anchor": "middle" }),
+    );
+    labelCells(svg, box, rows, count.y, (at, text) => label(shortened(text, 14), left - 5, at + 4, { "text-anchor": "end" }), "y");
+    if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
+    const area = svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "transparent", class: "hover" });
+    svg.append(area);
+    follow(svg, area, (px, py, event) => {
+      const c = Math.max(0, Math.min(count.x - 1, Math.floor(((px - left) / (box.right - left)) * count.x)));
+      const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
+      const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
+      const value = map.values[r][c];
+      showTip(event, head, [[data.value, value === null ? "took no part" : format(value)]]);
+    });
+  });
+  return svg;
+}
+
+function labelCells(svg, box, texts, count, make, way) {
+  const span = way === "x" ? box.right - box.left : box.bottom - box.top, start = way === "x" ? box.left : box.top;
+  const wide = way === "x" ? 14 + 7 * Math.max(...texts.map((t) => t.length)) : 15;
+  const step = Math.max(1, Math.ceil((count * wide) / span));
+  const steps = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000].find((s) => s >= step) || step;
+  for (let i = way === "x" && steps > 1 ? steps - 1 : 0; i < count; i += steps) {
+    svg.append(make(start + ((i + 0.5) * span) / count, texts[i]));
+  }
+}
+
+DRAW.maps = (picture, width) => {
+  const top = picture.data.top || 1;
+  return drawMaps(picture, width, (v) => shade(v / top), (v) => number(v), (svg, wide) => {
+    const bar = Math.min(180, wide / 3);
+    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, number(top));
+  });
+};
+
+DRAW.clusters = (picture, width) => {
+  const style = getComputedStyle(document.documentElement);
+  const hues = [0, 1, 2, 3, 4, 5, 6].map((i) => style.getPropertyValue(`--m${i}`).trim());
+  const rgb = (c) => [1, 3, 5].map((i) => parseInt(hues[((c % 7) + 7) % 7].slice(i, i + 2), 16));
+  return drawMaps(picture, width, rgb, (v) => String(v), () => {});
+};
+
+DRAW.bubbles = (picture, room) => {
+  const { counts, clients, classes } = picture.data, sizes = counts.map((row) => row.reduce((a, b) => a + b, 0));
+  const left = 24 + Math.min(110, 7 * Math.max(...classes.map((c) => shortened(c, 16).length)));
+  const width = Math.max(room, left + 12 + 13 * clients.length), tall = Math.max(17, Math.min(30, 300 / classes.length));
+  const longest = Math.max(...clients.map((c) => shortened(c, 14).length)), turned = longest > 3;
+  const below = turned ? 24 + 6 * longest : 38;
+  const box = { left, right: width - 8, top: 74, bottom: 74 + tall * classes.length };
+  const svg = canvasOf(picture, width, box.bottom + below);
+  const cell = (box.right - box.left) / clients.length, most = Math.max(1, ...counts.flat()), biggest = Math.max(1, ...sizes);
+  const x = (k) => box.left + (k + 0.5) * cell, y = (c) => box.bottom - (c + 0.5) * tall, up = scale(0, biggest, 62, 10);
+  for (const value of ticks(0, biggest, 2)) svg.append(line(box.left, up(value), box.right, up(value)), label(number(value), box.left - 6, up(value) + 4, { "text-anchor": "end" }));
+  classes.forEach((name, c) => svg.append(line(box.left, y(c), box.right, y(c), { "stroke-opacity": 0.6 }), label(shortened(name, 16), box.left - 6, y(c) + 4, { "text-anchor": "end" })));
+  const step = turned ? Math.max(1, Math.ceil(13 / cell)) : Math.max(1, Math.ceil(22 / cell));
+  clients.forEach((name, k) => {
+    svg.append(svgNode("rect", { x: x(k) - cell * 0.36, y: up(sizes[k]), width: cell * 0.72, height: 62 - up(sizes[k]), fill: "var(--soft)", "fill-opacity": 0.6 }));
+    if (k % step) return;
+    const where = turned ? { transform: `translate(${x(k) + 4} ${box.bottom + 10}) rotate(-90)`, "text-anchor": "end" } : { "text-anchor": "middle" };
+    svg.append(label(shortened(name, 14), turned ? 0 : x(k), turned ? 0 : box.bottom + 15, where));
+  });
+  const largest = Math.min(cell, tall) * 0.49;
+  counts.forEach((row, k) => row.forEach((n, c) => {
+    if (n) svg.append(svgNode("circle", { cx: x(k), cy: y(c), r: Math.max(1, Math.max(largest, 6) * Math.sqrt(n / most)), fill: "var(--m0)", "fill-opacity": 0.85, class: "bubble" }));
+  }));
+  if (!turned) svg.append(label("client", (box.left + box.right) / 2, box.bottom + 32, { "text-anchor": "middle" }));
+  const area = svgNode("rect", { x: box.left, y: 0, width: box.right - box.left, height: box.bottom, fill: "transparent", class: "hover" });
+  svg.append(area);
+  follow(svg, area, (px, py, event) => {
+    const k = Math.max(0, Math.min(clients.length - 1, Math.floor((px - box.left) / cell)));
+    const c = Math.floor((box.bottom - py) / tall), rows = [["samples", number(sizes[k])]];
+    if (c < classes.length && py > box.top) rows.unshift([`class ${classes[c]}`, number(counts[k][c])]);
+    showTip(event, `client ${clients[k]}`, rows);
+  });
+  return svg;
+};
+
+DRAW.points = (picture, width) => {
+  const { points, share, value } = picture.data, height = Math.min(420, Math.max(260, width * 0.6));
+  const svg = canvasOf(picture, width, height), box = { left: 14, right: width - 14, top: 34, bottom: height - 14 };
+  const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
+  const x = scale(Math.min(...xs), Math.max(...xs), box.left + 12, box.right - 12);
+  const y = scale(Math.min(...ys), Math.max(...ys), box.bottom - 12, box.top + 12);
+  const known = points.map((p) => p[2]).filter((v) => v !== null), low = Math.min(...known), high = Math.max(...known);
+  const most = Math.max(...points.map((p) => p[3]), 1);
+  svg.append(svgNode("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top, fill: "none", stroke: "var(--line)" }));
+  points.forEach((p, k) => {
+    const fill = p[2] === null ? "var(--empty)" : `rgb(${shade((p[2] - low) / (high - low || 1)).join(",")})`;
+    const dot = svgNode("circle", { cx: x(p[0]), cy: y(p[1]), r: 3 + 8 * Math.sqrt(p[3] / most), fill, stroke: "var(--soft)", class: "hover point" });
+    svg.append(dot);
+    follow(svg, dot, (_x, _y, event) => showTip(event, `client ${k}`, [[value, number(p[2], share)], ["samples", number(p[3])]]));
+  });
+  const bar = Math.min(150, width / 3);
+  if (known.length) drawShades(svg, width - bar - 64, 4, bar, `${value} ${number(low, share)}`, number(high, share));
+  return svg;
+};

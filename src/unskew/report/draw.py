@@ -1,0 +1,143 @@
+"""Pictures drawn by matplotlib, for papers: lines, boxes and bars. Maps are in draw_maps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unskew.report.draw_maps import draw_bubbles, draw_clusters, draw_maps, draw_points
+from unskew.report.palette import colour, dash
+from unskew.report.pictures import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw_picture(picture: Picture, methods: Sequence[str]) -> "Figure":
+    """Draw a picture; ``methods`` is the whole list, whose order gives each method its colour."""
+    return _DRAW[picture.kind](picture, methods)
+
+
+def _draw_curves(picture: Picture, methods: Sequence[str]) -> "Figure":
+    figure, axes = _one(5.2, 3.4)
+    for series in picture.data["series"]:
+        place = methods.index(series["method"])
+        mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
+        axes.plot(series["x"], mean, dash(place), color=colour(place), label=series["method"])
+        axes.fill_between(series["x"], low, high, color=colour(place), alpha=0.15, linewidth=0)
+    axes.set_xlabel(picture.data["x"])
+    axes.set_ylabel(picture.data["y"])
+    if picture.data["share"]:
+        axes.yaxis.set_major_formatter(_per_cent())
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_histograms(picture: Picture, methods: Sequence[str]) -> "Figure":
+    figure, axes = _one(5.2, 3.0)
+    for series in picture.data["series"]:
+        place = methods.index(series["method"])
+        axes.stairs(
+            series["counts"], series["edges"], color=colour(place), label=series["method"],
+            linestyle=dash(place),
+        )  # fmt: skip
+    axes.set_xlabel(picture.data["x"])
+    axes.set_ylabel(picture.data["y"])
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_boxes(picture: Picture, methods: Sequence[str]) -> "Figure":
+    boxes = picture.data["boxes"]
+    figure, axes = _one(6.0, 1.0 + 0.34 * len(boxes))
+    for row, box in enumerate(boxes):
+        paint = colour(methods.index(box["method"]))
+        stats = {
+            "med": box["median"], "q1": box["q1"], "q3": box["q3"], "whislo": box["low"],
+            "whishi": box["high"], "mean": box["mean"], "fliers": [o[2] for o in box["outliers"]],
+        }  # fmt: skip
+        axes.bxp(
+            [stats], [row], orientation="horizontal", widths=0.6, showmeans=True, patch_artist=True,
+            boxprops={"facecolor": paint + "40", "edgecolor": paint},
+            medianprops={"color": paint, "linewidth": 2.5},
+            whiskerprops={"color": paint}, capprops={"color": paint},
+            flierprops={"markeredgecolor": paint, "markersize": 3.5},
+            meanprops={"marker": "D", "markerfacecolor": "black", "markeredgecolor": "black",
+                       "markersize": 3.5},
+        )  # fmt: skip
+    _name_rows(axes, boxes)
+    axes.set_xlabel(picture.data["y"])
+    if picture.data["share"]:
+        axes.xaxis.set_major_formatter(_per_cent())
+    return figure
+
+
+def _draw_bars(picture: Picture, methods: Sequence[str]) -> "Figure":
+    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+
+    panels = picture.data["panels"]
+    figure = Figure(figsize=(7.6, 1.0 + 0.34 * len(panels[0]["bars"])), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
+        for row, bar in enumerate(panel["bars"]):
+            _draw_bar(axes, row, bar, colour(methods.index(bar["method"])))
+        _dress(axes)
+        axes.set_xlabel(panel["label"])
+        axes.margins(x=0.25)
+        axes.set_xlim(left=0)
+    _name_rows(figure.axes[0], panels[0]["bars"])
+    return figure
+
+
+def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], paint: str) -> None:
+    values = bar["values"]
+    if values:
+        axes.barh(row, bar["mean"], color=paint, height=0.6)
+        axes.plot(values, [row] * len(values), "o", color="white", markeredgecolor="0.2", ms=3.5)
+    some = f" ({len(values)}/{bar['seeds']})" if 0 < len(values) < bar["seeds"] else ""
+    text = f"{bar['mean']:.3g}{some}" if values else "never"
+    axes.annotate(
+        text, (max(values, default=0), row), (5, 0), textcoords="offset points", va="center",
+        fontsize=8,
+    )  # fmt: skip
+
+
+def _one(width: float, height: float) -> "tuple[Figure, Axes]":
+    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    _dress(axes)
+    return figure, axes
+
+
+def _dress(axes: "Axes") -> None:
+    axes.grid(alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=9)
+
+
+def _name_rows(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_yticks(range(len(rows)), [row["method"] for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _per_cent() -> Any:
+    from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
+
+    return PercentFormatter(1.0, decimals=0)
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
+
+
+_DRAW: dict[str, "Callable[[Picture, Sequence[str]], Figure]"] = {
+    "curves": _draw_curves,
+    "boxes": _draw_boxes,
+    "bars": _draw_bars,
+    "histograms": _draw_histograms,
+    "bubbles": draw_bubbles,
+    "maps": draw_maps,
+    "clusters": draw_clusters,
+    "points": draw_points,
+}

@@ -1,0 +1,97 @@
+"""Pictures drawn by matplotlib, for papers: maps, bubbles and points."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.report.holdings import counts_figure
+from unskew.report.palette import COLOURS
+from unskew.report.pictures.picture import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+
+def draw_maps(picture: Picture, methods: Sequence[str]) -> "Figure":
+    """Draw maps on one scale, three in a row."""
+    del methods
+    figure, images = _maps(picture, cmap="cividis", vmin=0, vmax=picture.data["top"])
+    figure.colorbar(images[-1], ax=figure.axes, label=picture.data["value"], pad=0.01, aspect=30)
+    return figure
+
+
+def draw_clusters(picture: Picture, methods: Sequence[str]) -> "Figure":
+    """Draw maps of clusters, a colour each."""
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415 (slow to import)
+
+    del methods
+    colours = len(COLOURS)
+    figure, _ = _maps(picture, colours, cmap=ListedColormap(COLOURS), vmin=0, vmax=colours - 1)
+    return figure
+
+
+def draw_bubbles(picture: Picture, methods: Sequence[str]) -> "Figure":
+    """Draw who holds what."""
+    del methods
+    counts, clients = np.array(picture.data["counts"]), picture.data["clients"]
+    numbered = clients == [str(k) for k in range(len(clients))]
+    return counts_figure(counts, None if numbered else clients, picture.data["classes"])
+
+
+def draw_points(picture: Picture, methods: Sequence[str]) -> "Figure":
+    """Draw clients as points, coloured by a figure."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    del methods
+    x, y, values, sizes = np.array(picture.data["points"], dtype=np.float64).T
+    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
+    axes = figure.subplots()
+    dots = axes.scatter(
+        x, y, c=values, s=20 + 120 * sizes / max(1, sizes.max()), cmap="cividis", edgecolors="0.4",
+        plotnonfinite=True,
+    )  # fmt: skip
+    axes.set_xticks([])
+    axes.set_yticks([])
+    figure.colorbar(dots, label=picture.data["value"])
+    return figure
+
+
+def _maps(
+    picture: Picture, period: float = np.inf, **options: Any
+) -> "tuple[Figure, list[AxesImage]]":
+    """Draw each map; values that are colours by number start again after a period."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    data, maps = picture.data, picture.data["maps"]
+    across = min(3, len(maps))
+    down = -(-len(maps) // across)
+    figure = Figure(figsize=(2.6 * across + 1.4, 2.4 * down + 0.3), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False).ravel()
+    for axes in grid[len(maps) :]:
+        axes.remove()
+    images = []
+    for axes, one in zip(grid, maps, strict=False):
+        values = np.fmod(np.array(one["values"], dtype=np.float64), period)
+        images.append(axes.imshow(values, aspect="auto", interpolation="nearest", **options))
+        axes.set_title(one.get("method", ""), fontsize=9)
+        axes.set_xlabel(data["x"], fontsize=9)
+        axes.set_ylabel(data["y"], fontsize=9)
+        _name_cells(axes, one, data)
+    return figure, images
+
+
+def _name_cells(axes: "Axes", one: dict[str, Any], data: dict[str, Any]) -> None:
+    """Name some of the cells of a map's sides."""
+    rows = one.get("rows") or data["rows"]
+    places = range(0, len(rows), max(1, -(-len(rows) // 12)))
+    axes.set_yticks(list(places), [rows[i] for i in places], fontsize=7)
+    if "method" not in one:
+        axes.set_xticks([])
+        return
+    columns = one["columns"]
+    step = max(1, -(-len(columns) // 6))
+    across = range(step - 1, len(columns), step)
+    axes.set_xticks(list(across), [columns[i] for i in across], fontsize=7)

@@ -1,0 +1,53 @@
+"""The figures and the table of a comparison as files for papers."""
+
+from pathlib import Path
+
+from unskew.errors import UnskewError
+from unskew.report.draw import draw_picture
+from unskew.report.pictures import all_pictures
+from unskew.runs.atomic import write_bytes
+from unskew.runs.runs import Runs
+from unskew.runs.verdict import with_verdict
+
+_DPI = 200
+
+
+def export_figures(
+    folder: str | Path, runs: Runs, *, target: float | None = None, embedding: bool = False
+) -> list[Path]:
+    """Write each figure as PNG, SVG and CSV into a folder, and return the files."""
+    folder = _made(folder)
+    written = []
+    for picture in all_pictures(runs, target=target, embedding=embedding):
+        figure = draw_picture(picture, runs.methods)
+        for suffix in ("png", "svg"):
+            path = folder / f"{picture.name}.{suffix}"
+            # Without a date, the same runs give the same bytes.
+            facts = {"Date": None} if suffix == "svg" else {}
+            figure.savefig(path, dpi=_DPI, metadata=facts)
+            written.append(path)
+        path = folder / f"{picture.name}.csv"
+        write_bytes(path, picture.table.to_csv().encode())
+        written.append(path)
+    return written
+
+
+def export_table(folder: str | Path, runs: Runs, *, target: float | None = None) -> list[Path]:
+    """Write the table as CSV, LaTeX and Markdown into a folder, and return the files."""
+    folder, table = _made(folder), with_verdict(runs, target)
+    texts = {"csv": table.to_csv(), "tex": table.to_latex(), "md": table.to_markdown() + "\n"}
+    written = []
+    for suffix, text in texts.items():
+        path = folder / f"table.{suffix}"
+        write_bytes(path, text.encode())
+        written.append(path)
+    return written
+
+
+def _made(folder: str | Path) -> Path:
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnskewError(f"{folder}: cannot be made: {error.strerror}") from None
+    return folder

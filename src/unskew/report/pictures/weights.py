@@ -1,0 +1,94 @@
+"""How much each client counted, round by round: a heat map a method."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.report.pictures.picture import Picture, cell, round_tables, thinned, tidied
+from unskew.report.table import Table
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+
+_CELLS = 30_000
+"""All maps of a page together have about so many cells."""
+
+
+def weight_pictures(runs: Runs) -> list[Picture]:
+    """Return the maps of the methods that weigh clients, of their first seed each."""
+    first = [runs.of(method)[0] for method in runs.methods]
+    known = [
+        (run, matrix) for run in first if not np.isnan(matrix := client_rows(run, "weight")).all()
+    ]
+    if not known:
+        return []
+    maps, rows = [], []
+    for run, matrix in known:
+        maps.append({"method": run.method, **_binned(matrix, _CELLS // len(known))})
+        rows += [
+            [run.method, str(client), *(cell(value) for value in line)]
+            for client, line in enumerate(matrix)
+        ]
+    top = max(float(np.nanmax(matrix)) for _, matrix in known)
+    longest = max(matrix.shape[1] for _, matrix in known)
+    heads = ["method", "client", *(f"round {i + 1}" for i in range(longest))]
+    padded = [row + [""] * (len(heads) - len(row)) for row in rows]
+    return [
+        Picture(
+            name="weights",
+            section="Who counted how much",
+            title="Weight of each client over the rounds",
+            note=f"Seed {known[0][0].seed}. The weights of a round sum to one; all maps have the "
+            "same scale. Cells are empty where a client took no part.",
+            kind="maps",
+            data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
+            table=Table(heads, padded),
+        )
+    ]
+
+
+def client_rows(run: Run, column: str) -> NDArray[np.float64]:
+    """Return one of the clients' figures, or why they got it: clients x rounds, NaN if absent."""
+    tables = round_tables(run)
+    matrix = np.full((len(tables), run.clients), np.nan)
+    for row, table in zip(matrix, tables, strict=True):
+        values = table.get(column, table["reasons"].get(column))
+        if values is not None:
+            row[table["client"]] = [np.nan if value is None else value for value in values]
+    return matrix.T
+
+
+def _binned(matrix: NDArray[np.float64], cells: int) -> dict[str, Any]:
+    """Average neighbouring clients and rounds until a matrix has few enough cells."""
+    side = max(1, int(cells**0.5))
+    clients = _starts(len(matrix), max(side, cells // max(1, matrix.shape[1])))
+    rounds = _starts(matrix.shape[1], max(1, cells // len(clients)))
+    means = _mean_of_bins(_mean_of_bins(matrix, clients).T, rounds).T
+    return {
+        "values": [tidied(row) for row in means],
+        "rows": _names(clients, len(matrix), 0),
+        "columns": _names(rounds, matrix.shape[1], 1),
+    }
+
+
+def _starts(length: int, most: int) -> list[int]:
+    return thinned(length, most) if length <= most else [i * length // most for i in range(most)]
+
+
+def _mean_of_bins(matrix: NDArray[np.float64], starts: list[int]) -> NDArray[np.float64]:
+    if len(starts) == len(matrix):
+        return matrix
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a bin in which nobody took part
+        bins = np.split(matrix, starts[1:])
+        return np.array([np.nanmean(rows, axis=0) for rows in bins])
+
+
+def _names(starts: list[int], length: int, first: int) -> list[str]:
+    """Name the bins: one number, or the first and the last of it."""
+    ends = [*starts[1:], length]
+    return [
+        str(a + first) if b == a + 1 else f"{a + first} to {b - 1 + first}"
+        for a, b in zip(starts, ends, strict=True)
+    ]

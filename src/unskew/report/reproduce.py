@@ -1,0 +1,70 @@
+"""What a reader needs to do the same: the settings, the versions, and the lines of Python."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from unskew.engine.settings import Settings
+from unskew.runs.runs import Runs
+
+_NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
+"""Settings that do not change what is computed, or that a comparison sets itself."""
+
+
+def configuration(runs: Runs) -> str:
+    """Return a list of settings, data and versions as HTML."""
+    facts = runs[0].facts
+    data, settings = facts.get("data", {}), facts.get("configuration", {})
+    rows = {
+        "methods": ", ".join(runs.methods),
+        "seeds": ", ".join(str(seed) for seed in sorted({run.seed for run in runs})),
+        "network": runs[0].network,
+        "data": runs[0].data,
+        **{k: data[k] for k in ("skew", "clients", "train", "test", "common") if k in data},
+        **{key: value for key, value in settings.items() if key != "seed"},
+        **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
+    }
+    lines = "".join(
+        f"<div><dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(_text(value))}</dd></div>"
+        for key, value in rows.items()
+        if value is not None
+    )
+    return f'<dl class="settings">{lines}</dl>'
+
+
+def python_text(runs: Runs) -> str:
+    """Return the Python that makes these runs again."""
+    first = runs[0]
+    data = first.facts.get("data", {})
+    seeds = sorted({run.seed for run in runs})
+    spelled = [repr(runs.methods), f"seeds={seeds}", f"model={first.network!r}"]
+    spelled += [f"{k}={v!r}" for k, v in _changed(first.facts.get("configuration", {})).items()]
+    return (
+        "import unskew as us\n\n"
+        f"{_federation(first.data, data)}\n"
+        f"runs = us.compare(deal, {', '.join(spelled)})\n"
+        "print(runs.table())"
+    )
+
+
+def _federation(name: str, data: Mapping[str, Any]) -> str:
+    if data.get("skew") is None:
+        return f"deal = us.Federation.open({name!r})  # your own data, as these runs had it"
+    return (
+        "def deal(seed):\n"
+        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed)\n"
+    )
+
+
+def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not at their defaults."""
+    usual = Settings().model_dump()
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in _NOT_ASKED and value != usual.get(key)
+    }
+
+
+def _text(value: object) -> str:
+    return f"{value:,}" if type(value) is int else str(value)

@@ -1,0 +1,36 @@
+"""What a run remembers of its federation, so that a report needs no data."""
+
+from typing import TYPE_CHECKING, Any
+
+from unskew.skew.diagnosis import diagnose_counts
+from unskew.skew.report import LISTED
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
+
+_MOST_COUNTS = 200_000
+"""Label counts (clients times classes) beyond this many are not written down."""
+
+
+def federation_facts(federation: "Federation") -> dict[str, Any]:
+    """Return name, sizes, names, label counts and diagnosis as plain values.
+
+    Counts and diagnosis are None where writing down every client would be too much.
+    """
+    clients = len(federation)
+    listed = clients <= LISTED and clients * federation.classes <= _MOST_COUNTS
+    counts = federation.train.label_counts(federation.classes) if listed else None
+    names = federation.client_names if listed else None
+    return {
+        "name": federation.name,
+        "skew": federation.report.skew if federation.report else None,
+        "clients": clients,
+        "train": federation.train.samples,
+        "test": federation.test.samples,
+        "common": federation.common.samples,
+        "classes": federation.classes,
+        "class_names": None if federation.class_names is None else list(federation.class_names),
+        "client_names": None if names is None else [str(name) for name in names],
+        "label_counts": None if counts is None else counts.tolist(),
+        "diagnosis": None if counts is None else diagnose_counts(counts).to_dict(),
+    }

@@ -1,0 +1,85 @@
+"""Reading runs back from their folders."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import UnskewError
+from unskew.runs.folder import read_lines
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+
+
+def read_run(folder: str | Path, *, tables: bool = True) -> Run:
+    """Read one run, finished or not, from its folder. It has everything but the model.
+
+    Without ``tables`` the tables of clients, which are most of a folder, are left unread.
+    """
+    folder = Path(folder)
+    facts = _read_facts(folder / "run.json")
+    try:
+        identity, data = facts["identity"], facts["data"]
+        return Run(
+            method=identity["method"],
+            network=identity["network"],
+            data=data["name"],
+            seed=identity["settings"]["seed"],
+            clients=data["clients"],
+            metrics=read_lines(folder / "metrics.jsonl"),
+            client_tables=read_lines(folder / "clients.jsonl") if tables else [],
+            folder=folder,
+            facts=facts,
+        )
+    except (KeyError, TypeError) as error:
+        raise UnskewError(
+            f"{folder / 'run.json'}: {error} is missing; was it written by an older unskew? "
+            "Run it again"
+        ) from None
+    except ValueError as error:
+        raise UnskewError(f"{folder}: a line of its logs is not JSON: {error}") from None
+
+
+def read_runs(paths: Iterable[str | Path]) -> Runs:
+    """Read the runs in some folders: runs, or folders with runs somewhere below them."""
+    folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
+    runs = [read_run(folder) for folder in folders]
+    if not runs:
+        raise UnskewError("runs: name at least one folder")
+    twice = _twice((run.method, run.seed) for run in runs)
+    if twice is not None:
+        method, seed = twice
+        raise UnskewError(
+            f"runs: {method} with seed {seed} is there twice; name folders of one comparison"
+        )
+    return Runs(runs)
+
+
+def run_folders(path: str | Path) -> list[Path]:
+    """Return the folders of runs at or below a path, in the order of their names."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UnskewError(f"{path}: there is no such folder")
+    found = sorted(file.parent for file in path.rglob("run.json"))
+    if not found:
+        raise UnskewError(f"{path}: there is no run in it (a folder with a run.json)")
+    return found
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UnskewError(f"{path}: is not JSON") from None
+    return facts
+
+
+def _twice(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
+    seen = set[tuple[str, int]]()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None

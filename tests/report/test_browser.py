@@ -1,0 +1,188 @@
+"""The page in a real browser: no errors, every figure drawn, hover and hiding work, also narrow.
+
+Skipped where there is no playwright, or no Chromium for it to start.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import unskew as us
+from reports import FEDERATION, clustered_run
+from unskew.report.page import write_page
+from unskew.runs.runs import Runs
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+MARKS = {
+    "curves": "path.curve",
+    "boxes": "rect.box",
+    "bars": "rect.bar",
+    "bubbles": "circle.bubble",
+    "maps": "image.map",
+    "clusters": "image.map",
+    "points": "circle.point",
+    "histograms": "path",
+}
+"""What a figure of each kind must have drawn."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    """The page of a real comparison, with a method that has clusters and sample weights."""
+    runs = us.compare(FEDERATION, "fedavg,mean", seeds=2, model="logistic", rounds=4, batch_size=8)
+    return write_page(
+        tmp_path_factory.mktemp("page") / "report.html", Runs([*runs, clustered_run()]),
+        command="unskew compare --data digits", embedding=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, path):
+    """A function that opens the page, and fails the test if the page complains of anything."""
+    errors, pages = [], []
+
+    def note(message):
+        if message.type == "error":
+            errors.append(message.text)
+
+    def refuse(request):
+        if request.url.startswith("http"):
+            errors.append(request.url)
+
+    def open_page(width=1200, height=900, **options):
+        page = browser.new_page(viewport={"width": width, "height": height}, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", note)
+        page.on("request", refuse)
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert errors == []
+
+
+def pictures(page):
+    return json.loads(page.locator("#report-data").text_content())["pictures"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_every_figure_is_drawn_and_fits(opened, scheme, width):
+    page = opened(width=width, color_scheme=scheme)
+    kinds = {picture["kind"] for picture in pictures(page)}
+    assert kinds == set(MARKS)
+    for picture in pictures(page):
+        drawing = page.locator(f"#{picture['name']} .drawing")
+        assert drawing.locator(MARKS[picture["kind"]]).count() > 0, picture["name"]
+        box = drawing.bounding_box()
+        assert box["height"] > 100
+        assert box["x"] + box["width"] <= width
+        assert "NaN" not in drawing.inner_html()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+def test_no_text_of_a_figure_is_cut_off(opened, width):
+    page = opened(width=width)
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll("figure svg text")].filter((text) => {
+            const box = text.getBoundingClientRect();
+            const frame = text.ownerSVGElement.getBoundingClientRect();
+            return box.left < frame.left - 1 || box.right > frame.right + 1
+                || box.bottom > frame.bottom + 1 || box.top < frame.top - 1;
+        }).map((text) => text.closest("figure").id + ": " + text.textContent)"""
+    )
+    assert cut == []
+
+
+def test_every_figure_answers_the_pointer(opened):
+    page = opened()
+    for picture in pictures(page):
+        area = page.locator(f"#{picture['name']} .hover").first
+        area.scroll_into_view_if_needed()
+        page.mouse.move(2, 2)
+        assert not page.locator("#tip").is_visible()
+        area.hover(force=True)
+        assert page.locator("#tip").is_visible(), picture["name"]
+        assert page.locator("#tip").inner_text().strip()
+
+
+def test_hovering_a_curve_tells_the_round(opened):
+    page = opened()
+    area = page.locator("#global-accuracy .hover")
+    box = area.bounding_box()
+    area.hover(position={"x": 2, "y": box["height"] / 2})
+    text = page.locator("#tip").inner_text()
+    assert text.startswith("round 1")
+    assert "fedavg" in text
+    assert "%" in text
+
+
+def test_a_method_can_be_hidden_everywhere_and_shown_again(opened):
+    page = opened()
+    curves = page.locator("#global-accuracy path.curve")
+    boxes = page.locator("#clients-local rect.box")
+    before = curves.count(), boxes.count()
+    button = page.locator("#legend button", has_text="mean")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert (curves.count(), boxes.count()) == (before[0] - 1, before[1] - 1)
+    button.click()
+    assert (curves.count(), boxes.count()) == before
+
+
+def test_all_methods_can_be_hidden(opened):
+    page = opened()
+    for button in page.locator("#legend button").all():
+        button.click()
+    assert page.locator("path.curve").count() == 0
+
+
+def test_a_method_has_one_colour(opened):
+    page = opened()
+    line = page.locator("#global-accuracy path.curve").nth(1).get_attribute("stroke")
+    assert page.locator("#cost-to-target rect.bar").nth(1).get_attribute("fill") == line
+    assert page.locator("#clients-local rect.box").nth(1).get_attribute("fill") == line
+
+
+@pytest.mark.parametrize("way", ["SVG", "PNG", "CSV"])
+def test_figures_are_handed_out_as_files(opened, tmp_path, way):
+    page = opened(color_scheme="dark")
+    with page.expect_download() as download:
+        page.locator("#global-accuracy .tools button", has_text=way).click()
+    assert download.value.suggested_filename == f"global-accuracy.{way.lower()}"
+    download.value.save_as(tmp_path / "file")
+    content = (tmp_path / "file").read_bytes()
+    if way == "PNG":
+        assert content.startswith(b"\x89PNG")
+    elif way == "SVG":
+        assert b"var(" not in content
+        assert b"#0072b2" in content  # the colours of the light page, whatever the screen's
+    else:
+        assert content.startswith(b"method,round,mean,sd")
+
+
+def test_it_prints(opened):
+    page = opened(color_scheme="dark")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator(".tools").first.is_visible()
