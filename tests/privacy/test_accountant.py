@@ -49,7 +49,7 @@ def test_without_sampling_epsilon_lies_between_closed_forms(opacus, sigma, steps
 
 
 def test_it_is_opacus_that_counts(opacus):
-    # Theirs is the best of more orders, mostly; the last is the worst case found in a search of many.
+    # Theirs is the best of more orders, mostly; the last is the worst case of a search.
     cases = ((1.0, 0.01, 1000), (0.8, 0.1, 50), (2.0, 1.0, 10), (0.5, 0.005, 10))
     for sigma, rate, steps in cases:
         theirs = opacus.RDPAccountant()

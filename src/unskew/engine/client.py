@@ -15,9 +15,10 @@ from unskew.data.federation import Federation
 from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.optimiser import make_optimiser
+from unskew.engine.private import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
 from unskew.layout import Layout, rows_are_finite
-from unskew.methods.base import Client, Finished, Method, Pass, Start, Trained
+from unskew.methods.base import Client, Finished, Method, Pass, Start, Tensors, Trained
 from unskew.network import Batch, Network
 from unskew.rng import stream
 
@@ -34,6 +35,8 @@ class Workshop:
     attack: Attack | None = None
     bad: frozenset[int] = frozenset()
     """The clients that the attack turns bad."""
+    private: PrivateStage | None = None
+    """Set where local steps keep a budget of privacy."""
     only: Callable[[Layout], Tensor] | None = None
     """Marks the coordinates that may change, in place of what the method says."""
 
@@ -145,8 +148,11 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
             scale.to(device),
             _to(plan.chance(t, len(rows), draws), device),
         )
-        value = shop.method.objective(network, weights, buffers, batch, refs)
-        (gradient,) = torch.autograd.grad(value, weights)
+        if shop.private is None:
+            value = shop.method.objective(network, weights, buffers, batch, refs)
+            (gradient,) = torch.autograd.grad(value, weights)
+        else:
+            value, gradient = _private(shop, round_, client, weights, batch, refs, t)
         with torch.no_grad():
             total += value
             optimiser.step(weights, gradient)
@@ -158,6 +164,29 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     finite = bool(rows_are_finite(vector))
     loss, reach = float(total) / max(1, len(plan)), optimiser.reach(len(plan), shop.method.pull())
     return Trained(vector, len(plan), loss, accuracy, finite, reach)
+
+
+def _private(
+    shop: Workshop,
+    round_: int,
+    client: Client,
+    weights: Tensor,
+    batch: Batch,
+    refs: Tensors,
+    step: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the loss and the private gradient of one step, as of a cohort of one."""
+    assert shop.private is not None
+    sizes = np.array([len(client.y)])
+    gradients = PrivateGradients(
+        shop.private, shop.method, shop.network, (), tuple(refs), (client.id,), sizes,
+        shop.settings, round_,
+    )  # fmt: skip
+    fields = [batch.x, batch.y, batch.scale, *([] if batch.chance is None else [batch.chance])]
+    count, at = torch.tensor([len(batch.y)]), torch.tensor([step])
+    rows = [tensor[None] for tensor in fields]
+    losses, gradient = gradients(weights.detach()[None], *refs.values(), *rows, count, at)
+    return losses[0], gradient[0]
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, make_runner, resolve_runner
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Runner
+from unskew.engine.private import PrivateStage
 from unskew.engine.record import Line, evaluate, round_line, round_table
 from unskew.engine.rounds import RoundOutcome, play_round
 from unskew.engine.settings import Settings
@@ -209,20 +210,26 @@ class _StagePlay:
                 module = stage.network(trainer.module, shape, classes)
             inputs = Network(module).inputs(example(trainer.federation))
             module = stage.method.adapt(module.to("cpu"), inputs).to(trainer.device)
+        settings = trainer.settings if evaluates else _settings_of(stage, trainer.settings)
+        self._rounds = stage.rounds or settings.rounds
+        private = None
+        if stage.privacy is not None:
+            sizes = trainer.federation.train.sizes
+            private = PrivateStage.of(stage.privacy, stage.name, sizes, settings, self._rounds)
         self._shop = Workshop(
             stage.method,
             Network(module),
             trainer.federation,
-            trainer.settings if evaluates else _settings_of(stage, trainer.settings),
+            settings,
             trainer.device,
             trainer.attack,
             trainer.bad,
+            private,
         )
         self._shop.network.goal.check(trainer.federation)
         self._stage, self._run, self._folder, self._held = stage, run, folder, trainer.held
         stage.method.check(self._shop.network, example(trainer.federation))
         self._evaluates = evaluates
-        self._rounds = stage.rounds or trainer.settings.rounds
 
     def module(self, server: Server) -> nn.Module:
         """Return a new module with the server's weights, ready to use."""
@@ -279,6 +286,8 @@ class _StagePlay:
     def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Line, list[Line]]:
         """Return the round's line of metrics and its tables of clients."""
         line = round_line(self._stage.name, position.round, outcome)
+        if self._shop.private is not None:
+            line["privacy"] = self._shop.private.spent(position.round)
         tables = [round_table(self._stage.name, position.round, outcome)]
         every = self._shop.settings.evaluate_every
         due = every and (position.round % every == 0 or self._is_over(position))

@@ -19,6 +19,7 @@ from unskew.engine.client import Workshop, after_pass, blaming, to_tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.gradients import Gradients
 from unskew.engine.optimiser import make_optimiser
+from unskew.engine.private import PrivateGradients
 from unskew.engine.recording import Function
 from unskew.engine.replay import Replays
 from unskew.errors import UnskewError
@@ -171,6 +172,8 @@ class _Chunk:
             batches = self._batches(block, sample_weights)
             if draws:
                 batches += (torch.from_numpy(plan.chances(block, draws)).to(device),)
+            if self._shop.private is not None:
+                batches += _counts_and_steps(block)
             for batch in zip(*(tensor.unbind() for tensor in batches), strict=True):
                 losses, gradient = gradients(weights, *others, *batch)
                 losses_so_far += losses
@@ -188,6 +191,18 @@ class _Chunk:
 
         Buffers change as they are used, so with them nothing can be replayed.
         """
+        if self._shop.private is not None:
+            return PrivateGradients(
+                self._shop.private,
+                self._shop.method,
+                self._shop.network,
+                own,
+                shared,
+                self._ids.tolist(),
+                self._sizes,
+                self._shop.settings,
+                self._round,
+            )
         gradients = Gradients(self._shop.method, self._shop.network, buffers, own, shared)
         if buffers or self._shop.device.type != "cpu":
             return gradients
@@ -226,6 +241,13 @@ class _Chunk:
         network.module.train()
         shares: list[float] = (hits.cpu().numpy() / np.maximum(1, self._sizes)).tolist()
         return shares
+
+
+def _counts_and_steps(block: Steps) -> tuple[Tensor, Tensor]:
+    """Return how many samples each client has in each step, and the steps' numbers."""
+    counts = torch.from_numpy(block.counts)
+    steps = torch.arange(block.first, block.first + len(counts))
+    return counts, steps[:, None].expand(counts.shape)
 
 
 def _stacked(vectors: Sequence[Tensor]) -> Tensor:

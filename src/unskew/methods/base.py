@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from unskew.layout import Kind, Layout
 from unskew.masks import none_if_empty, without
 from unskew.network import Batch, Buffers, Network
+from unskew.privacy.budget import Privacy
 from unskew.rules.product import product
 from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
@@ -120,6 +121,8 @@ class Stage:
     """Where the stage trains otherwise than the run's settings say."""
     learns_density: bool = False
     """Whether what is learned and sent is a density of the clients' data."""
+    privacy: Privacy | None = None
+    """The budget that local steps keep by DP-SGD; None: they are not private."""
 
 
 @plain_dataclass(frozen=True)

@@ -35,6 +35,7 @@ from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, ratio_network
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe, Order
 from unskew.models.mlp import Widths
+from unskew.privacy.budget import Privacy
 from unskew.rng import generator
 from unskew.spelling import OPTIONS
 
@@ -74,6 +75,8 @@ class FedDisk(Method):
     clip: Annotated[float, Field(gt=1)] = 10.0
     log_clip: Rate = 5.0
     temper: Literal["none", "dimension"] = "none"
+    privacy: Privacy | None = None
+    """The budget of the density that is sent, such as ``2/1e-5``: epsilon and delta."""
     exact: Callable[[int, Tensor], Tensor] | None = None
     """For data whose densities are known: gives ``log p(x)/q_k(x)`` of client k's samples, and the
     oracle takes it instead of learning from everybody's samples."""
@@ -160,6 +163,7 @@ class FedDisk(Method):
             network=lambda _, shape, classes: self._made.build(shape, classes),
             settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
             learns_density=True,
+            privacy=self.privacy,
         )
 
     def _local(self, *, weighs: bool) -> Stage:

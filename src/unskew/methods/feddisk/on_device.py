@@ -24,6 +24,7 @@ from unskew.methods.feddisk.federated import learned_density
 from unskew.methods.feddisk.global_density import one_for_all
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.weights import weigh
+from unskew.methods.once import having_reached, with_news
 from unskew.network import Batch
 from unskew.rng import stream, uniforms
 from unskew.rules.uploads import Uploads
@@ -60,20 +61,13 @@ class OnDevice(Method):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the density to a client that has not got it yet; the rest it has by itself."""
-        payload = super().broadcast(server, client)
-        reached = server.slots.get("reached")
-        if "density" not in server.slots or (reached is not None and client in reached):
-            return payload
-        return {**payload, "density": server.slots["density"]}
+        return with_news(super().broadcast(server, client), server, client, "density")
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Note who has the density, who still gets better, and what the weights are worth."""
-        clients = torch.tensor(uploads.clients)
-        before = server.slots.get("reached", clients[:0])
-        reached = torch.tensor(sorted({*before.tolist(), *uploads.clients}))
+        server = having_reached(server, uploads)
         told = {name: torch.stack(list(values)) for name, values in uploads.extras.items()}
-        slots = {**server.slots, **told, "reached": reached, "clients": clients}
-        return replace(server, slots=slots), dict(told)
+        return replace(server, slots={**server.slots, **told}), dict(told)
 
     def is_done(self, server: Server) -> bool:
         """Stop when nobody has got better for a while."""

@@ -1,0 +1,25 @@
+"""What the server sends to each client just once, whenever it first takes part."""
+
+from dataclasses import replace
+
+import torch
+
+from unskew.methods.base import Server, Tensors
+from unskew.rules.uploads import Uploads
+
+_REACHED = "reached"
+
+
+def with_news(payload: Tensors, server: Server, client: int, name: str) -> Tensors:
+    """Add the server's slot to what is sent, unless the client has got it already."""
+    reached = server.slots.get(_REACHED)
+    if name not in server.slots or (reached is not None and client in reached):
+        return payload
+    return {**payload, name: server.slots[name]}
+
+
+def having_reached(server: Server, uploads: Uploads) -> Server:
+    """Note that those who answered have got what was sent."""
+    before = server.slots.get(_REACHED, torch.empty(0, dtype=torch.int64))
+    reached = torch.tensor(sorted({*before.tolist(), *uploads.clients}))
+    return replace(server, slots={**server.slots, _REACHED: reached})
