@@ -33,6 +33,7 @@ from unskew.methods.fedsa import FedSA
 from unskew.methods.fesem import FeSem
 from unskew.methods.ida import Ida, Intrac
 from unskew.methods.ifca import Ifca
+from unskew.methods.latent import Latent
 from unskew.methods.local import Local
 from unskew.methods.mean import Mean
 from unskew.methods.moon import Moon
@@ -66,6 +67,7 @@ METHODS: dict[str, type[Method]] = {
     "intrac": Intrac,
     "feddisco": FedDisco,
     "feddisk": FedDisk,
+    "latent": Latent,
     "fedfusion": FedFusion,
     "fedsa": FedSA,
     "median": Median,

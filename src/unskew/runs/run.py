@@ -34,9 +34,15 @@ class Run:
     model: "nn.Module | None" = None
     """A module with the final weights."""
     states: "Mapping[int, Tensors]" = field(default_factory=dict)
-    """What each client kept to itself, such as sample weights or a personal model's own part."""
+    """What each client kept to itself, such as sample weights or a personal model's own part.
+
+    It stays where it was trained: a run that another process played comes without.
+    """
     facts: dict[str, Any] = field(default_factory=dict)
     """What was asked, of which data, with which versions: the content of ``run.json``."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "states": {}}
 
     def __repr__(self) -> str:
         return (

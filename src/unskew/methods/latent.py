@@ -1,0 +1,159 @@
+"""Latent discrepancy: clients whose codes in a common VAE lie far from the prior count less.
+
+A thesis at TU Delft (2024). A beta-VAE is learned by FedAvg; every client encodes its samples and
+tells how far the codes are from N(0, I) by the Wasserstein-1 distance; FedDisco's formula turns
+distances into weights, with which the task is trained from scratch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from unskew.densities.vae_codes import distance_to_prior, has_codes, vae_network
+from unskew.errors import UnskewError
+from unskew.layout import Layout
+from unskew.methods.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Stage,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.fedavg import FedAvg
+from unskew.methods.once import having_reached, with_news
+from unskew.models.mlp import Widths
+from unskew.models.vae import VaeRecipe
+from unskew.network import Network
+from unskew.rules.discrepancy import discrepancy
+from unskew.rules.uploads import Uploads
+from unskew.rules.weighers import Weigher
+from unskew.spelling import OPTIONS
+
+Count = Annotated[int, Field(ge=1)]
+_DISTANCE = "latent.distance"
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Latent(Method):
+    """Weights ``max(0, p_k - alpha d_k + b)`` with d_k the distance of a client's codes.
+
+    Where the task itself is a VAE, the codes are those of its own kind of network; else of a VAE
+    with the options here. ``every`` re-weighs while a VAE is the task: every so many rounds clients
+    measure the model they get, and no VAE is trained before.
+    """
+
+    alpha: Annotated[float, Field(ge=0)] = 0.5
+    b: Annotated[float, Field(ge=0)] = 0.0
+    rescale: bool = True
+    draws_per_sample: Count = 1
+    every: Annotated[int, Field(ge=0)] = 0
+    encoder: Widths = "512-256"
+    codes: Count = 2
+    beta: Annotated[float, Field(ge=0)] = 10.0
+    mean: float = 0.0
+    sd: Annotated[float, Field(gt=0)] = 1.0
+    vae_rounds: Count | None = None
+    vae_epochs: Count | None = None
+    vae_lr: Annotated[float, Field(gt=0)] = 1e-3
+
+    about: ClassVar[About] = About(
+        title="Distance of latent codes from the prior", paper="TU Delft 2024", kind="densities"
+    )
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Train a VAE, then the task with the weights that come of it."""
+        if self.every:
+            return super().stages()
+        settings: dict[str, Any] = {"optimizer": "adam", "lr": self.vae_lr, "lr_decay": 1.0}
+        settings |= {"momentum": 0.0, "weight_decay": 0.0}
+        if self.vae_epochs is not None:
+            settings["epochs"] = self.vae_epochs
+        vae = Stage("vae", FedAvg(), self.vae_rounds, self._vae, settings, learns_density=True)
+        return (vae, *super().stages())
+
+    def check(self, network: Network, samples: Tensor) -> None:
+        """Re-weighing takes a task that encodes."""
+        super().check(network, samples)
+        if self.every and not has_codes(network.module):
+            raise UnskewError(
+                "method 'latent': every re-weighs by the codes of the task's own network, and this "
+                "one has none; use model vae, or every=0"
+            )
+
+    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+        """Have the VAE ready to be sent; the task starts from its own first weights."""
+        server = super().begin(vector, layout, earlier)
+        own = {"vae": earlier["vae"].vector} if "vae" in earlier else {"played": torch.tensor(0)}
+        return replace(server, slots={**server.slots, **own})
+
+    def broadcast(self, server: Server, client: int) -> Tensors:
+        """Send the VAE once to each client, or say when it is time to measure anew."""
+        payload = with_news(super().broadcast(server, client), server, client, "vae")
+        played = server.slots.get("played")
+        if played is None or int(played) == 0 or int(played) % self.every:
+            return payload
+        return {**payload, "measure": torch.ones(())}
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Measure the distance of the client's codes, if it is time to."""
+        start = super().prepare(client, payload, state)
+        distance = state.get(_DISTANCE, torch.tensor(torch.nan))
+        if "vae" in payload or "measure" in payload:
+            network = self._encoder_of(client)
+            vector = payload["vae"] if "vae" in payload else payload["model"]
+            found = distance_to_prior(
+                network, vector, client.x, client.id, client.seed, self.draws_per_sample
+            )
+            distance = torch.tensor(found)
+        return replace(start, refs={**start.refs, _DISTANCE: distance})
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Send the distance, one number, and keep it."""
+        finished = super().finish(client, start, trained, state)
+        distance = {_DISTANCE: start.refs[_DISTANCE]}
+        return Finished({**finished.extras, **distance}, {**finished.state, **distance})
+
+    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+        """Add weights by distance, which hold the sample counts already."""
+        own = discrepancy(_distances, self.alpha, self.b, self.rescale)
+        return (*super().weighers(server), own)
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Note who has the VAE, and how many rounds were played."""
+        updated, diagnostics = super().aggregate(server, uploads)
+        updated = having_reached(updated, uploads)
+        if "played" in server.slots:
+            slots = {**updated.slots, "played": server.slots["played"] + 1}
+            updated = replace(updated, slots=slots)
+        return updated, diagnostics
+
+    @property
+    def _recipe(self) -> VaeRecipe:
+        return VaeRecipe(
+            hidden=self.encoder, latent=self.codes, beta=self.beta, mean=self.mean, sd=self.sd
+        )
+
+    def _vae(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Return the run's own network if it encodes, else a VAE."""
+        return module if has_codes(module) else self._recipe.build(shape, classes)
+
+    def _encoder_of(self, client: Client) -> Network:
+        if has_codes(client.network.module):
+            return client.network
+        return vae_network(self._recipe, tuple(client.x.shape[1:]))
+
+
+def _distances(uploads: Uploads) -> Tensor:
+    """Return the clients' distances; before all are known, everyone is equally far."""
+    told = torch.stack(list(uploads.extras[_DISTANCE])).double()
+    return told if bool(torch.isfinite(told).all()) else torch.zeros_like(told)
