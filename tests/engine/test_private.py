@@ -1,0 +1,91 @@
+"""Stages that keep a budget of privacy, in every runner."""
+
+import numpy as np
+import pytest
+import torch
+
+import unskew as us
+from toys import federation_of, small_federation
+from unskew.engine.private import PrivateStage
+from unskew.errors import UnskewError
+from unskew.methods.base import Method, Stage
+from unskew.methods.feddisk.method import FedDisk
+from unskew.privacy import Privacy
+
+pytest.importorskip("opacus")
+
+
+class PrivateTask(Method):
+    privacy = Privacy(epsilon=3, delta=1e-3)
+
+    def stages(self):
+        return (Stage("task", self, privacy=self.privacy),)
+
+
+@pytest.fixture
+def federation():
+    return small_federation(unit=True)
+
+
+def vector_of(run):
+    return torch.nn.utils.parameters_to_vector(run.model.parameters())
+
+
+OPTIONS = {"model": "mlp:hidden=6", "rounds": 2, "batch_size": 8}
+
+
+def test_every_runner_takes_the_same_private_steps(federation):
+    loop, pool, together = (
+        us.train(federation, PrivateTask(), runner=runner, workers=2, **OPTIONS)
+        for runner in ("loop", "pool", "vectorised")
+    )
+    assert torch.equal(vector_of(loop), vector_of(pool))
+    assert torch.allclose(vector_of(loop), vector_of(together), atol=1e-5)
+    assert not torch.allclose(vector_of(loop), vector_of(us.train(federation, **OPTIONS)))
+
+
+class Silent(PrivateStage):
+    """No noise, and nothing counted."""
+
+    def spent(self, rounds):
+        return {}
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+def test_without_noise_and_clipping_steps_are_plain_ones(monkeypatch, runner):
+    # Whole batches only: private steps divide by the batch size, plain ones by what is there.
+    silent = Silent(Privacy(1, 0.1, clip=1e6), "task", 0.0, (), 1)
+    monkeypatch.setattr(PrivateStage, "of", lambda *_: silent)
+    rng = np.random.default_rng(0)
+    data = federation_of(*((rng.random((16, 5)), rng.integers(0, 3, 16)) for _ in range(3)))
+    plain, private = (
+        us.train(data, method, runner=runner, **OPTIONS) for method in ("fedavg", PrivateTask())
+    )
+    assert torch.allclose(vector_of(plain), vector_of(private), atol=1e-6)
+
+
+def test_what_is_spent_grows_to_the_budget_and_not_beyond(federation):
+    run = us.train(federation, PrivateTask(), **OPTIONS)
+    spent = [row["privacy"]["epsilon"] for row in run.metrics]
+    assert 0 < spent[0] < spent[1] <= 3
+    assert spent[1] > 2.9
+    assert all(row["privacy"]["delta"] == 1e-3 for row in run.metrics)
+
+
+def test_networks_that_mix_samples_are_refused(federation):
+    with pytest.raises(UnskewError, match="BatchNorm mixes"):
+        us.train(federation, PrivateTask(), model="mlp:hidden=6,norm=batch", rounds=1)
+
+
+@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
+def test_only_the_density_that_is_sent_is_private(federation):
+    quick = {"density_rounds": 2, "ratio_rounds": 1, "hidden": "4"}
+    method = FedDisk(privacy={"epsilon": 2, "delta": 1e-3}, **quick)
+    run = us.train(federation, method, model="logistic", rounds=1)
+    by_stage = {row["stage"]: "privacy" in row for row in run.metrics}
+    assert by_stage == {"density": True, "ratio": False, "task": False}
+    last = [row for row in run.metrics if row["stage"] == "density"][-1]
+    assert last["privacy"]["epsilon"] <= 2
+    spelled = "feddisk:privacy=2/1e-3,density_rounds=2,ratio_rounds=1,hidden=4"
+    again = us.train(federation, spelled, model="logistic", rounds=1)
+    assert torch.equal(vector_of(run), vector_of(again))
