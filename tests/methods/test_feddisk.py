@@ -20,6 +20,8 @@ from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe
 from unskew.network import Network
+from unskew.report.page import page_text
+from unskew.runs.runs import Runs
 
 QUICK = "density_rounds=7,local_rounds=3,ratio_rounds=3,hidden=8,pool=64,ratio_hidden=10"
 ESTIMATORS = ("generative", "classifier", "loglik", "oracle")
@@ -250,3 +252,15 @@ def test_weights_recover_what_averaging_loses_on_opposite_densities():
             estimated = run.states[k]["sample_weights"].log().numpy()
             truth = case.log_ratio(k, case.federation.train.client(k)[0])
             assert np.corrcoef(estimated, truth)[0, 1] > 0.8
+
+
+def test_a_page_says_what_densities_tell_of_clients(binary, tmp_path):
+    run = quietly(binary, f"feddisk:{QUICK}", rounds=1, out=tmp_path / "run")
+    kappa = binary.train.sizes / binary.train.samples
+    assert run.facts["densities"]["kappa_max"] == pytest.approx(kappa.max())
+    page = page_text(Runs([run]), None, None)
+    assert f"{kappa.max():.3g} for the largest of 4 clients" in page
+    assert "No budget" in page
+    assert "Densities and privacy" not in page_text(
+        Runs([quietly(binary, "fedavg", rounds=1)]), None, None
+    )

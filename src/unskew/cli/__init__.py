@@ -1,13 +1,14 @@
 """The command line. Heavy imports happen inside the commands, so that help is instant."""
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from unskew import __version__
 from unskew.cli import data, report, tables, train, watch
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
     name="unskew",
@@ -48,12 +49,26 @@ def unskew(
     del version
 
 
+def _say_warnings_plainly() -> None:
+    """Print our own warnings as one line; a user has no use for the line of code."""
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UnskewWarning):
+            typer.echo(f"warning: {message}", err=True)
+        else:
+            others(message, category, *place, **more)
+
+    warnings.showwarning = show
+
+
 _STOPPED = 130
 """The exit code after Ctrl-C, by which typer ends the program itself."""
 
 
 def main() -> None:
     """Run the command line; bad input ends it with one line on stderr and exit code 2."""
+    _say_warnings_plainly()
     try:
         app()
     except UnskewError as error:

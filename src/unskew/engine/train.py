@@ -35,7 +35,7 @@ from unskew.plain import plain
 from unskew.progress import Watcher, watching
 from unskew.rng import stream, torch_seeded
 from unskew.runs.checkpoint import Position
-from unskew.runs.facts import federation_facts
+from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.states import States, StateStore
@@ -178,7 +178,11 @@ class _Trainer:
         }
 
     def _facts(self) -> dict[str, Any]:
+        densities = [stage for stage in self.method.stages() if stage.learns_density]
+        budgets = [stage.privacy for stage in densities]
+        bound = density_facts(self.federation, budgets) if densities else {}
         return {
+            **bound,
             "configuration": self.settings.model_dump(),
             "federation": repr(self.federation),
             "data": federation_facts(self.federation),

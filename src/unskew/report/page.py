@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from unskew.errors import UnskewError
+from unskew.report.densities import densities_note
 from unskew.report.opening import opening, swatched_table
 from unskew.report.pictures import Picture, all_pictures
 from unskew.report.pictures.curves import has_personal_models
@@ -61,6 +62,7 @@ def page_text(
             '<div id="legend" role="group" aria-label="Show or hide methods"></div>',
             "<noscript><p>The figures are drawn by a script of this page.</p></noscript>",
             *(_section(name, list(group)) for name, group in groupby(pictures, _place)),
+            densities_note(runs),
             "<h2>Configuration</h2>",
             configuration(runs),
             "<h2>How to reproduce</h2>",

@@ -1,7 +1,10 @@
 """What a run remembers of its federation, so that a report needs no data."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from unskew.privacy.bound import information_bound
+from unskew.privacy.budget import Privacy
 from unskew.skew.diagnosis import diagnose_counts
 from unskew.skew.report import LISTED
 
@@ -33,4 +36,19 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
         "client_names": None if names is None else [str(name) for name in names],
         "label_counts": None if counts is None else counts.tolist(),
         "diagnosis": None if counts is None else diagnose_counts(counts).to_dict(),
+    }
+
+
+def density_facts(
+    federation: "Federation", budgets: Sequence[Privacy | None]
+) -> dict[str, dict[str, Any]]:
+    """Return what clients' densities tell of them at most, and the budgets that were kept."""
+    kappa = information_bound(federation.train.sizes)
+    return {
+        "densities": {
+            "kappa_mean": float(kappa.mean()),
+            "kappa_max": float(kappa.max()),
+            "clients": len(kappa),
+            "budgets": [None if budget is None else str(budget) for budget in budgets],
+        }
     }

@@ -111,17 +111,30 @@ class Run:
         """Return the evaluations, a row each."""
         rows = []
         name, worst = self.figure.name, self.figure.worst
-        for row in self.metrics:
-            if not set(_LEVELS) & set(row):
-                continue
+        for row in self._evaluated():
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
             columns = (("global", name), ("local", name), ("local", worst), ("personal", name))
             for level, figure in columns:
                 cells.append(self.figure.text(row.get(level, {}).get(figure)))
             rows.append(cells)
+        others = self._other_measures()
+        for cells, row in zip(rows, self._evaluated(), strict=True):
+            cells += [self.figure.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
-        return Table(heads, rows, title=f"{self.method} on {self.data}")
+        return Table(heads + others, rows, title=f"{self.method} on {self.data}")
+
+    def _evaluated(self) -> list[dict[str, Any]]:
+        return [row for row in self.metrics if set(_LEVELS) & set(row)]
+
+    def _other_measures(self) -> list[str]:
+        """Name what else is measured of a network that is judged by its loss."""
+        if self.figure is ACCURACY:
+            return []
+        common: dict[str, Any] = next(
+            (row["global"] for row in self.metrics if "global" in row), {}
+        )
+        return [name for name in common if name != self.figure.name]
 
 
 _LEVELS = ("global", "local", "personal")
