@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
 from unskew.rng import generator
+from unskew.skew.dirichlet import Dirichlet
 from unskew.skew.partition import NOBODY, Partition, Pool
 from unskew.skew.table import SKEWS, parse_skew
 
@@ -157,3 +158,12 @@ def test_impossible_numbers_of_clients_are_refused(spelling: str, clients: int) 
     pool = Pool(np.arange(100) % 4, 4, np.arange(100) % 7)
     with pytest.raises(UnskewError, match="clients must be from 1 to 100"):
         parse_skew(spelling).clients(pool, clients)
+
+
+def test_balanced_dirichlet_takes_a_class_nobody_has_samples_of():
+    # Both clients are full when the last class, which has no samples, is dealt out.
+    owner = Dirichlet(alpha=0.01, balance=True)._draw(
+        np.array([2, 2, 0]), 2, np.random.default_rng(0)
+    )
+    assert owner.sum() == 4
+    assert owner[:, 2].sum() == 0

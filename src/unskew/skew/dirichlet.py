@@ -76,6 +76,8 @@ class Dirichlet(Skew):
         counts = np.zeros((clients, len(stock)), np.int64)
         room = np.ones(clients, np.bool_)
         for label, samples in enumerate(stock):
+            if not samples:  # perhaps all clients are full already, and nobody has a share
+                continue
             open_shares = shares[label] * room
             if not open_shares.any():  # all shares left were too small for a float
                 open_shares = room.astype(np.float64)
