@@ -1,12 +1,21 @@
 """Walking over columns: all of them, in order, whatever the threads, within the memory promised."""
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.rules import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
-from unskew.rules.blocks import column_blocks, empty_vector, on_blocks, take_columns
+from unskew.rules.blocks import (
+    alone,
+    column_blocks,
+    empty_vector,
+    in_threads,
+    on_blocks,
+    take_columns,
+)
 
 
 @pytest.fixture
@@ -55,6 +64,16 @@ def test_results_come_in_the_order_of_the_columns():
 @pytest.mark.usefixtures("small_blocks", "three_threads")
 def test_each_thread_computes_alone_and_leaves_the_settings_as_they_were():
     assert set(on_blocks(drawn(4, 60), lambda *_: torch.get_num_threads())) == {1}
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("small_blocks", "three_threads")
+def test_alone_is_for_this_thread_and_in_threads_has_the_others():
+    everyone = threading.Barrier(3, timeout=10)  # breaks unless three threads meet
+    with alone():
+        assert torch.get_num_threads() == 1
+        in_threads(lambda _: everyone.wait(), range(3), drawn(4, 60))
+        assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
 
 

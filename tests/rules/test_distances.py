@@ -37,7 +37,7 @@ def test_sums_that_float32_cannot_hold():
 def test_distances_by_hand_over_several_blocks(monkeypatch):
     monkeypatch.setattr("unskew.rules.blocks.BLOCK", 4)
     rows = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0, 0.0]])
-    center = weighted_center(torch.tensor([0.5, 0.5], dtype=torch.float64))
+    center = weighted_center(torch.tensor([0.5, 0.5]))
     assert distances(rows, center, norm=1).tolist() == [4, 4]
     assert distances(rows, center, norm=2).tolist() == pytest.approx([6**0.5] * 2)
 

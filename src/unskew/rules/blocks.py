@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar, cast
 
 import numpy as np
@@ -14,6 +16,8 @@ blocks they take longer to start than to compute."""
 
 WORTH_SHARING = 1 << 21
 """Numbers in a matrix below which threads cost more than they bring."""
+
+_HELPERS: ContextVar[int | None] = ContextVar("helpers", default=None)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,7 +38,7 @@ def on_blocks(rows: Tensor, work: Work[Result]) -> list[Result]:
     What a block gives depends on no thread, so neither do sums over the blocks.
     """
     blocks = list(column_blocks(*rows.shape))
-    lanes = max(1, min(torch.get_num_threads(), len(blocks)))
+    lanes = max(1, min(_threads(), len(blocks)))
     results: list[Result | None] = [None] * len(blocks)
 
     def walk(lane: int) -> None:
@@ -56,20 +60,36 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], of: Tensor
     Each thread computes alone. Were all to share every operation instead, they would wait for
     each other thousands of times. Small matrices, and those on accelerators, are not worth it.
     """
-    threads = torch.get_num_threads()
+    before, threads = torch.get_num_threads(), _threads()
     if threads == 1 or of.numel() < WORTH_SHARING or of.device.type != "cpu":
         return [work(item) for item in items]
     inference = torch.is_inference_mode_enabled()
 
-    def alone(item: Item) -> Result:
+    def in_same_mode(item: Item) -> Result:
         with torch.inference_mode(inference):
             return work(item)
 
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(alone, items))
+            return list(pool.map(in_same_mode, items))
     finally:
-        torch.set_num_threads(threads)  # what a helper sets is the default of new threads too
+        torch.set_num_threads(before)  # what a helper sets is the default of new threads too
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Compute every operation in this thread alone; :func:`in_threads` has as many as before.
+
+    For code of many short operations, which threads that share them would only hold up.
+    """
+    before = torch.get_num_threads()
+    token = _HELPERS.set(_threads())
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _HELPERS.reset(token)
 
 
 def empty_vector(like: Tensor) -> Tensor:
@@ -87,3 +107,7 @@ def empty_vector(like: Tensor) -> Tensor:
 def take_columns(rows: Tensor, places: Tensor) -> Tensor:
     """Return ``rows[:, places]`` in half the time, and without a copy of all rows."""
     return rows.gather(1, places.expand(len(rows), -1))
+
+
+def _threads() -> int:
+    return _HELPERS.get() or torch.get_num_threads()

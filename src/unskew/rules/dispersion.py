@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks, empty_vector, on_blocks, take_columns
+from unskew.rules.blocks import column_blocks, empty_vector, in_threads, on_blocks, take_columns
 from unskew.rules.distances import lengths, power_of_two
 
 CvScale = Literal["minmax", "rank", "clip99"]
@@ -67,14 +67,17 @@ def micro_classes(rows: Tensor, mean: Tensor, places: Tensor, classes: int, bins
     square of the tensor], "raw" [0, 1] as the paper prints it. What lies beyond is in class C.
     """
     found = torch.empty(len(rows), len(places), dtype=torch.uint8, device=rows.device)
+    tiny = torch.finfo(rows.dtype).tiny
     top = _largest(rows, mean) if bins == "layer" and len(places) else mean.new_ones(())
-    for block in column_blocks(*found.shape):
+
+    def work(block: slice) -> None:
         columns = places[block]
         deviation = take_columns(rows, columns).sub_(mean[columns]).abs_()
-        if bins == "column":
-            top = deviation.amax(0).clamp_(min=torch.finfo(rows.dtype).tiny)
-        deviation.div_(top * classes**-0.5).square_()
+        largest = deviation.amax(0).clamp_(min=tiny) if bins == "column" else top
+        deviation.div_(largest * classes**-0.5).square_()
         found[:, block] = deviation.sub_(BOUNDARY).ceil_().clamp_(1, classes)
+
+    in_threads(work, column_blocks(*found.shape), found)
     return found
 
 

@@ -34,22 +34,19 @@ def distances(rows: Tensor, center: ColumnCenter, norm: int) -> Tensor:
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
-
-    def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
-        deviation = torch.sub(block, center(block, scratch), out=scratch)
-        return _absolute_sums(deviation) if norm == 1 else lengths(deviation).square()
-
-    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for part in on_blocks(rows, work):
-        total += part
-    return total if norm == 1 else total.sqrt()
+    if norm == 2:
+        return _sums(rows, center, lambda deviation: lengths(deviation).square()).sqrt()
+    total = _sums(rows, center, lambda deviation: deviation.abs_().sum(1))
+    if bool(total.isfinite().all()):
+        return total
+    return _sums(rows, center, lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
 
 
 def weighted_center(weights: Tensor) -> ColumnCenter:
-    """Return the centre that is the rows' weighted mean."""
+    """Return the centre that is the rows' mean by weights of the rows' type."""
 
     def center(block: Tensor, _: Tensor) -> Tensor:
-        return torch.mv(block.T, weights.to(block))
+        return torch.mv(block.T, weights)
 
     return center
 
@@ -73,16 +70,19 @@ def sum_of_products(rows: Tensor, matrices: Callable[[slice], Iterable[Tensor]])
     Blocks are dealt out to a fixed number of sums, so that the threads do not show.
     """
     blocks = list(column_blocks(*rows.shape))
+    lanes = LANES if len(blocks) > LANES else 1
 
     def lane(first: int) -> Tensor:
         total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-        for columns in blocks[first::LANES]:
+        for columns in blocks[first::lanes]:
             for matrix in matrices(columns):
                 _add_product(total, matrix)
         return total
 
-    total = torch.stack(in_threads(lane, range(min(LANES, max(1, len(blocks)))), rows)).sum(0)
-    return total.tril_() + total.tril(-1).T
+    total, *others = in_threads(lane, range(lanes), rows)
+    for other in others:
+        total += other
+    return total.tril_().add_(total.tril(-1).T)
 
 
 def _add_product(total: Tensor, matrix: Tensor) -> None:
@@ -93,10 +93,16 @@ def _add_product(total: Tensor, matrix: Tensor) -> None:
         total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
 
 
-def _absolute_sums(deviation: Tensor) -> Tensor:
-    """Return each row's sum of absolute values, which are left in place of the values."""
-    sums = deviation.abs_().sum(1)
-    return sums.double() if bool(sums.isfinite().all()) else deviation.sum(1, dtype=torch.float64)
+def _sums(rows: Tensor, center: ColumnCenter, measure: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the sum of what is measured of each row's deviation, block by block."""
+
+    def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
+        return measure(torch.sub(block, center(block, scratch), out=scratch))
+
+    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for part in on_blocks(rows, work):
+        total += part
+    return total
 
 
 def lengths(rows: Tensor) -> Tensor:

@@ -4,17 +4,15 @@ Wang, Liao, Yuan and Zhang (2024), "The Key of Parameter Skew in Federated Learn
 arXiv:2408.11278 (FedPake in its second version).
 """
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from unskew.layout import Entry
 from unskew.rules import checks
-from unskew.rules.blocks import column_blocks, in_threads, take_columns
+from unskew.rules.blocks import alone, column_blocks, in_threads, take_columns
 from unskew.rules.clustering import greedy_clusters
 from unskew.rules.combine import weighted_sum
 from unskew.rules.dispersion import Bins, CvScale, high_columns, micro_classes, variations
@@ -63,33 +61,38 @@ def fedsa(
     divisor = macro * micro if weighting == "literal" else None
     prior = weigher or uniform()
 
+    def region(rows: Tensor, mean: Tensor) -> _Region:
+        places = high_columns(variations(rows, mean), cv_scale, cv_threshold)
+        return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
+
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         weights = prior(uploads)
         vector = weighted_sum(uploads.stack, weights, uploads.layout)
+        with alone():
+            return vector, balance(uploads, weights, vector)
 
-        def region(entry: Entry) -> _Region:
-            rows, mean = uploads.stack[:, entry.place], vector[entry.place]
-            places = high_columns(variations(rows, mean), cv_scale, cv_threshold)
-            return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
-
-        def balance(group: Sequence[_Region], labels: Tensor) -> list[tuple[float, float]]:
-            if not _places(group):
-                return [(1.0, 1.0)] * len(group)
-            return _balance(group, Clusters.of(labels, weights), micro, divisor)
-
-        regions = in_threads(region, uploads.layout.parameters, uploads.stack)
-        groups = [regions] if scope == "model" else [[each] for each in regions]
+    def balance(uploads: Uploads, weights: Tensor, vector: Tensor) -> Diagnostics:
+        regions = (
+            region(uploads.stack[:, entry.place], vector[entry.place])
+            for entry in uploads.layout.parameters
+        )
+        groups: Iterable[list[_Region]] = (
+            [list(regions)] if scope == "model" else ([each] for each in regions)
+        )
         unclustered = torch.full((len(uploads),), -1)
-        labels = [
-            _clusters_of(group, micro, macro, similarity) if _places(group) else unclustered
-            for group in groups
-        ]
-        pairs = zip(groups, labels, strict=True)
-        sums = itertools.chain(*in_threads(lambda pair: balance(*pair), pairs, uploads.stack))
-        return vector, {
-            "clusters": torch.stack(labels or [unclustered]),
-            "high_share": torch.tensor([each.share for each in regions], dtype=torch.float64),
-            "weight_sums": torch.tensor(list(sums), dtype=torch.float64).view(-1, 2),
+        labels, shares, sums = [], [], []
+        for group in groups:
+            shares += [each.share for each in group]
+            if not any(len(each.places) for each in group):
+                labels.append(unclustered)
+                sums += [(1.0, 1.0)] * len(group)
+                continue
+            labels.append(_clusters_of(group, micro, macro, similarity))
+            sums += _balance(group, Clusters.of(labels[-1], weights), micro, divisor)
+        return {
+            "clusters": torch.stack(labels) if labels else unclustered[None],
+            "high_share": torch.tensor(shares, dtype=torch.float64),
+            "weight_sums": torch.tensor(sums, dtype=torch.float64).view(-1, 2),
         }
 
     return Rule("fedsa", apply)
@@ -112,11 +115,8 @@ class _Region:
 def _clusters_of(regions: Sequence[_Region], micro: int, macro: int, similarity: float) -> Tensor:
     """Cluster the clients by all high-dispersion places of some tensors."""
     counts = torch.stack([agreements(each.micro, micro).cpu() for each in regions]).sum(0)
-    return torch.from_numpy(greedy_clusters(counts.numpy(), _places(regions), macro, similarity))
-
-
-def _places(regions: Sequence[_Region]) -> int:
-    return sum(len(each.places) for each in regions)
+    places = sum(len(each.places) for each in regions)
+    return torch.from_numpy(greedy_clusters(counts.numpy(), places, macro, similarity))
 
 
 def _balance(
@@ -128,15 +128,19 @@ def _balance(
     """
     macros = [clusters.macro_classes(each.micro, classes) for each in regions]
     common = class_counts(torch.cat(macros, dim=1), classes)
-    limits = []
-    for each, macro in zip(regions, macros, strict=True):
+
+    def balance(each: _Region, macro: Tensor) -> tuple[float, float]:
         sums = torch.ones(len(each.places))
-        for block in column_blocks(len(each.rows), len(each.places)):
+
+        def work(block: slice) -> None:
             places = each.places[block]
             weights = common.gather(1, macro[:, block].long() - 1)
             weights /= weights.sum(0) if divisor is None else divisor
             means = clusters.means @ take_columns(each.rows, places)
             each.result[places] = weights.mul(means).sum(0)
             sums[block] = weights.sum(0)
-        limits.append((float(sums.min()), float(sums.max())) if len(sums) else (1.0, 1.0))
-    return limits
+
+        in_threads(work, column_blocks(*each.micro.shape), each.micro)
+        return (float(sums.min()), float(sums.max())) if len(sums) else (1.0, 1.0)
+
+    return [balance(each, macro) for each, macro in zip(regions, macros, strict=True)]

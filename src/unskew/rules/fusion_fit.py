@@ -4,6 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from unskew.rules import kumaraswamy
+from unskew.rules.blocks import alone
 from unskew.rules.fusion_allocation import TINY, drawn
 from unskew.rules.fusion_vae import PRIOR_STICK, FusionVae, Posterior
 
@@ -24,12 +25,13 @@ def fit(
 ) -> tuple[Tensor, list[float]]:
     """Take Adam steps from the given parameters; return the new ones and the loss before each."""
     adam, losses = Adam(parameters), []
-    for _ in range(steps):
-        free = parameters.detach().requires_grad_()
-        value = loss(vae, free, statistics, noise, temperature=temperature, kl=kl)
-        (gradient,) = torch.autograd.grad(value, free)
-        parameters = adam.step(parameters, gradient)
-        losses.append(value.item())
+    with alone():
+        for _ in range(steps):
+            free = parameters.detach().requires_grad_()
+            value = loss(vae, free, statistics, noise, temperature=temperature, kl=kl)
+            (gradient,) = torch.autograd.grad(value, free)
+            parameters = adam.step(parameters, gradient)
+            losses.append(value.item())
     return parameters, losses
 
 

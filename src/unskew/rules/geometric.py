@@ -36,7 +36,7 @@ def geometric_median(
         base = prior(uploads)
         weights, objectives = base, [math.inf]
         for _ in range(iterations):
-            center = weighted_center(weights)
+            center = weighted_center(weights.to(uploads.stack))
             distance = distances(uploads.parameters, center, norm=2).cpu()
             objectives.append(float(base @ distance))
             if abs(objectives[-2] - objectives[-1]) < tolerance * objectives[-1]:

@@ -78,7 +78,8 @@ def inverse_accuracy(
 def _center(center: Center, uploads: Uploads) -> ColumnCenter:
     if center == "median":
         return median_of_columns
-    return weighted_center((by_samples() if center == "fedavg" else uniform())(uploads))
+    weigher = by_samples() if center == "fedavg" else uniform()
+    return weighted_center(weigher(uploads).to(uploads.stack))
 
 
 def _inverse(distance: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks
+from unskew.rules.blocks import column_blocks, in_threads
 from unskew.rules.distances import sum_of_products
 
 
@@ -40,12 +40,15 @@ class Clusters:
         """Return the commonest class among a cluster's members, the smallest of equal ones."""
         found = torch.ones(len(self.members), micro.shape[1], dtype=torch.uint8)
         found = found.to(micro.device)
-        for columns in column_blocks(*micro.shape):
+
+        def work(columns: slice) -> None:
             most = torch.zeros(())
             for each, held in enumerate(_indicators(micro[:, columns], classes), start=1):
                 count = self.members @ held
                 found[:, columns].masked_fill_(count > most, each)
                 most = torch.maximum(most, count)
+
+        in_threads(work, column_blocks(*micro.shape), micro)
         return found
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-FEW = 64
+FEW = 40
 """With more rows than this, sorting is quicker than the network."""
 
 
