@@ -1,22 +1,35 @@
-"""The peak memory of one piece of work, on Linux."""
+"""What one piece of work takes: measured in a process of its own, forked for it (Linux)."""
 
-import ctypes
-import gc
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 _OWN = Path("/proc/self")
+T = TypeVar("T")
+
+
+def in_a_child(work: Callable[[], T]) -> T:
+    """Do the work in a forked process and return its result.
+
+    It sees all that this process holds without a copy, and finds no memory that earlier work has
+    freed but not given back. This process must not have computed with several threads before:
+    they do not survive the fork.
+    """
+    forks = multiprocessing.get_context("fork")
+    results = forks.SimpleQueue()
+    child = forks.Process(target=lambda: results.put(work()))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise SystemExit(child.exitcode)
+    found: T = results.get()
+    return found
 
 
 def peak_above(work: Callable[[], object]) -> float:
-    """Return how many MB of memory the work takes at its peak above what is held before.
-
-    Freed memory is given back first, and the kernel's high-water mark is set to what is held now;
-    so neither what earlier work left behind nor its peak hides this one.
-    """
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    (_OWN / "clear_refs").write_text("5")
+    """Return how many MB of memory the work takes at its peak above what is held before."""
+    (_OWN / "clear_refs").write_text("5")  # sets the high-water mark to what is held now
     before = _status("VmRSS")
     work()
     return _status("VmHWM") - before

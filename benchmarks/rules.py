@@ -6,9 +6,9 @@ result included. Runs on Linux.
 """
 
 import argparse
-import os
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.fusion import groups
-from benchmarks.peak import peak_above
+from benchmarks.peak import in_a_child, peak_above
 from unskew.layout import Layout
 from unskew.models import make
 from unskew.rules import (
@@ -48,49 +48,56 @@ RULES: dict[str, Callable[[Uploads], Tensor]] = {
     "fedsa": fedsa(),
     "fedsa, cv_scale=rank": fedsa(cv_scale="rank"),
 }
-REFERENCES: dict[str, Callable[[Tensor], object]] = {
-    "*torch.sort, the same blocks*": lambda stack: on_blocks(
-        stack, lambda block, *_: len(block.sort(dim=0).values)
-    ),
-    "*numpy's sort, the same blocks*": lambda stack: on_blocks(
-        stack, lambda block, scratch, _: len(sorted_columns(block, scratch))
-    ),
+REFERENCES: dict[str, Callable[[Tensor], Callable[[], object]]] = {
+    "*bare matrix product, float64*": lambda stack: partial(_product_of, stack.double()),
+    "*torch.sort, the same blocks*": lambda stack: partial(on_blocks, stack, _torch_sort),
+    "*numpy's sort, the same blocks*": lambda stack: partial(on_blocks, stack, _numpy_sort),
 }
 RESNET_CLIENTS, SAMPLES, BATCH = 20, 500, 32
+THREADS = torch.get_num_threads()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
     repetitions = parser.parse_args().repetitions
+    print(f"{THREADS} threads")
     resnet = Layout(Layout.of(make("resnet18", (3, 32, 32), 10)).parameters)
     seconds = play("ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions)
-    lenet = Layout.of(make("lenet5", (1, 28, 28), 10))
-    play("LeNet-5", 1000, lenet, repetitions)
-    print_share_of_a_round(seconds["fedsa"])
-    print_refit(repetitions)
+    play("LeNet-5", 1000, Layout.of(make("lenet5", (1, 28, 28), 10)), repetitions)
+    print(in_a_child(lambda: share_of_a_round(seconds["fedsa"])))
+    print(in_a_child(lambda: refit(repetitions)))
 
 
 def play(title: str, clients: int, layout: Layout, repetitions: int) -> dict[str, float]:
-    """Print the table of one size; return the seconds of everything in it."""
+    """Print the table of one size; return the seconds of each rule."""
     uploads = uploads_of(clients, layout)
     stack = uploads.stack
     print(f"\n{title}: {clients:,} x {layout.size:,} ({stack.numel() * 4 / 1e6:,.0f} MB)\n")
     print("| rule | passes | seconds | peak MB above the stack |\n|---|---:|---:|---:|")
-    doubles = stack.double()
-    works: dict[str, Callable[[], object]] = {
-        "*bare matrix product, float64*": lambda: doubles @ doubles.T,
-        **{name: lambda work=work: work(stack) for name, work in REFERENCES.items()},  # type: ignore[misc]
-        **{name: lambda rule=rule: rule(uploads) for name, rule in RULES.items()},  # type: ignore[misc]
+    works: dict[str, Callable[[], Callable[[], object]]] = {
+        **{name: partial(make_work, stack) for name, make_work in REFERENCES.items()},
+        **{name: partial(partial, rule, uploads) for name, rule in RULES.items()},
     }
     found = {}
-    for name, work in works.items():
-        peak = peak_above(work)
-        turns = [(timed(stack.sum), timed(work)) for _ in range(repetitions)]
-        passes = median(seconds / a_pass for a_pass, seconds in turns)
-        found[name] = median(seconds for _, seconds in turns)
-        print(f"| {name} | {passes:.1f} | {found[name]:.3f} | {peak:,.0f} |", flush=True)
+    for name, make_work in works.items():
+        passes, seconds, peak = in_a_child(partial(measured, make_work, stack, repetitions))
+        print(f"| {name} | {passes:.1f} | {seconds:.3f} | {peak:,.0f} |", flush=True)
+        found[name] = seconds
     return found
+
+
+def measured(
+    make_work: Callable[[], Callable[[], object]], stack: Tensor, repetitions: int
+) -> tuple[float, float, float]:
+    """Return how many passes and seconds some work takes, and its peak of memory in MB."""
+    torch.set_num_threads(THREADS)
+    work = make_work()
+    stack.sum()
+    peak = peak_above(work)
+    turns = [(timed(stack.sum), timed(work)) for _ in range(repetitions)]
+    passes = median(seconds / a_pass for a_pass, seconds in turns)
+    return passes, median(seconds for _, seconds in turns), peak
 
 
 def uploads_of(clients: int, layout: Layout) -> Uploads:
@@ -106,10 +113,12 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def print_share_of_a_round(seconds: float) -> None:
-    """Print what FedSA adds to a round of ResNet-18, extrapolated from steps of one client."""
-    network = make("resnet18", (3, 32, 32), 10)
-    images, labels = torch.rand(BATCH, 3, 32, 32), torch.randint(0, 10, (BATCH,))
+def share_of_a_round(seconds: float) -> str:
+    """Say what FedSA adds to a round of ResNet-18, extrapolated from steps of one client."""
+    torch.set_num_threads(THREADS)
+    network = make("resnet18", (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images = torch.rand(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 10, (BATCH,))
 
     def step() -> None:
         loss = cross_entropy(network(images), labels)
@@ -118,21 +127,34 @@ def print_share_of_a_round(seconds: float) -> None:
     step()
     a_step = median(timed(step) for _ in range(3))
     steps = RESNET_CLIENTS * -(-SAMPLES // BATCH)
-    print(
+    return (
         f"\nFedSA for {RESNET_CLIENTS} ResNet-18s: {seconds:.2f} s, "
         f"{seconds / (steps * a_step):.2%} of a round of {SAMPLES} samples a client "
         f"({steps} steps of {a_step:.2f} s for batches of {BATCH}, extrapolated from 3 of them)"
     )
 
 
-def print_refit(repetitions: int) -> None:
-    """Print what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
+def refit(repetitions: int) -> str:
+    """Say what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
+    torch.set_num_threads(THREADS)
     uploads, _ = groups((50,), 19200, 0)
     weigher = fusion(stats=lambda uploads: uploads.stack)
     seconds = median(timed(lambda: weigher(uploads)) for _ in range(repetitions))
-    print(f"\nFedFusion, one refit, 50 clients, 19,200 statistics each: {seconds:.2f} s")
+    return f"\nFedFusion, one refit, 50 clients, 19,200 statistics each: {seconds:.2f} s"
+
+
+def _product_of(rows: Tensor) -> Tensor:
+    return rows @ rows.T
+
+
+def _torch_sort(block: Tensor, *_: object) -> None:
+    block.sort(dim=0)
+
+
+def _numpy_sort(block: Tensor, scratch: Tensor, _: slice) -> None:
+    sorted_columns(block, scratch)
 
 
 if __name__ == "__main__":
-    print(f"{os.cpu_count()} cores, {torch.get_num_threads()} threads")
+    torch.set_num_threads(1)  # see in_a_child
     main()

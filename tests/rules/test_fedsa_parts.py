@@ -7,19 +7,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.rules.clustering import greedy_clusters
-from unskew.rules.dispersion import high_columns, micro_classes, variations
+from unskew.rules.dispersion import high_columns, micro_classes, spreads, variations
 from unskew.rules.macro import Clusters, agreements, class_counts
+
+
+def variations_of(rows: torch.Tensor) -> torch.Tensor:
+    mean = rows.mean(0)
+    return variations(rows, mean, spreads(rows, mean))
 
 
 def test_coefficients_of_variation_by_hand():
     rows = torch.tensor([[1.0, 3.0, 0.0, 5.0], [3.0, 3.0, 0.0, -7.0]])
-    found = variations(rows, rows.mean(0))
+    found = variations_of(rows)
     torch.testing.assert_close(found, torch.tensor([0.5, 0.0, 0.0, 6.0]))
 
 
 def test_a_mean_of_zero_has_a_large_but_finite_variation():
     rows = torch.tensor([[1.0, 4.0], [-1.0, 4.0]])
-    found = variations(rows, rows.mean(0))
+    found = variations_of(rows)
     # The root mean square of (1, -1, 4, 4) is 2.915; 1 / (1e-8 x 2.915).
     torch.testing.assert_close(found, torch.tensor([1e8 / 8.5**0.5, 0.0]))
 
@@ -28,7 +33,7 @@ def test_a_mean_of_zero_has_a_large_but_finite_variation():
 def test_no_scale_changes_a_variation(power):
     # Means 0 and 2^-20, deviations 1 and 2^-20; the root mean square is the root of 1/2.
     rows = torch.tensor([[1.0, 2.0**-19], [-1.0, 0.0]]) * 2.0**power
-    found = variations(rows, rows.mean(0))
+    found = variations_of(rows)
     expected = torch.tensor([1e8 * 2**0.5, 1 / (1 + 1e-8 * 2**20 / 2**0.5)])
     torch.testing.assert_close(found, expected)
 

@@ -29,15 +29,37 @@ BOUNDARY = 1e-5
 """Deviations that exceed a class boundary by less than this, in classes, are on the boundary."""
 
 
-def variations(rows: Tensor, mean: Tensor) -> Tensor:
-    """Return the coefficient of variation of each coordinate of clients x coordinates."""
+def spreads(rows: Tensor, mean: Tensor, scale: Tensor | None = None) -> Tensor:
+    """Return the root mean square of each coordinate's deviations from the mean, over the scale."""
+    spread = empty_vector(rows)
+    even = rows.new_full((len(rows),), 1 / len(rows))
+
+    def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
+        deviation = torch.sub(block, mean[columns], out=scratch)
+        if scale is not None:
+            deviation /= scale
+        torch.mv(deviation.square_().T, even, out=spread[columns]).sqrt_()
+
+    on_blocks(rows, work)
+    return spread
+
+
+def variations(rows: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """Return the coefficients of variation of a tensor's coordinates, given their spreads.
+
+    Where some squares of deviations did not fit into float32, spreads are computed again.
+    """
     if mean.numel() == 0:
         return mean.clone()
-    spread = _spread(rows, mean)
+    size = mean.abs()
+    low, high = FITTING
+    if not low <= float(torch.maximum(spread.max(), size.max())) <= high:
+        scale = power_of_two(_largest(rows, mean))
+        spread = spreads(rows, mean, scale).mul_(scale)
     floor = NEAR_ZERO * _root_mean_square(mean, spread)
-    variation = spread.div_(mean.abs().add_(floor))
+    variation = torch.div(spread, size.add_(floor), out=size)
     # All zeros give 0/0, which is no dispersion either.
-    return torch.where(variation > ROUNDING, variation, 0.0)
+    return variation.masked_fill_((variation > ROUNDING).logical_not_(), 0.0)
 
 
 def high_columns(variation: Tensor, scale: CvScale, threshold: float) -> Tensor:
@@ -79,31 +101,6 @@ def micro_classes(rows: Tensor, mean: Tensor, places: Tensor, classes: int, bins
 
     in_threads(work, column_blocks(*found.shape), found)
     return found
-
-
-def _spread(rows: Tensor, mean: Tensor) -> Tensor:
-    """Return the root mean square of each coordinate's deviations from the mean."""
-    spread = _scaled_spread(rows, mean, None)
-    low, high = FITTING
-    if low <= float(torch.maximum(spread.max(), mean.abs().max())) <= high:
-        return spread
-    scale = power_of_two(_largest(rows, mean))
-    return _scaled_spread(rows, mean, scale).mul_(scale)
-
-
-def _scaled_spread(rows: Tensor, mean: Tensor, scale: Tensor | None) -> Tensor:
-    spread = empty_vector(rows)
-    even = rows.new_full((len(rows),), 1 / len(rows))
-
-    def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
-        deviation = torch.sub(block, mean[columns], out=scratch)
-        if scale is not None:
-            deviation /= scale
-        torch.mv(deviation.square_().T, even, out=spread[columns])
-        spread[columns].sqrt_()
-
-    on_blocks(rows, work)
-    return spread
 
 
 def _largest(rows: Tensor, mean: Tensor) -> Tensor:

@@ -57,25 +57,29 @@ def squared_distances(rows: Tensor) -> Tensor:
     In float64 the products are exact, and a row that is absurdly far away spoils no distance but
     its own, as it would if rows were centred first.
     """
-    products = sum_of_products(rows, lambda columns: [rows[:, columns].double()])
+    products = sum_of_products(rows, torch.float64, lambda block, memory: [memory.copy_(block)])
     norms = products.diagonal()
     scale = norms[:, None] + norms[None, :]
     squared = scale - 2 * products
     return torch.where(squared > SAME * scale, squared, 0.0).fill_diagonal_(0.0)
 
 
-def sum_of_products(rows: Tensor, matrices: Callable[[slice], Iterable[Tensor]]) -> Tensor:
+def sum_of_products(
+    rows: Tensor, dtype: torch.dtype, matrices: Callable[[Tensor, Tensor], Iterable[Tensor]]
+) -> Tensor:
     """Return the sum of ``m @ m.T`` over the matrices that blocks of columns are turned into.
 
-    Blocks are dealt out to a fixed number of sums, so that the threads do not show.
+    They are made in memory of a block's shape and of this type, which is used again. Blocks are
+    dealt out to a fixed number of sums, so that the threads do not show.
     """
     blocks = list(column_blocks(*rows.shape))
     lanes = LANES if len(blocks) > LANES else 1
 
     def lane(first: int) -> Tensor:
         total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+        memory = rows.new_empty(len(rows), blocks[0].stop if blocks else 0, dtype=dtype)
         for columns in blocks[first::lanes]:
-            for matrix in matrices(columns):
+            for matrix in matrices(rows[:, columns], memory[:, : columns.stop - columns.start]):
                 _add_product(total, matrix)
         return total
 

@@ -15,7 +15,7 @@ from unskew.rules import checks
 from unskew.rules.blocks import alone, column_blocks, in_threads, take_columns
 from unskew.rules.clustering import greedy_clusters
 from unskew.rules.combine import weighted_sum
-from unskew.rules.dispersion import Bins, CvScale, high_columns, micro_classes, variations
+from unskew.rules.dispersion import Bins, CvScale, high_columns, micro_classes, spreads, variations
 from unskew.rules.macro import Clusters, agreements, class_counts
 from unskew.rules.rule import Diagnostics, Rule
 from unskew.rules.uploads import Uploads
@@ -61,8 +61,8 @@ def fedsa(
     divisor = macro * micro if weighting == "literal" else None
     prior = weigher or uniform()
 
-    def region(rows: Tensor, mean: Tensor) -> _Region:
-        places = high_columns(variations(rows, mean), cv_scale, cv_threshold)
+    def region(rows: Tensor, mean: Tensor, spread: Tensor) -> _Region:
+        places = high_columns(variations(rows, mean, spread), cv_scale, cv_threshold)
         return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
@@ -72,8 +72,9 @@ def fedsa(
             return vector, balance(uploads, weights, vector)
 
     def balance(uploads: Uploads, weights: Tensor, vector: Tensor) -> Diagnostics:
+        spread = spreads(uploads.parameters, vector)
         regions = (
-            region(uploads.stack[:, entry.place], vector[entry.place])
+            region(uploads.stack[:, entry.place], vector[entry.place], spread[entry.place])
             for entry in uploads.layout.parameters
         )
         groups: Iterable[list[_Region]] = (

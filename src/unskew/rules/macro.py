@@ -16,7 +16,11 @@ from unskew.rules.distances import sum_of_products
 
 def agreements(micro: Tensor, classes: int) -> Tensor:
     """Count for each two clients the coordinates on which their micro-classes agree."""
-    return sum_of_products(micro, lambda columns: _indicators(micro[:, columns], classes))
+
+    def indicators(block: Tensor, memory: Tensor) -> Iterator[Tensor]:
+        return _indicators(block, classes, memory)
+
+    return sum_of_products(micro, torch.float32, indicators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +46,9 @@ class Clusters:
         found = found.to(micro.device)
 
         def work(columns: slice) -> None:
-            most = torch.zeros(())
-            for each, held in enumerate(_indicators(micro[:, columns], classes), start=1):
+            most, block = torch.zeros(()), micro[:, columns]
+            memory = torch.empty_like(block, dtype=torch.float32)
+            for each, held in enumerate(_indicators(block, classes, memory), start=1):
                 count = self.members @ held
                 found[:, columns].masked_fill_(count > most, each)
                 most = torch.maximum(most, count)
@@ -52,12 +57,11 @@ class Clusters:
         return found
 
 
-def _indicators(block: Tensor, classes: int) -> Iterator[Tensor]:
-    """Yield for each class where it is held, as ones and zeros; the memory is used again."""
+def _indicators(block: Tensor, classes: int, memory: Tensor) -> Iterator[Tensor]:
+    """Yield for each class where it is held, as ones and zeros, always in the same memory."""
     values = block.float()
-    held = torch.empty_like(values)
     for each in range(1, classes + 1):
-        yield torch.eq(values, each, out=held)
+        yield torch.eq(values, each, out=memory)
 
 
 def class_counts(macro: Tensor, classes: int) -> Tensor:
