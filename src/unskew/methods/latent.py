@@ -1,6 +1,7 @@
 """Latent discrepancy: clients whose codes in a common VAE lie far from the prior count less.
 
-A thesis at TU Delft (2024). A beta-VAE is learned by FedAvg; every client encodes its samples and
+Page, "Addressing Statistical Heterogeneity through Generative Similarity-Based Comparison in
+Federated Learning", thesis at TU Delft, 2024. A beta-VAE is learned by FedAvg; every client encodes its samples and
 tells how far the codes are from N(0, I) by the Wasserstein-1 distance; FedDisco's formula turns
 distances into weights, with which the task is trained from scratch.
 """
@@ -66,7 +67,7 @@ class Latent(Method):
     vae_lr: Annotated[float, Field(gt=0)] = 1e-3
 
     about: ClassVar[About] = About(
-        title="Distance of latent codes from the prior", paper="TU Delft 2024", kind="densities"
+        title="Distance of latent codes from the prior", paper="Page 2024", kind="densities"
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
 

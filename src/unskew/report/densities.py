@@ -23,7 +23,8 @@ def densities_note(runs: Runs) -> str:
 def _note(facts: dict[str, object]) -> str:
     budgets = [str(budget) for budget in _listed(facts["budgets"]) if budget is not None]
     private = (
-        f"Local steps kept the budget epsilon/delta {', '.join(budgets)} (DP-SGD)."
+        f"Local steps kept the budget epsilon/delta {', '.join(budgets)} (DP-SGD); "
+        "numbers sent beside the model, such as validation losses, are not covered."
         if budgets
         else "No budget of differential privacy was set."
     )
