@@ -1,6 +1,8 @@
 """Small federations that many tests share."""
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
@@ -51,3 +53,12 @@ def _columns(clients):
     y = np.concatenate([np.asarray(y, np.int64) for _, y in clients])
     ends = np.cumsum([len(y) for _, y in clients])
     return Columns(x, y, np.concatenate([[0], ends]).astype(np.int64))
+
+
+def slope(run, federation, weight_decay):
+    """The steepest derivative of the mean loss over all training samples, at a run's end."""
+    x, y = torch.from_numpy(federation.train.x), torch.from_numpy(federation.train.y).long()
+    parameters = list(run.model.parameters())
+    loss = F.cross_entropy(run.model(x), y)
+    loss = loss + weight_decay / 2 * sum(p.square().sum() for p in parameters)
+    return max(float(part.abs().max()) for part in torch.autograd.grad(loss, parameters))

@@ -95,3 +95,12 @@ def test_every_method_trains_and_says_what_it_is(name):
     assert [row["stage"] for row in run.metrics[-2:]] == ["task"] * 2
     assert 0 <= run.accuracy <= 1
     assert METHODS[name].about.title
+
+
+@pytest.mark.parametrize("other", ["scaffold", "feddyn"])
+def test_two_trainings_a_round_exclude_variates_that_follow_one(other):
+    with pytest.raises(
+        UnskewError, match=f"fedrep trains twice a round, and {other} counts on one"
+    ):
+        make_method(f"fedrep+{other}")
+    make_method(f"ditto+{other}")  # its second training is another method's

@@ -1,22 +1,13 @@
 """How far a client's samples lie from the prior, in the codes of a common VAE."""
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from unskew.densities.wasserstein import distance_to_normal
-from unskew.models.vae import VaeRecipe, draw_codes
+from unskew.models.vae import draw_codes
 from unskew.network import Network
-from unskew.rng import stream, torch_seeded, uniforms
-
-
-@lru_cache(maxsize=4)
-def vae_network(recipe: VaeRecipe, shape: tuple[int, ...]) -> Network:
-    """Return the VAE for samples of a shape, to be called with anybody's weights."""
-    with torch_seeded(0, "vae"):  # its own first weights are never used: leave no trace of them
-        return Network(recipe.build(shape, classes=0))
+from unskew.rng import stream, uniforms
 
 
 def has_codes(module: object) -> bool:

@@ -155,6 +155,9 @@ class Method:
     """By option, the values to search: its paper's, where it names them."""
     wants_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
+    ends_once: ClassVar[bool] = False
+    """Whether what a client keeps follows from where its training began and ended, so that
+    :meth:`finish` may be called once a round only."""
     sends_model: ClassVar[bool] = True
     """Whether the model is sent at all; not so where it is trained at the server."""
 

@@ -57,6 +57,7 @@ def _check(parts: list[Method], names: list[str], label: str) -> None:
         having = [n for part, n in zip(parts, names, strict=True) if _changes(part, hook)]
         if len(having) > 1:
             raise UnskewError(f"method {label!r}: {' and '.join(having)} exclude each other")
+    _check_passes(parts, names, label)
     rules = [
         n
         for part, n in zip(parts, names, strict=True)
@@ -67,6 +68,17 @@ def _check(parts: list[Method], names: list[str], label: str) -> None:
         raise UnskewError(
             f"method {label!r}: {rules[0]} gives clients no weights that {weighers[0]} could "
             "multiply; leave one of them away"
+        )
+
+
+def _check_passes(parts: list[Method], names: list[str], label: str) -> None:
+    """Refuse a second training by the whole method where a part counts on one."""
+    again = [n for p, n in zip(parts, names, strict=True) if any(q.method is p for q in p.passes())]
+    once = [name for part, name in zip(parts, names, strict=True) if part.ends_once]
+    if again and once:
+        raise UnskewError(
+            f"method {label!r}: {again[0]} trains twice a round, and {once[0]} counts on one "
+            "training; leave one of them away"
         )
 
 

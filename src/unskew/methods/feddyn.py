@@ -32,6 +32,7 @@ class FedDyn(Method):
     alpha: Annotated[float, Field(gt=0)] = 0.01
     evaluate: Literal["mean", "sent"] = "mean"
 
+    ends_once: ClassVar[bool] = True
     about: ClassVar[About] = About(
         title="Dynamic regularisation", paper="Acar et al. 2021", kind="objective"
     )

@@ -1,9 +1,9 @@
 """Latent discrepancy: clients whose codes in a common VAE lie far from the prior count less.
 
 Page, "Addressing Statistical Heterogeneity through Generative Similarity-Based Comparison in
-Federated Learning", thesis at TU Delft, 2024. A beta-VAE is learned by FedAvg; every client encodes its samples and
-tells how far the codes are from N(0, I) by the Wasserstein-1 distance; FedDisco's formula turns
-distances into weights, with which the task is trained from scratch.
+Federated Learning", thesis at TU Delft, 2024. A beta-VAE is learned by FedAvg; every client encodes
+its samples and tells how far the codes are from N(0, I) by the Wasserstein-1 distance; FedDisco's
+formula turns distances into weights, with which the task is trained from scratch.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.densities.vae_codes import distance_to_prior, has_codes, vae_network
+from unskew.densities.networks import network_for
+from unskew.densities.vae_codes import distance_to_prior, has_codes
 from unskew.errors import UnskewError
 from unskew.layout import Layout
 from unskew.methods.base import (
@@ -151,7 +152,7 @@ class Latent(Method):
     def _encoder_of(self, client: Client) -> Network:
         if has_codes(client.network.module):
             return client.network
-        return vae_network(self._recipe, tuple(client.x.shape[1:]))
+        return network_for(self._recipe, tuple(client.x.shape[1:]))
 
 
 def _distances(uploads: Uploads) -> Tensor:

@@ -36,6 +36,7 @@ class Scaffold(Method):
     The server's own learning rate is that of ``scaffold+fedavgm:server_momentum=0,server_rate=…``.
     """
 
+    ends_once: ClassVar[bool] = True
     about: ClassVar[About] = About(
         title="Control variates", paper="Karimireddy et al. 2020", kind="objective"
     )

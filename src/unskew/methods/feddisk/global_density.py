@@ -6,17 +6,10 @@ from math import prod
 import torch
 from torch import Tensor
 
+from unskew.densities.networks import network_for
 from unskew.densities.sampling import draw
 from unskew.models.made import MadeRecipe
-from unskew.network import Network
-from unskew.rng import torch_generator, torch_seeded
-
-
-@lru_cache(maxsize=16)
-def made_network(recipe: MadeRecipe, shape: tuple[int, ...]) -> Network:
-    """Return the MADE for samples of a shape, to be called with anybody's weights."""
-    with torch_seeded(0, "made"):  # its own first weights are never used: leave no trace of them
-        return Network(recipe.build(shape, classes=0))
+from unskew.rng import torch_generator
 
 
 def one_for_all(density: Tensor) -> Tensor:
@@ -39,7 +32,7 @@ def drawn_from(recipe: MadeRecipe, shape: tuple[int, ...], density: Tensor, coun
 
 @lru_cache(maxsize=2)
 def _drawn(recipe: MadeRecipe, shape: tuple[int, ...], content: bytes, count: int) -> Tensor:
-    network = made_network(recipe, shape)
+    network = network_for(recipe, shape)
     return draw(network, _tensor(content), count, torch_generator(0, "samples of the density"))
 
 

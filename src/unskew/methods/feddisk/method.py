@@ -1,8 +1,9 @@
 """FedDisk: every client's samples are weighed so that it trains for the global distribution.
 
 Nguyen, Wu and Chang, "Federated Learning for distribution skewed data using sample weights", 2023.
-Clients hold samples of densities q_k; with the weight ``p(x)/q_k(x)`` a sample's loss counts as it would in the mixture p of all.
-Densities are learned by MADE networks; weights never leave the client.
+Clients hold samples of densities q_k; with the weight ``p(x)/q_k(x)`` a sample's loss counts as it
+would in the mixture p of all. Densities are learned by MADE networks; weights never leave the
+client.
 """
 
 import warnings

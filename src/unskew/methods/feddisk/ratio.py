@@ -10,8 +10,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from unskew.densities.networks import network_for
 from unskew.methods.base import About, Client, Server, Start, Tensors
-from unskew.methods.feddisk.global_density import drawn_from, made_network, thresholds
+from unskew.methods.feddisk.global_density import drawn_from, thresholds
 from unskew.methods.feddisk.on_device import PREFIX, OnDevice
 from unskew.models.made import MadeRecipe
 from unskew.network import Batch, Buffers, Network
@@ -66,7 +67,7 @@ class Ratio(OnDevice):
             refs["pool"] = drawn_from(self.made, shape, refs["density"], self.pool)
             refs["thresholds"] = thresholds(shape, self.pool)
         else:
-            made_network(self.made, shape)  # made here once, since vmap lets nothing be drawn
+            network_for(self.made, shape)  # made here once, since vmap lets nothing be drawn
             refs["local"] = state[f"{PREFIX}local.best"]
         return refs
 
@@ -97,7 +98,7 @@ class Ratio(OnDevice):
         return _binary(x, refs["thresholds"][picks[..., 1]]), other
 
     def _outputs(self, x: Tensor, density: Tensor) -> Tensor:
-        return torch.sigmoid(made_network(self.made, tuple(x.shape[1:]))(density, {}, x))
+        return torch.sigmoid(network_for(self.made, tuple(x.shape[1:]))(density, {}, x))
 
     @torch.no_grad()
     def log_ratio(self, client: Client, best: Tensor, start: Start) -> Tensor | None:
