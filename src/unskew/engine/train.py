@@ -163,16 +163,22 @@ class Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         start = flatten(self.module, network.layout)
-        crew, data = self.crew, self.federation
         return {
             "method": name_of(self.method),
             "network": self.network_name,
             "layout": network.layout.fingerprint,
             "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],
             "data": self.federation.fingerprint,
-            "arithmetic": crew.arithmetic(network, data, self.settings, self.device),
+            "arithmetic": self._arithmetic(network),
             "settings": self.settings.training_identity(),
         }
+
+    def _arithmetic(self, network: Network) -> str:
+        """Say in which order sums are taken."""
+        if not self.crew.here:
+            return "per client"
+        runner = resolve_runner(network, self.settings, self.device, example(self.federation))
+        return "vectorised" if runner == "vectorised" else "per client"
 
     def _facts(self) -> dict[str, Any]:
         densities = [stage for stage in self.method.stages() if stage.learns_density]
