@@ -65,7 +65,7 @@ def test_a_node_that_forgets_everything_finds_its_state_in_its_file(method, tmp_
     assert torch.equal(bits(run), bits(simulated(method, federation)))
     files = list((tmp_path / "nodes").rglob("*.safetensors"))
     assert len(files) <= 3 * len(federation)
-    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+    assert all(file.parent.stat().st_mode & 0o077 == 0 for file in files)
 
 
 def test_a_node_that_lost_its_state_says_so_instead_of_starting_anew():
