@@ -1,16 +1,29 @@
 """What nodes send is checked, who is missing is on record, and rounds go on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from toys import small_federation
+from unskew.data.columns import Columns
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
+from unskew.methods.base import Method, Stage
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.table import name_of
+from unskew.models import make
+from unskew.network import Network
+from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
 
 from flwr.app import Array, MetricRecord  # noqa: E402
+
+from unskew.flower.node import Node  # noqa: E402
+from unskew.flower.site import Site  # noqa: E402
+from unskew.flower.wire import Order, Refusal  # noqa: E402
 
 TRAIN = "train.unskew"
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
@@ -217,3 +230,31 @@ def test_two_nodes_of_one_name_are_refused():
     app = grids.client_app(grids.MODEL, federation, "fedavg", name="mine", state=None)
     with pytest.raises(UnskewError, match="two nodes call themselves 'mine'"):
         grids.play(federation, "fedavg", app=app, **OPTIONS)
+
+
+class PrivateTask(Method):
+    def stages(self):
+        return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
+
+
+def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused():
+    pytest.importorskip("opacus")
+    federation = small_federation(unit=True)
+
+    settings = Settings(rounds=2, batch_size=8)
+    node = Node(
+        Site("0", replace(federation, train=Columns.whole(*federation.train.client(0)))),
+        PrivateTask(),
+        grids.MODEL,
+        "cpu",
+        None,
+        secret_noise=True,
+    )
+    order = Order("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
+    layout = Network(make(grids.MODEL, (5,), 3)).layout.fingerprint
+    with pytest.raises(Refusal, match=r"its budget needs noise .*, and the server asks for 0.01"):
+        node.shop(replace(order, layout=layout))
+    enough = replace(order, layout=layout, noise=50.0, round=2)
+    assert node.shop(enough).private.noise_multiplier == 50
+    with pytest.raises(Refusal, match="over before round 3"):
+        node.train(enough, None, None)

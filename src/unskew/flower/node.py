@@ -67,6 +67,8 @@ class Node:
     def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Take part in a round; what is kept stays here."""
         shop = self.shop(order)
+        if order.round >= rounds_of(self.method.stages()[order.stage], shop):
+            raise Refusal(f"the stage is over before round {order.round + 1}")
         book = Book(context, self.folder, order.run, self.site.name)
         state = dict(book.read(order.state))
         hidden = hidden_from_server(shop.method, shop.network.layout)
@@ -135,10 +137,10 @@ class Node:
         noise = order.noise or 0.0
         secret = secrets.randbits(62) if self.secret_noise else None
         asked = replace(own, noise_multiplier=noise, secret=secret)
-        if asked.spent(rounds)["epsilon"] > stage.privacy.epsilon or order.round >= rounds:
+        if asked.spent(rounds)["epsilon"] > stage.privacy.epsilon:
             raise Refusal(
-                f"its budget is for {rounds} rounds with noise {own.noise_multiplier:.4g}, and the "
-                f"server asks for round {order.round + 1} with {noise:.4g}"
+                f"its budget needs noise {own.noise_multiplier:.4g}, and the server asks for "
+                f"{noise:.4g}"
             )
         return replace(shop, private=asked)
 
