@@ -3,6 +3,7 @@
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
@@ -116,8 +117,8 @@ class Roster:
 
     def _welcome(self, told: dict[int, Facts]) -> None:
         """Note who is behind the numbers; one that came back has a new number."""
-        names = [facts["name"] for facts in told.values()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(str(facts["name"]) for facts in told.values())
+        twice = sorted(name for name, nodes in names.items() if nodes > 1)
         if twice:
             raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
         self._node |= {facts["name"]: node for node, facts in told.items()}
