@@ -20,14 +20,16 @@ from unskew.runs.atomic import write_json
 _POLL = 0.5
 """Seconds between two looks at who is connected."""
 _ANSWER = 60.0
-"""Seconds that a node has to say who it is, and until it is asked again if it did not."""
+"""Seconds that a node has at least to say who it is."""
 
 
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, patience: float = _ANSWER) -> None:
         self._grid = grid
+        self._patience = max(patience, _ANSWER)
+        """Seconds for an answer, and until one that gave none is asked again."""
         self._facts: dict[str, Facts] = {}
         self._node: dict[str, int] = {}
         self._asked: dict[int, float] = {}
@@ -91,7 +93,7 @@ class Roster:
         """Ask nodes who they are and what they have; return what those told that answered."""
         content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
         letters = {node: (node, content) for node in nodes}
-        answers = send(self._grid, HELLO, letters, _ANSWER)
+        answers = send(self._grid, HELLO, letters, self._patience)
         for node, why in {**answers.refused, **answers.missing}.items():
             log(
                 WARNING,
@@ -111,7 +113,7 @@ class Roster:
         known = set(self._node.values())
         new = [node for node in sorted(connected - known) if self._asked.get(node, 0.0) <= now]
         if new:
-            self._asked |= dict.fromkeys(new, now + _ANSWER)
+            self._asked |= dict.fromkeys(new, now + self._patience)
             self._welcome(self.ask(new))
         return {name: node for name, node in self._node.items() if node in connected}
 
