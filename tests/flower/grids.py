@@ -39,6 +39,11 @@ class InProcessGrid(Grid):
         config = self.contexts[node].node_config
         return str(config.get("site", config.get("partition-id")))
 
+    def add(self, config):
+        """Let one more node connect."""
+        node = max(self.contexts) + 1
+        self.contexts[node] = _context(node, config)
+
     def forget(self, name):
         """Let a node lose its memory, as one that restarts does."""
         for node, context in self.contexts.items():

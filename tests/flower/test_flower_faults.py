@@ -19,7 +19,7 @@ from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
 
-from flwr.app import Array, MetricRecord  # noqa: E402
+from flwr.app import Array, ConfigRecord, MetricRecord  # noqa: E402
 
 from unskew.flower.node import Node  # noqa: E402
 from unskew.flower.site import Site  # noqa: E402
@@ -255,3 +255,71 @@ def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused()
     assert node.shop(enough).private.noise_multiplier == 50
     with pytest.raises(Refusal, match="over before round 3"):
         node.train(enough, None, None)
+
+
+def answering(kind, record, value):
+    """Let node 1 answer something else."""
+
+    def spoil(name, what, reply):
+        if (name, what) == ("1", kind):
+            reply.content[record] = value
+        return reply
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", "{}", '{"name": "1", "samples": -3}', '["a list"]', '{"name": 5}']
+)
+def test_a_node_that_introduces_itself_with_nonsense_is_left_out(text):
+    spoil = answering("query.unskew", "order", ConfigRecord({"json": text}))
+    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+    assert run.clients == 3
+    assert "rejected" not in run.metrics[0]
+
+
+def test_nonsense_in_place_of_measures_leaves_the_others_measures():
+    spoil = answering("evaluate.unskew", "metrics", MetricRecord({"local/accuracy": [1, 2]}))
+    federation = small_federation()
+    run = grids.play(federation, "fedavg", spoil=spoil, **OPTIONS | {"evaluate_every": 1}).run
+    tables = [table for table in run.client_tables if table["kind"] == "local"]
+    assert [table["client"] for table in tables] == [[0, 2, 3]] * 2
+
+
+def test_nobody_takes_the_place_of_a_node_that_is_there():
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+
+    def intruder(name, kind, reply):
+        if kind == TRAIN and len(grid.contexts) == 4:
+            grid.add({"partition-id": 1})
+        return reply
+
+    grid = grids.grid_of(app, len(federation), intruder)
+    run = grids.play(federation, "fedavg", grid=grid, **OPTIONS).run
+    good = grids.play(federation, "fedavg", **OPTIONS).run
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(good.model))
+    asked = {sent.metadata.dst_node_id for name, sent, _ in grid.of_kind(TRAIN) if name == "1"}
+    assert len(asked) == 1
+
+
+def test_a_round_waits_for_its_quorum(monkeypatch):
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+
+    def leave(name, kind, reply):
+        if kind == TRAIN and len(grid.of_kind(TRAIN)) == 4:
+            grid.away = {"2", "3"}
+        return reply
+
+    def come_back(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            grid.away = set()
+
+    slept = []
+    monkeypatch.setattr("unskew.flower.roster.time.sleep", come_back)
+    grid = grids.grid_of(app, len(federation), leave)
+    run = grids.play(federation, "fedavg", grid=grid, quorum=3, wait=60.0, **OPTIONS).run
+    assert len(slept) == 3
+    assert "missing" not in run.metrics[1]

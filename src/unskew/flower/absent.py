@@ -1,6 +1,7 @@
 """The federation as the server sees it: how many samples each node has, and none of them."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,20 @@ from unskew.rng import generator
 
 Facts = dict[str, Any]
 """What a node tells of its samples, see :meth:`unskew.flower.site.Site.facts`."""
+
+
+_KINDS = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
+_KINDS |= {"classes": int, "words": int}
+
+
+def read_facts(text: str) -> Facts:
+    """Read what a node tells; complain if it is not that."""
+    facts: Facts = json.loads(text)
+    if any(type(facts[key]) is not kind for key, kind in _KINDS.items()):
+        raise TypeError("facts of the wrong type")
+    if min(facts["samples"], facts["tests"], *facts["shape"]) < 0 or facts["classes"] < 1:
+        raise ValueError("facts that count nothing")
+    return facts
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,19 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import ByClient
 from unskew.engine.record import Levels
 from unskew.errors import UnskewError
 from unskew.flower.crew import Elsewhere
-from unskew.flower.uploads import Unusable, Upload, number, result_of, usable, whole_number
+from unskew.flower.uploads import (
+    Unusable,
+    Upload,
+    columns_of,
+    figures,
+    number,
+    result_of,
+    usable,
+    whole_number,
+)
 from unskew.flower.wire import MODEL, named_tensors, to_arrays
 from unskew.layout import Layout
 from unskew.methods.base import Method, Trained
@@ -48,15 +56,8 @@ class OwnLoops(Elsewhere):
         content = letter(model, layout, self.evaluate_config, position.round)
         letters = dict.fromkeys(range(len(shop.federation)), content)
         answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
-        told = {k: _figures(content) for k, content in sorted(answers.contents.items())}
-        told = {k: figures for k, figures in told.items() if figures}
-        if not told:
-            return {}
-        names = [
-            name for name in next(iter(told.values())) if all(name in f for f in told.values())
-        ]
-        columns = {name: np.array([figures[name] for figures in told.values()]) for name in names}
-        return {"local": ByClient(np.array(list(told)), columns)} if columns else {}
+        columns = columns_of(answers.contents)
+        return {} if columns is None else {"local": columns}
 
 
 class OnOwnLoops:
@@ -134,7 +135,7 @@ def vector_of(arrays: ArrayRecord, layout: Layout) -> Tensor:
 
 
 def _read(content: RecordDict, layout: Layout) -> Upload:
-    arrays, metrics = list(content.array_records.values()), _figures(content)
+    arrays, metrics = list(content.array_records.values()), figures(content)
     if len(arrays) != 1:
         raise Unusable(f"its answer has {len(arrays)} records of arrays, not one")
     vector = vector_of(arrays[0], layout)
@@ -142,12 +143,3 @@ def _read(content: RecordDict, layout: Layout) -> Upload:
     samples = whole_number(metrics, "num-examples")
     finite = bool(torch.isfinite(vector).all())
     return Upload(Trained(vector, 1, loss, finite=finite), {}, samples, keeps=False)
-
-
-def _figures(content: RecordDict) -> dict[str, float]:
-    return {
-        name: value
-        for record in content.metric_records.values()
-        for name, value in record.items()
-        if isinstance(value, int | float)
-    }

@@ -11,7 +11,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, RecordDict
 
 from unskew.errors import UnskewError
-from unskew.flower.absent import Facts
+from unskew.flower.absent import Facts, read_facts
 from unskew.flower.post import Line, send
 from unskew.flower.wire import HELLO, ORDER, log
 from unskew.runs.atomic import write_json
@@ -34,7 +34,8 @@ class Roster:
         self._patience = max(patience, _ANSWER)
         """Seconds for an answer, and until one that gave none is asked again."""
         self._facts: dict[str, Facts] = {}
-        self._node: dict[str, int] = {}
+        self._told: dict[int, Facts] = {}
+        """What nodes told, by Flower's number and in the order they came."""
         self._asked: dict[int, float] = {}
         self.names: list[str] = []
         self.run = uuid.uuid4().hex
@@ -56,7 +57,12 @@ class Roster:
             )
         if len(present) < least:
             log(WARNING, "unskew: %d of %d nodes after %g s; going on", len(present), least, wait)
+        names = Counter(str(self._told[node]["name"]) for node in self._connected())
+        twice = sorted(name for name, nodes in names.items() if nodes > 1)
+        if twice:
+            raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
         self.names = sorted(present, key=_in_order)
+        self._facts = {name: self._told[node] for name, node in present.items()}
         first = ", ".join(self.names[:_LISTED]) + (", …" if len(self.names) > _LISTED else "")
         log(INFO, "unskew: %d nodes: %s", len(self.names), first)
 
@@ -98,7 +104,13 @@ class Roster:
         content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
         letters = {node: (node, content) for node in nodes}
         answers = send(self._grid, HELLO, letters, self._patience)
-        for node, why in {**answers.refused, **answers.missing}.items():
+        told, silent = {}, {**answers.refused, **answers.missing}
+        for node, answer in answers.contents.items():
+            try:
+                told[node] = read_facts(str(answer.config_records[ORDER]["json"]))
+            except (KeyError, ValueError, TypeError) as error:
+                silent[node] = f"its answer cannot be read ({type(error).__name__})"
+        for node, why in silent.items():
             log(
                 WARNING,
                 "unskew: node %s does not say who it is: %s. If its app is not made by "
@@ -106,29 +118,29 @@ class Roster:
                 node,
                 why,
             )
-        return {
-            node: json.loads(str(content.config_records[ORDER]["json"]))
-            for node, content in answers.contents.items()
-        }
+        return told
 
     def _present(self) -> dict[str, int]:
-        """Return the connected nodes by name; those that never told it are asked for it."""
-        connected, now = set(self._grid.get_node_ids()), time.monotonic()
-        known = set(self._node.values())
-        new = [node for node in sorted(connected - known) if self._asked.get(node, 0.0) <= now]
+        """Return the connected nodes by name; of two with one name, the one that came first.
+
+        So nobody takes another's place while it is there, and one that came back gets its own as
+        soon as Flower has noticed that it was away.
+        """
+        connected = set(self._grid.get_node_ids())
+        now = time.monotonic()
+        new = [node for node in sorted(connected) if self._asked.get(node, 0.0) <= now]
+        new = [node for node in new if node not in self._told]
         if new:
             self._asked |= dict.fromkeys(new, now + self._patience)
-            self._welcome(self.ask(new))
-        return {name: node for name, node in self._node.items() if node in connected}
+            self._told |= self.ask(new)
+        present: dict[str, int] = {}
+        for node, facts in self._told.items():
+            if node in connected:
+                present.setdefault(facts["name"], node)
+        return present
 
-    def _welcome(self, told: dict[int, Facts]) -> None:
-        """Note who is behind the numbers; one that came back has a new number."""
-        names = Counter(str(facts["name"]) for facts in told.values())
-        twice = sorted(name for name, nodes in names.items() if nodes > 1)
-        if twice:
-            raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
-        self._node |= {facts["name"]: node for node, facts in told.items()}
-        self._facts |= {facts["name"]: facts for facts in told.values()}
+    def _connected(self) -> list[int]:
+        return [node for node in self._grid.get_node_ids() if node in self._told]
 
 
 class Unnamed(Roster):
@@ -138,6 +150,11 @@ class Unnamed(Roster):
         """Take every node for one with a sample of unknown kind."""
         unknown = {"samples": 1, "tests": 1, "shape": [1], "dtype": "<f4", "classes": 1, "words": 0}
         return {node: {"name": str(node), **unknown} for node in nodes}
+
+    def remember(self, folder: Path, *, resume: bool) -> None:
+        """Write the nodes down; after a restart their numbers may be others."""
+        del resume
+        super().remember(folder, resume=False)
 
 
 def _in_order(name: str) -> tuple[int, str]:

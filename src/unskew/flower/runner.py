@@ -15,11 +15,10 @@ from unskew.engine.record import Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
 from unskew.flower.crew import Elsewhere
-from unskew.flower.uploads import read_upload, result_of, usable
+from unskew.flower.uploads import columns_of, read_upload, result_of, usable
 from unskew.flower.wire import (
     ARRAYS,
     EVALUATE,
-    METRICS,
     MODEL,
     ORDER,
     SLOT,
@@ -63,7 +62,7 @@ class Remote(Elsewhere):
             order = self.order(shop, position.stage, position.round, k, version)
             letters[k] = RecordDict({ORDER: order.to_record(), ARRAYS: packing(tensors)})
         answers = self.nodes.ask(EVALUATE, letters, patient=False)
-        return _levels(answers.contents) if answers.contents else {}
+        return _levels(answers.contents)
 
     def order(
         self, shop: Workshop, stage: int, round_: int, client: int, state: Version | None
@@ -152,15 +151,12 @@ def _version(state: Tensors) -> Version | None:
 
 def _levels(contents: Mapping[int, RecordDict]) -> Levels:
     """Make a table a level of what nodes measured."""
-    clients = sorted(contents)
-    told = [dict(contents[k].metric_records[METRICS]) for k in clients]
+    told = columns_of(contents)
     levels = {}
     for level in ("local", "personal"):
         start = f"{level}/"
-        columns = {
-            name.removeprefix(start): np.array([each[name] for each in told], np.float64)
-            for name in told[0]
-            if name.startswith(start)
-        }
-        levels[level] = ByClient(np.array(clients), columns)
+        columns = {} if told is None else told.measures
+        own = {k.removeprefix(start): v for k, v in columns.items() if k.startswith(start)}
+        if told is not None and own:
+            levels[level] = ByClient(told.clients, own)
     return levels

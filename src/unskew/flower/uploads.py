@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.cohort import Result, Task
+from unskew.engine.evaluate import ByClient
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, to_tensors
 from unskew.layout import Kind, Layout
 from unskew.methods.base import Finished, Tensors, Trained
@@ -81,6 +83,29 @@ def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str
         raise Unusable("it trained without samples")
     trained = Trained(model, steps, loss, accuracy, finite)
     return Upload(trained, extras, samples, bool(number(metrics, "keeps")))
+
+
+def figures(content: RecordDict) -> dict[str, float]:
+    """Return the numbers among an answer's metrics."""
+    return {
+        name: value
+        for record in content.metric_records.values()
+        for name, value in record.items()
+        if isinstance(value, int | float)
+    }
+
+
+def columns_of(contents: Mapping[int, RecordDict]) -> ByClient | None:
+    """Make a table of what clients measured: of those that tell what most tell."""
+    told = {k: figures(content) for k, content in sorted(contents.items())}
+    names = Counter(tuple(sorted(each)) for each in told.values() if each)
+    if not names:
+        return None
+    usual = names.most_common(1)[0][0]
+    told = {k: each for k, each in told.items() if tuple(sorted(each)) == usual}
+    first = next(iter(told.values()))
+    columns = {name: np.array([each[name] for each in told.values()], np.float64) for name in first}
+    return ByClient(np.array(list(told)), columns)
 
 
 def number(metrics: Mapping[str, object], name: str) -> float:
