@@ -24,6 +24,7 @@ from torch import Tensor
 from unskew.engine.client import Workshop, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
+from unskew.engine.replay import Replays
 from unskew.errors import UnskewError
 from unskew.methods.base import Finished, Tensors, Trained
 
@@ -164,6 +165,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     torch.set_num_threads(1)
     keep_freed_memory()
+    shop = replace(shop, replays=Replays())
     while True:
         try:
             round_, row, task = pipe.recv()
