@@ -1,12 +1,8 @@
-"""Which cluster each client was in, and how methods weigh samples, where they say so.
-
-A method says so by its diagnostics: ``cluster``, a number a client; ``sample_weight_histogram``, a
-row of counts a client (or one for all), with the ends of its bins in ``sample_weight_edges``.
-"""
+"""Which cluster each client was in, where a method says so: ``cluster`` in its diagnostics."""
 
 import numpy as np
 
-from unskew.report.pictures.picture import Picture, cell, tidied
+from unskew.report.pictures.picture import Picture
 from unskew.report.pictures.weights import client_rows
 from unskew.report.table import Table
 from unskew.runs.runs import Runs
@@ -39,40 +35,3 @@ def cluster_pictures(runs: Runs) -> list[Picture]:
             table=Table(["method", "client", "round", "cluster"], rows),
         )
     ]
-
-
-def sample_weight_pictures(runs: Runs) -> list[Picture]:
-    """Return the histograms of the weights that clients give their samples."""
-    series, rows = [], []
-    for method in runs.methods:
-        found = _last_histogram(runs.of(method)[0].metrics)
-        if found is None:
-            continue
-        edges, counts = found
-        series.append({"method": method, "edges": tidied(edges), "counts": counts})
-        rows += [
-            [method, cell(a), cell(b), str(count)]
-            for a, b, count in zip(edges, edges[1:], counts, strict=False)
-        ]
-    if not series:
-        return []
-    return [
-        Picture(
-            name="sample-weights",
-            section="How samples were weighed",
-            title="Weights of the samples",
-            note="First seed, all clients together, as last said in the run.",
-            kind="histograms",
-            data={"x": "weight of a sample", "y": "samples", "series": series},
-            table=Table(["method", "from", "to", "samples"], rows),
-        )
-    ]
-
-
-def _last_histogram(metrics: list[dict[str, object]]) -> tuple[list[float], list[float]] | None:
-    for row in reversed(metrics):
-        found = row.get("diagnostics")
-        if isinstance(found, dict) and "sample_weight_histogram" in found:
-            counts = np.atleast_2d(np.array(found["sample_weight_histogram"], dtype=np.float64))
-            return list(found["sample_weight_edges"]), counts.sum(axis=0).tolist()
-    return None
