@@ -50,7 +50,7 @@ function drawMaps(picture, width, paint, format, legend) {
       const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
       const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
       const value = map.values[r][c];
-      showTip(event, head, [[data.value, value === null ? "took no part" : format(value)]]);
+      showTip(event, head, [[data.value, value === null ? data.empty || "took no part" : format(value)]]);
     });
   });
   return svg;
