@@ -40,3 +40,26 @@ def test_a_method_without_sample_weights_has_no_such_figure(terminal, data, tmp_
     found = figures((out / "report.html").read_text())
     assert "weights" in found
     assert not [name for name in found if name.startswith("sample-weights")]
+
+
+def test_tsne_maps_the_clients_where_it_is_asked_for(terminal, tmp_path):
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    terminal.output(
+        "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 6, "--seeds", 1, "--rounds", 1,
+        "--model", "logistic", "--methods", "fedavg", "--set", "steps=1", "--out", out,
+    )  # fmt: skip
+    assert "embedding" not in figures((out / "report.html").read_text())
+    terminal.output("report", out, "-o", page, "--tsne", "--figures", tmp_path / "figures")
+    points = figures(page.read_text())["embedding"]["data"]["points"]
+    assert len(points) == 6
+    assert len({(x, y) for x, y, *_ in points}) == 6
+    assert (tmp_path / "figures" / "embedding.svg").is_file()
+
+
+def test_tsne_of_a_few_clients_is_refused(terminal, data, tmp_path):
+    out = tmp_path / "out"
+    terminal.output("compare", "--data", data, "--model", "logistic", "--methods", "fedavg",
+                    "--rounds", 1, "--seeds", 1, "--out", out)  # fmt: skip
+    message = terminal.complaint("report", out, "-o", tmp_path / "page.html", "--tsne")
+    assert "tsne: needs 5 clients or more (these runs have 4)" in message
+    assert not (tmp_path / "page.html").exists()
