@@ -38,6 +38,7 @@ from unskew.runs.checkpoint import Position
 from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
+from unskew.runs.sample_weights import weights_table
 from unskew.runs.states import States, StateStore
 from unskew.spelling import explain
 
@@ -159,6 +160,9 @@ class _Trainer:
                 folder.close()
         assert position.server is not None
         run.model, run.states = play.module(position.server), position.states
+        run.sample_weights = weights_table(position.states)
+        if folder is not None and run.sample_weights is not None:
+            folder.write_sample_weights(run.sample_weights)
         return run
 
     def _identity(self) -> dict[str, Any]:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, Tensor]
 
+SAMPLE_WEIGHTS = "sample_weights"
+"""The entry of a client's state with the weights of its samples, for methods that keep them."""
+
 
 @plain_dataclass(frozen=True)
 class About:

@@ -88,10 +88,20 @@ def _name_cells(axes: "Axes", one: dict[str, Any], data: dict[str, Any]) -> None
     rows = one.get("rows") or data["rows"]
     places = range(0, len(rows), max(1, -(-len(rows) // 12)))
     axes.set_yticks(list(places), [rows[i] for i in places], fontsize=7)
-    if "method" not in one:
-        axes.set_xticks([])
-        return
+    across, texts = _column_ticks(one, data)
+    axes.set_xticks(across, texts, fontsize=7)
+
+
+def _column_ticks(one: dict[str, Any], data: dict[str, Any]) -> tuple[list[float], list[str]]:
+    """Return which places along a map are named, in columns, and how."""
     columns = one["columns"]
+    if "ticks" in data:
+        first, *_, last = data["edges"]
+        scale = len(columns) / (last - first)
+        places = [(place - first) * scale - 0.5 for place, _ in data["ticks"]]
+        return places, [text for _, text in data["ticks"]]
+    if "method" not in one:
+        return [], []
     step = max(1, -(-len(columns) // 6))
-    across = range(step - 1, len(columns), step)
-    axes.set_xticks(list(across), [columns[i] for i in across], fontsize=7)
+    named = range(step - 1, len(columns), step)
+    return [float(i) for i in named], [columns[i] for i in named]

@@ -4,6 +4,8 @@
 - ``metrics.jsonl``: a line a round.
 - ``clients.jsonl``: a line a round with a table of its clients (weights, losses, traffic), and a
   line an evaluation with the accuracy of each client.
+- ``sample_weights.json``: at the end, where clients weigh samples; the simulator's own view, see
+  :mod:`unskew.runs.sample_weights`.
 - ``checkpoints/``: see :mod:`unskew.runs.checkpoint`.
 """
 
@@ -14,10 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from unskew.errors import UnskewError
-from unskew.runs.atomic import sync_file, write_json
+from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.states import MEMORY, States
 
+SAMPLE_WEIGHTS_FILE = "sample_weights.json"
 _LOGS = ("metrics.jsonl", "clients.jsonl")
 
 
@@ -91,6 +94,10 @@ class RunFolder:
             sync_file(self.path / name)
         self._checkpoints.save(*self._whole)
         self._whole, self._last = None, time.monotonic()
+
+    def write_sample_weights(self, table: Mapping[str, Any]) -> None:
+        """Write down how clients weigh their samples."""
+        write_bytes(self.path / SAMPLE_WEIGHTS_FILE, (json.dumps(table) + "\n").encode())
 
     def close(self) -> None:
         """Close the files."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.runs.folder import read_lines
+from unskew.runs.folder import SAMPLE_WEIGHTS_FILE, read_lines
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
@@ -17,7 +17,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     Without ``tables`` the tables of clients, which are most of a folder, are left unread.
     """
     folder = Path(folder)
-    facts = _read_facts(folder / "run.json")
+    facts = _read_json(folder / "run.json")
     try:
         identity, data = facts["identity"], facts["data"]
         return Run(
@@ -29,6 +29,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
             metrics=read_lines(folder / "metrics.jsonl"),
             client_tables=read_lines(folder / "clients.jsonl") if tables else [],
             folder=folder,
+            sample_weights=_read_sample_weights(folder) if tables else None,
             facts=facts,
         )
     except (KeyError, TypeError) as error:
@@ -66,14 +67,19 @@ def run_folders(path: str | Path) -> list[Path]:
     return found
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:
         raise UnskewError(f"{path}: is not JSON") from None
-    return facts
+    return content
+
+
+def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
+    path = folder / SAMPLE_WEIGHTS_FILE
+    return _read_json(path) if path.is_file() else None
 
 
 def _twice(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:

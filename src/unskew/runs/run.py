@@ -38,6 +38,8 @@ class Run:
 
     It stays where it was trained: a run that another process played comes without.
     """
+    sample_weights: dict[str, Any] | None = None
+    """How clients weigh their samples, where they do: see :mod:`unskew.runs.sample_weights`."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What was asked, of which data, with which versions: the content of ``run.json``."""
 

@@ -41,7 +41,8 @@ function drawMaps(picture, width, paint, format, legend) {
       label(data.x, (left + box.right) / 2, box.bottom + 31, { "text-anchor": "middle" }),
     );
     labelCells(svg, box, rows, count.y, (at, text) => label(shortened(text, 14), left - 5, at + 4, { "text-anchor": "end" }), "y");
-    if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
+    if (data.ticks) labelPlaces(svg, box, data);
+    else if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
     const area = svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "transparent", class: "hover" });
     svg.append(area);
     follow(svg, area, (px, py, event) => {
@@ -49,7 +50,7 @@ function drawMaps(picture, width, paint, format, legend) {
       const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
       const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
       const value = map.values[r][c];
-      showTip(event, head, [[data.value, value === null ? "took no part" : format(value)]]);
+      showTip(event, head, [[data.value, value === null ? data.empty || "took no part" : format(value)]]);
     });
   });
   return svg;
@@ -62,6 +63,13 @@ function labelCells(svg, box, texts, count, make, way) {
   const steps = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000].find((s) => s >= step) || step;
   for (let i = way === "x" && steps > 1 ? steps - 1 : 0; i < count; i += steps) {
     svg.append(make(start + ((i + 0.5) * span) / count, texts[i]));
+  }
+}
+
+function labelPlaces(svg, box, data) {
+  const x = scale(data.edges[0], data.edges[data.edges.length - 1], box.left, box.right);
+  for (const [place, text] of data.ticks) {
+    svg.append(label(text, x(place), box.bottom + 15, { "text-anchor": "middle" }), line(x(place), box.bottom, x(place), box.bottom + 4));
   }
 }
 
