@@ -47,12 +47,17 @@ def can_run_beside(model: object) -> bool:
 
 
 def run_jobs(
-    labels: Sequence[str], job: Callable[[int], Job], board: Board, at_once: int
+    labels: Sequence[str],
+    job: Callable[[int], Job],
+    board: Board,
+    at_once: int,
+    rounds: Sequence[int] | None = None,
 ) -> list[Run]:
     """Play a job for every label, so many at once, and return their runs in that order.
 
     ``job`` makes the job of a label's place, here, when its turn has come. The first one that
-    fails ends the others, which make a checkpoint, and its error is raised.
+    fails ends the others, which make a checkpoint, and its error is raised. ``rounds`` are those
+    of each job, where they differ from the board's.
     """
     waiting = list(reversed(range(len(labels))))
     running: list[_Running] = []
@@ -61,7 +66,7 @@ def run_jobs(
         while waiting or running:
             while waiting and len(running) < at_once:
                 place = waiting.pop()
-                watcher = board.start(labels[place])
+                watcher = board.start(labels[place], None if rounds is None else rounds[place])
                 running.append(_start(job(place), place, watcher, [one.pipe for one in running]))
             ready = wait([one.pipe for one in running])
             for one in [one for one in running if one.pipe in ready]:

@@ -1,5 +1,6 @@
 """``unskew compare`` and ``report`` as a user types them."""
 
+import html
 import json
 from pathlib import Path
 
@@ -114,6 +115,41 @@ def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
     assert facts[0]["identity"]["settings"]["steps"] == 1
 
 
+TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
+
+
+def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    command = compare(data, *TUNED, "--tune-trials", 3, "--tune-rounds", 1, "--out", out)
+    output = terminal.output(*command)
+    words = "tuned on 20 % of each client's training samples (trials a method: 3, rounds a trial: 1"
+    assert words in " ".join(output.split())
+    assert "personal accuracy" in output
+    for suffix in ("csv", "tex", "md"):
+        assert (out / f"tuning.{suffix}").is_file()
+    assert (out / "tuning.md").read_text().startswith("| chosen | lr | validation |")
+    page = (out / "report.html").read_text()
+    assert "<h2>Tuning</h2>" in page
+    tune = "tune={'lr': [0.01, 0.2], 'trials': 3, 'rounds': 1}"
+    assert tune in html.unescape(page)
+    assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
+    facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
+    assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
+    monkeypatch.setattr("unskew.engine.train.play_round", lambda *_: pytest.fail("played again"))
+    assert terminal.output(*command) == output
+    assert terminal.output("report", out, "-o", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_a_tuned_comparison_as_json(terminal, data):
+    rows = terminal.json(*compare(data, *TUNED, "--tune-trials", 3))
+    for row, asked in zip(rows, ("fedavg", "fedprox", "ditto"), strict=True):
+        assert row["tuning"]["asked"] == asked
+        assert row["tuning"]["chosen"]["method"] == row["method"]
+        assert len(row["tuning"]["tried"]) == 3
+        assert row["tuning"]["rounds"] == 1  # a quarter of two, rounded up
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -128,6 +164,12 @@ def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
         (["--set", "model=mlp"], "model is not known"),
         (["--set", "train.lr=1"], "train is not known"),
         (["--jobs", "0"], "jobs must be at least 1"),
+        (["--tune-lr", "0.1,0.2"], "--tune-lr: belongs to a search; give --tune too"),
+        (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: write numbers with commas between"),
+        (["--tune", "--tune-lr", "0.1"], "lr: give at least two learning rates"),
+        (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
+        (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
+        (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),
         (["--target", "75"], "target must be"),
         (["--target", "-0.1"], "target must be"),
         (["--clients", "3"], "brings its own clients"),

@@ -195,6 +195,7 @@ def test_models_are_listed_with_their_options(terminal):
         ([], "unskew compare --data digits"),
         (["run"], "unskew run first.toml --set train.lr=0.05"),
         (["compare"], "--methods fedavg,mean,fedprox:mu=0.1"),
+        (["compare"], "--tune --tune-lr 0.01,0.05,0.1"),
         (["methods"], "unskew compare --methods fedavg,fedprox:mu=0.1"),
         (["models"], "--model resnet18:norm=group"),
     ],

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | Watcher | None = None,
+    notes: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Run:
     """Train one model on a federation and return what happened.
@@ -60,7 +62,8 @@ def train(
     are the fields of :class:`unskew.engine.settings.Settings`: ``rounds``, ``participation`` or
     ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``, ``evaluate_every`` (0: never),
     ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
-    with ``resume`` it goes on from the folder's last checkpoint, bit for bit.
+    with ``resume`` it goes on from the folder's last checkpoint, bit for bit. ``notes`` join what
+    the run remembers in ``run.facts``, and change nothing.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
@@ -74,7 +77,7 @@ def train(
     folder = None
     if out is not None:
         folder = RunFolder(out, checked.checkpoint_seconds, checked.state_memory)
-    return trainer.run(folder, resume=resume, progress=progress)
+    return trainer.run(folder, resume=resume, progress=progress, notes=notes or {})
 
 
 def keeps_to_one_core(
@@ -131,7 +134,12 @@ class _Trainer:
         return _Trainer(federation, method, name, module, settings, device, attack, bad, held)
 
     def run(
-        self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
+        self,
+        folder: RunFolder | None,
+        *,
+        resume: bool,
+        progress: bool | Watcher | None,
+        notes: Mapping[str, Any],
     ) -> Run:
         """Play every stage that is not yet played."""
         position = Position(states=States(StateStore(memory=self.settings.state_memory)))
@@ -142,7 +150,7 @@ class _Trainer:
             seed=self.settings.seed,
             clients=len(self.federation),
         )
-        run.facts = self._facts()
+        run.facts = {**notes, **self._facts()}
         if folder is not None:
             position = folder.open(self._identity(), run.facts, resume=resume)
             run.folder = folder.path

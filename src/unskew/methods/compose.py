@@ -28,6 +28,7 @@ def compose(parts: list[Method], names: list[str]) -> Method:
         "__doc__": f"{label}, composed.",
         "__module__": __name__,
         "spelling": label,
+        "parts": tuple(parts),
         "__reduce__": lambda _: (compose, (parts, names)),  # for workers that are spawned
         "about": About(
             title=" and ".join(kind.about.title for kind in kinds),

@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 from unskew.engine.settings import Settings
+from unskew.report.tuning import tuning_facts
 from unskew.runs.runs import Runs
 
 _NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
@@ -21,7 +22,8 @@ def configuration(runs: Runs) -> str:
         "network": runs[0].network,
         "data": runs[0].data,
         **{k: data[k] for k in ("skew", "clients", "train", "test", "common") if k in data},
-        **{key: value for key, value in settings.items() if key != "seed"},
+        **{key: value for key, value in settings.items() if key not in ("seed", "lr")},
+        "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
     }
     lines = "".join(
@@ -37,14 +39,24 @@ def python_text(runs: Runs) -> str:
     first = runs[0]
     data = first.facts.get("data", {})
     seeds = sorted({run.seed for run in runs})
-    spelled = [repr(runs.methods), f"seeds={seeds}", f"model={first.network!r}"]
-    spelled += [f"{k}={v!r}" for k, v in _changed(first.facts.get("configuration", {})).items()]
+    methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
+    found = tuning_facts(runs)
+    if found:
+        methods = [facts["asked"] for facts in found.values()]
+        settings |= {"tune": _tune(next(iter(found.values())))}
+        settings.pop("lr", None)
+    spelled = [repr(methods), f"seeds={seeds}", f"model={first.network!r}"]
+    spelled += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
         f"{_federation(first.data, data)}\n"
         f"runs = us.compare(deal, {', '.join(spelled)})\n"
         "print(runs.table())"
     )
+
+
+def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"lr": facts["rates"], "trials": facts["trials"], "rounds": facts["rounds"]}
 
 
 def _federation(name: str, data: Mapping[str, Any]) -> str:

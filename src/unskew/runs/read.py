@@ -10,6 +10,9 @@ from unskew.runs.folder import SAMPLE_WEIGHTS_FILE, read_lines
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
+TUNING = "tuning"
+"""The folder of a comparison that holds the trials of its search."""
+
 
 def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     """Read one run, finished or not, from its folder. It has everything but the model.
@@ -57,14 +60,17 @@ def read_runs(paths: Iterable[str | Path]) -> Runs:
 
 
 def run_folders(path: str | Path) -> list[Path]:
-    """Return the folders of runs at or below a path, in the order of their names."""
+    """Return the folders of runs at or below a path, in the order of their names.
+
+    A search's trials are left out, unless there is nothing else yet.
+    """
     path = Path(path)
     if not path.is_dir():
         raise UnskewError(f"{path}: there is no such folder")
     found = sorted(file.parent for file in path.rglob("run.json"))
     if not found:
         raise UnskewError(f"{path}: there is no run in it (a folder with a run.json)")
-    return found
+    return [f for f in found if TUNING not in f.relative_to(path).parts] or found
 
 
 def _read_json(path: Path) -> dict[str, Any]:
