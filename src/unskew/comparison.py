@@ -13,7 +13,7 @@ from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
 from unskew.engine.train import keeps_to_one_core, train
 from unskew.errors import UnskewError
-from unskew.jobs import Job, can_run_beside, cores, run_jobs
+from unskew.jobs import Job, can_run_beside, cores, play_jobs
 from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
 from unskew.progress import Board, Watcher, watching_many
@@ -104,14 +104,7 @@ class _Plan:
     def play(self, board: Board, jobs: int | None) -> list[Run]:
         """Play all runs, beside each other where that is possible and worth it."""
         labels = [f"{name_of(method)}, seed {seed}" for method, seed in self.pairs]
-        at_once = self._at_once(jobs)
-        if at_once > 1:
-            return run_jobs(labels, self.job, board, at_once)
-        runs = []
-        for place, label in enumerate(labels):
-            runs.append(self.job(place)(board.start(label)))
-            board.finish(label)
-        return runs
+        return play_jobs(labels, self.job, board, self._at_once(jobs))
 
     def job(self, place: int) -> Job:
         """Return the job of one pair of method and seed; its data is dealt out now."""

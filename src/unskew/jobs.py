@@ -46,6 +46,19 @@ def can_run_beside(model: object) -> bool:
     return start_method() == "fork"
 
 
+def play_jobs(
+    labels: Sequence[str], job: Callable[[int], Job], board: Board, at_once: int
+) -> list[Run]:
+    """Play a job for every label: in this process one by one, or in several at once."""
+    if at_once > 1:
+        return run_jobs(labels, job, board, at_once)
+    runs = []
+    for place, label in enumerate(labels):
+        runs.append(job(place)(board.start(label)))
+        board.finish(label)
+    return runs
+
+
 def run_jobs(
     labels: Sequence[str], job: Callable[[int], Job], board: Board, at_once: int
 ) -> list[Run]:
