@@ -11,6 +11,8 @@ from unskew.runs.paired import Difference, lead
 from unskew.studies.study import Claim, Scale, StudyFile, matches
 from unskew.studies.values import Cells, measure_of
 
+_TO_A_TARGET = ("rounds", "cost")
+
 Cell = Callable[[str, str], Mapping[int, float]]
 """Gives the figures of a case and a label, by seed."""
 
@@ -85,6 +87,9 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     if scale not in claim.scales:
         return Judged(claim, "not testable at this scale", claim.why)
     names = list(cells)
+    missed = _never_reached(claim, cells)
+    if missed:
+        return Judged(claim, "not held", missed)
     figures = _figures(claim, names, lambda case, label: _cell(cells, case, label, claim.measure))
     own = figures.pop("")
     if not own or not all(figures.values()):
@@ -95,6 +100,21 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     word = verdict(claim, found)
     why = "one seed cannot tell a difference from noise" if word.startswith("not test") else ""
     return Judged(claim, word, why, tuple(found), tuple(told))
+
+
+def _never_reached(claim: Claim, cells: Cells) -> str:
+    """Say in how many runs the best rival was never reached, where rounds or cost are compared."""
+    if claim.measure not in _TO_A_TARGET or claim.kind != "better":
+        return ""
+    found = [
+        value
+        for case in cells
+        if matches(case, claim.cases)
+        for value in _cell(cells, case, claim.method, claim.measure).values()
+    ]
+    missed = sum(math.isnan(value) for value in found)
+    runs = f"{missed} of {len(found)} runs"
+    return f"{claim.method} never reached the best rival's accuracy in {runs}" if missed else ""
 
 
 def _figures(claim: Claim, names: Sequence[str], cell: Cell) -> dict[str, dict[int, float]]:

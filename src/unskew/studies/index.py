@@ -51,11 +51,10 @@ def _counts(results: list[dict[str, Any]]) -> Table:
                 ", ".join(result["makes"]),
                 result["scale"],
                 str(result["seeds"]),
-                f"{result['seconds'] / 60:.1f}",
                 *(str(words.count(word)) for word in _WORDS),
             ]
         )
-    return Table(["study", "makes", "scale", "seeds", "minutes", *_WORDS], rows)
+    return Table(["study", "makes", "scale", "seeds", *_WORDS], rows)
 
 
 def _claims(results: list[dict[str, Any]]) -> Table:

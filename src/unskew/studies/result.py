@@ -21,7 +21,7 @@ _POINTS = 25
 Plain = dict[str, Any]
 
 
-def result_of(played: Played, cells: Cells, judged: Sequence[Judged], seconds: float) -> Plain:
+def result_of(played: Played, cells: Cells, judged: Sequence[Judged]) -> Plain:
     """Return everything that was found, small enough to be committed."""
     study = played.study
     return {
@@ -33,7 +33,6 @@ def result_of(played: Played, cells: Cells, judged: Sequence[Judged], seconds: f
         "changes": study.changes,
         "note": study.file.note,
         "seeds": study.seeds,
-        "seconds": round(seconds, 1),
         "version": __version__,
         "cases": [_case(played, case, cells.get(case.name, {})) for case in study.cases],
         "claims": [_claim(one) for one in judged],
@@ -46,7 +45,7 @@ def markdown_of(study: Study, result: Plain) -> str:
         f"# {study.file.title}",
         "",
         f"{', '.join(study.file.makes)} of *{PAPERS[study.file.paper]}*.",
-        f"Scale `{study.scale}`, {_seeds(study.seeds)}, {result['seconds'] / 60:.1f} minutes. "
+        f"Scale `{study.scale}`, {_seeds(study.seeds)}. "
         f"Made by `unskew study run {study.name} --scale {study.scale} --seeds {study.seeds}`.",
         "",
         f"Against the paper's setting this scale changes: {study.changes}",

@@ -1,7 +1,6 @@
 """Running a study from its file to its folder of results."""
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from unskew.report.pictures import all_pictures
 from unskew.runs.atomic import write_bytes, write_json
 from unskew.studies.claims import Judged, judge_claims
 from unskew.studies.overview import draw_overview
+from unskew.studies.pictures import density_picture, time_picture
 from unskew.studies.play import Played, play_study
 from unskew.studies.probing import probe_study
 from unskew.studies.result import markdown_of, result_of
@@ -49,7 +49,6 @@ def run_study(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     cache = out.parent / "runs"
-    started = time.monotonic()
     played = play_study(study, cache, resume=resume, jobs=jobs, progress=progress)
     cells = cells_of(played)
     figures = out / "figures"
@@ -57,7 +56,7 @@ def run_study(
         for label, measures in found.items():
             cells.setdefault(case, {}).setdefault(label, {}).update(measures)
     judged = judge_claims(study.file, cells, study.scale)
-    result = plain(result_of(played, cells, judged, time.monotonic() - started))
+    result = plain(result_of(played, cells, judged))
     write_json(out / "result.json", result)
     write_bytes(out / "result.md", markdown_of(study, result).encode())
     figures.mkdir(exist_ok=True)
@@ -72,10 +71,13 @@ def _write_pages(out: Path, figures: Path, played: Played, command: str | None) 
         alone = len(played.runs) == 1
         write_page(out / ("report.html" if alone else f"report-{slug(case)}.html"), runs,
                    command=command)  # fmt: skip
-        for picture in all_pictures(runs):
+        density = density_picture(runs)
+        drawings = [(p, runs.methods) for p in (*all_pictures(runs), time_picture(runs))]
+        if density is not None:
+            drawings.append((density, ["training", "validation"]))
+        for picture, names in drawings:
             name = picture.name if alone else f"{slug(case)}-{picture.name}"
-            drawing = draw_picture(picture, runs.methods)
-            drawing.savefig(figures / f"{name}.png", dpi=_DPI)
+            draw_picture(picture, names).savefig(figures / f"{name}.png", dpi=_DPI)
 
 
 def slug(text: str) -> str:

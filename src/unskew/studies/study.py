@@ -109,8 +109,8 @@ class StudyFile(Changes):
     measures: Annotated[list[str], Field(min_length=1)]
     """What is measured; the first is what the overview draws."""
     probes: list[str] = Field(default_factory=list)
-    ours: str | None = None
-    """The paper's own method: effective rounds are counted from its side."""
+    ours: list[str] = Field(default_factory=list)
+    """The paper's own method, or versions of it: effective rounds are counted from its side."""
     reference: str | None = None
     """The method whose model parameter bias is measured against."""
     seeds: Positive = 3

@@ -1,7 +1,7 @@
 """What was measured in a study: a number for every case, method, measure and seed."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,15 +121,21 @@ def _together(played: Played, case: str) -> dict[str, dict[str, dict[int, float]
     return found
 
 
-def _effective(ours: str | None, runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
-    if ours is None or ours not in runs:
-        return {}
-    exchanges = {label: exchange_of(run) for label, run in runs.items()}
-    before = {label: float(exchange.rounds_before) for label, exchange in exchanges.items()}
-    curves = {label: run.curve("personal", run.figure.name) for label, run in runs.items()}
-    rounds = effective_rounds(curves, ours, before)
-    cost = {label: exchanges[label].cost(value) for label, value in rounds.items()}
-    return {"rounds": rounds, "cost": cost, "rounds-before": before}
+def _effective(ours: Sequence[str], runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
+    """Count each version of our method against the rivals alone."""
+    found: dict[str, dict[str, float]] = {}
+    for own in ours:
+        met = {label: run for label, run in runs.items() if label == own or label not in ours}
+        if own not in met:
+            continue
+        exchanges = {label: exchange_of(run) for label, run in met.items()}
+        before = {label: float(exchange.rounds_before) for label, exchange in exchanges.items()}
+        curves = {label: run.curve("personal", run.figure.name) for label, run in met.items()}
+        rounds = effective_rounds(curves, own, before)
+        cost = {label: exchanges[label].cost(value) for label, value in rounds.items()}
+        for name, values in (("rounds", rounds), ("cost", cost), ("rounds-before", before)):
+            found.setdefault(name, {}).update(values)
+    return found
 
 
 def _biases(reference: str | None, runs: Mapping[str, Run]) -> dict[str, float]:
