@@ -137,4 +137,4 @@ def test_missing_data_is_said_before_anything_is_trained(terminal):
 
 
 def test_an_unknown_study_is_named(terminal):
-    assert "did you mean 'ida-table1'" in terminal.complaint("study", "show", "ida-table")
+    assert "did you mean 'ida-table2'" in terminal.complaint("study", "show", "ida-table")

@@ -139,7 +139,7 @@ def test_mistakes_in_claims_are_named(claim, complaint):
 
 
 def test_unknown_studies_and_scales_are_named():
-    with pytest.raises(UnskewError, match="did you mean 'ida-table1'"):
+    with pytest.raises(UnskewError, match="did you mean 'ida-table2'"):
         read_study("ida-table")
     with pytest.raises(UnskewError, match="scale must be one of"):
         open_study("ida-table1", "big")

@@ -26,24 +26,18 @@ def list_studies(json: Json = False) -> None:
     """
     from unskew.studies.shelf import read_study, study_names  # noqa: PLC0415
 
-    rows = []
-    for name in study_names():
-        file = read_study(name)
-        rows.append(
-            {
-                "name": name,
-                "paper": file.paper,
-                "makes": file.makes,
-                "title": file.title,
-                "claims": len(file.claims),
-            }
-        )
+    files = {name: read_study(name) for name in study_names()}
     if json:
-        print_json(rows)
+        print_json(
+            [
+                {"name": name, **file.model_dump(include={"paper", "makes", "title"})}
+                for name, file in files.items()
+            ]
+        )
         return
     from unskew.report.table import Table  # noqa: PLC0415
 
-    lines = [[r["name"], ", ".join(r["makes"]), r["title"]] for r in rows]
+    lines = [[name, ", ".join(file.makes), file.title] for name, file in files.items()]
     typer.echo(str(Table(["study", "makes", "what it compares"], lines)))
 
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,17 @@ def probe_study(study: Study, cache: Path, figures: Path) -> Found:
     return found
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Compute in one thread: these are short steps, which lose dearly where a core is shared."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 (comes with scikit-learn)
+
+    from unskew.engine.threads import threads  # noqa: PLC0415 (imports torch)
+
+    with threads(1), threadpool_limits(1):
+        yield
+
+
 def probe_names() -> list[str]:
     """Return the names of all probes."""
     from unskew.studies.probes import PROBES  # noqa: PLC0415 (imports torch)
@@ -76,7 +88,8 @@ def _cached(cache: Path, name: str, probe: Probe, case: Case, seed: int) -> Find
     if path.is_file():
         known = json.loads(path.read_text(encoding="utf-8"))
         return Finding(known["values"], known["drawing"])
-    finding = probe.measure(case, seed)
+    with one_core():
+        finding = probe.measure(case, seed)
     cache.mkdir(parents=True, exist_ok=True)
     write_json(path, plain({"values": finding.values, "drawing": finding.drawing}))
     return finding

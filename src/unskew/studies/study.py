@@ -93,7 +93,7 @@ class Claim(BaseModel):
     than_value: float | None = None
     since: str | None = None
     margin: Annotated[float, Field(ge=0)] = 0.0
-    scales: list[Scale] = Field(default_factory=lambda: ["paper", "cpu"])
+    scales: list[Scale] = ["paper", "cpu"]
     """Where it can be tested; elsewhere ``why`` tells what is lacking."""
     why: str = "this scale plays too little, and other data"
 
@@ -167,7 +167,7 @@ def at_scale(name: str, file: StudyFile, scale: str, seeds: int | None = None) -
     own = None if changes is None else changes.seeds
     return Study(
         name=name,
-        scale=scale,  # type: ignore[arg-type]
+        scale=scale,
         file=file,
         seeds=seeds or own or file.seeds,
         cases=cases,

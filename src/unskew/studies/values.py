@@ -103,7 +103,8 @@ def mean_and_sd(values: BySeed) -> tuple[float, float]:
 
 def _together(played: Played, case: str) -> dict[str, dict[str, dict[int, float]]]:
     """Return the measures that compare methods: effective rounds, their cost, and bias."""
-    study, runs = played.study, {}
+    study = played.study
+    runs: dict[int, dict[str, Run]] = {}
     for label in study.case(case).methods:
         for run in played.of(case, label):
             runs.setdefault(run.seed, {})[label] = run
