@@ -86,7 +86,7 @@ def _outcome(claim: Claim, difference: Difference) -> Word:
 def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     if scale not in claim.scales:
         return Judged(claim, "not testable at this scale", claim.why)
-    names = list(cells)
+    names = [case for case in cells if _cell(cells, case, claim.method, claim.measure)]
     missed = _never_reached(claim, cells)
     if missed:
         return Judged(claim, "not held", missed)
