@@ -123,6 +123,14 @@ def test_changes_since_a_case_compare_losses_of_accuracy():
     assert found.differences[0].mean == pytest.approx(20.1)
 
 
+def test_methods_that_learned_nothing_are_not_called_level():
+    claim = 'measure = "global"\nkind = "level"\nmargin = 1.0\nabove = 25.0\nthan = ["Theirs"]'
+    near = ([10.0, 10.1, 10.2], [10.1, 10.0, 10.2])
+    assert judged(claim, cells(*near)).word == "not testable at this scale"
+    higher = [[value + 60 for value in column] for column in near]
+    assert judged(claim, cells(*higher)).word == "held"
+
+
 def difference(low, high, p=0.5):
     return Difference("a", "b", 3, (low + high) / 2, low, high, p)
 

@@ -17,6 +17,7 @@ Cell = Callable[[str, str], Mapping[int, float]]
 """Gives the figures of a case and a label, by seed."""
 
 Word = Literal["held", "not held", "within noise", "not testable at this scale"]
+_UNTESTABLE: Word = "not testable at this scale"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def judge_claims(file: StudyFile, cells: Cells, scale: Scale) -> list[Judged]:
 def verdict(claim: Claim, differences: Sequence[Difference]) -> Word:
     """Say what differences, positive where the method is better, make of a claim."""
     if not differences or any(math.isnan(d.mean) for d in differences):
-        return "not testable at this scale"
+        return _UNTESTABLE
     if any(math.isnan(d.low) for d in differences):
-        return "not testable at this scale"
+        return _UNTESTABLE
     outcomes = [_outcome(claim, difference) for difference in differences]
     if "not held" in outcomes:
         return "not held"
@@ -85,7 +86,7 @@ def _outcome(claim: Claim, difference: Difference) -> Word:
 
 def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     if scale not in claim.scales:
-        return Judged(claim, "not testable at this scale", claim.why)
+        return Judged(claim, _UNTESTABLE, claim.why)
     names = [case for case in cells if _cell(cells, case, claim.method, claim.measure)]
     missed = _never_reached(claim, cells)
     if missed:
@@ -93,7 +94,10 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     figures = _figures(claim, names, lambda case, label: _cell(cells, case, label, claim.measure))
     own = figures.pop("")
     if not own or not all(figures.values()):
-        return Judged(claim, "not testable at this scale", "a case or method was not played")
+        return Judged(claim, _UNTESTABLE, "a case or method was not played")
+    reached = max(float(np.mean(list(values.values()))) for values in (own, *figures.values()))
+    if claim.above is not None and reached < claim.above:
+        return Judged(claim, _UNTESTABLE, f"no method reached {claim.above:g}: too little training")
     found = lead(claim.method, {claim.method: own, **figures})
     printed = _figures(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     told = [_mean_difference(printed[""], printed[name], claim) for name in figures]

@@ -93,6 +93,8 @@ class Claim(BaseModel):
     than_value: float | None = None
     since: str | None = None
     margin: Annotated[float, Field(ge=0)] = 0.0
+    above: float | None = None
+    """A figure that one of the methods must reach, or equality means that nothing was learned."""
     scales: list[Scale] = ["paper", "cpu"]
     """Where it can be tested; elsewhere ``why`` tells what is lacking."""
     why: str = "this scale plays too little, and other data"
