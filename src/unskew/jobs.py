@@ -46,6 +46,27 @@ def can_run_beside(model: object) -> bool:
     return start_method() == "fork"
 
 
+def play_jobs(
+    labels: Sequence[str],
+    job: Callable[[int], Job],
+    board: Board,
+    at_once: int,
+    rounds: Sequence[int] | None = None,
+) -> list[Run]:
+    """Play a job for every label: in this process one by one, or in several at once.
+
+    ``rounds`` are those of each job, where they differ from the board's.
+    """
+    if at_once > 1:
+        return run_jobs(labels, job, board, at_once, rounds)
+    runs = []
+    for place, label in enumerate(labels):
+        watcher = board.start(label, None if rounds is None else rounds[place])
+        runs.append(job(place)(watcher))
+        board.finish(label)
+    return runs
+
+
 def run_jobs(
     labels: Sequence[str],
     job: Callable[[int], Job],
@@ -56,8 +77,7 @@ def run_jobs(
     """Play a job for every label, so many at once, and return their runs in that order.
 
     ``job`` makes the job of a label's place, here, when its turn has come. The first one that
-    fails ends the others, which make a checkpoint, and its error is raised. ``rounds`` are those
-    of each job, where they differ from the board's.
+    fails ends the others, which make a checkpoint, and its error is raised.
     """
     waiting = list(reversed(range(len(labels))))
     running: list[_Running] = []

@@ -13,7 +13,7 @@ from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
 from unskew.engine.train import keeps_to_one_core, train
 from unskew.errors import FolderError, UnskewError
-from unskew.jobs import Job, can_run_beside, cores, run_jobs
+from unskew.jobs import Job, can_run_beside, cores, play_jobs
 from unskew.methods.base import Method
 from unskew.methods.table import name_of
 from unskew.progress import Board, Watcher
@@ -48,16 +48,13 @@ class Player:
         """Play all runs and return them in the order they were named."""
         labels = [each.label for each in wanted]
         rounds = [checked_settings(each.settings).rounds for each in wanted]
-        at_once = self._at_once(wanted)
-        if at_once > 1:
-            return run_jobs(
-                labels, lambda place: self._job(wanted[place]), self.board, at_once, rounds
-            )
-        runs = []
-        for each, number in zip(wanted, rounds, strict=True):
-            runs.append(self._job(each)(self.board.start(each.label, number)))
-            self.board.finish(each.label)
-        return runs
+        return play_jobs(
+            labels,
+            lambda place: self._job(wanted[place]),
+            self.board,
+            self._at_once(wanted),
+            rounds,
+        )
 
     def _job(self, wanted: Wanted) -> Job:
         data = wanted.data()
