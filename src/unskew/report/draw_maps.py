@@ -23,7 +23,8 @@ def draw_maps(picture: Picture, methods: Sequence[str]) -> "Figure":
     del methods
     figure, images = _maps(picture, cmap="cividis", vmin=0, vmax=picture.data["top"])
     top = picture.data["top"]
-    beyond = any(np.nanmax(image.get_array().filled(0)) > 1.0001 * top for image in images)
+    rows = [row for one in picture.data["maps"] for row in one["values"]]
+    beyond = any(value is not None and value > 1.0001 * top for row in rows for value in row)
     figure.colorbar(
         images[-1], ax=figure.axes, label=picture.data["value"], pad=0.01, aspect=30,
         extend="max" if beyond else "neither",
