@@ -17,6 +17,7 @@ from unskew.report.draw import draw_picture
 from unskew.report.export import export_figures, export_table
 from unskew.report.pictures import all_pictures
 from unskew.report.pictures.picture import thinned, tidy
+from unskew.report.pictures.weights import scale_end
 from unskew.report.table import Table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -140,7 +141,7 @@ def test_sample_weights_by_hand():
     assert one["values"] == [[0.75, 0, 0, 0, 0, 0, 0, 0.25], [0, 0, 0, 0, 1, 0, 0, 0]]
     # (3 * 0.5 + 2.5)^2 / (4 * (3 * 0.25 + 6.25)) = 16 / 28, and 1 for equal weights
     assert [row[3] for row in clients.table.rows] == ["0.57142857", "1"]
-    assert "ifca 79% (57% at least)" in overall.note
+    assert "ifca 79 % (at least 57 %)" in overall.note
     assert "sample-weights" not in pictures_of(RUNS)
 
 
@@ -154,6 +155,11 @@ def test_many_clients_share_rows_of_the_map_of_sample_weights():
     assert values.shape[0] == 300
     assert one["rows"][0] == "0 to 2"
     assert values.sum(axis=1) == pytest.approx(1, abs=1e-4)
+
+
+def test_one_map_of_large_weights_leaves_the_others_readable():
+    assert scale_end([0.2, 0.2, 0.2, 0.9]) == pytest.approx(0.3)
+    assert scale_end([0.2, 0.25]) == 0.25
 
 
 def test_personal_models_get_figures_of_their_own():

@@ -33,7 +33,7 @@ DRAW.curves = (picture, width) => {
     const ready = s.x.map((_, i) => i).filter((i) => s.low[i] !== null && s.high[i] !== null);
     const edge = [...ready.map((i) => [s.x[i], s.high[i]]), ...ready.reverse().map((i) => [s.x[i], s.low[i]])];
     const points = edge.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
-    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": 0.13 }));
+    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": series.length > 3 ? 0.09 : 0.15 }));
   }
   for (const s of series) {
     const d = pieces(s.x.map(x), s.mean.map((v) => (v === null ? null : y(v))));

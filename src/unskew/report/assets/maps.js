@@ -77,7 +77,8 @@ DRAW.maps = (picture, width) => {
   const top = picture.data.top || 1;
   return drawMaps(picture, width, (v) => shade(v / top), (v) => number(v), (svg, wide) => {
     const bar = Math.min(180, wide / 3);
-    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, number(top));
+    const more = picture.data.maps.some((m) => m.values.some((row) => row.some((v) => v > 1.0001 * top)));
+    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, (more ? "≥ " : "") + number(+top.toPrecision(3)));
   });
 };
 
@@ -85,7 +86,16 @@ DRAW.clusters = (picture, width) => {
   const style = getComputedStyle(document.documentElement);
   const hues = [0, 1, 2, 3, 4, 5, 6].map((i) => style.getPropertyValue(`--m${i}`).trim());
   const rgb = (c) => [1, 3, 5].map((i) => parseInt(hues[((c % 7) + 7) % 7].slice(i, i + 2), 16));
-  return drawMaps(picture, width, rgb, (v) => String(v), () => {});
+  return drawMaps(picture, width, rgb, (v) => String(v), (svg, wide) => {
+    const found = [...new Set(picture.data.maps.flatMap((m) => m.values.flat()))].filter((v) => v !== null).sort((a, b) => a - b);
+    const fitting = found.slice(0, Math.min(7, Math.floor((wide - 90) / 34)));
+    const start = wide - 34 * fitting.length - 8;
+    svg.append(label(fitting.length < found.length ? "cluster (some)" : "cluster", start - 8, 12, { "text-anchor": "end" }));
+    fitting.forEach((cluster, i) => svg.append(
+      svgNode("rect", { x: start + 34 * i, y: 2, width: 11, height: 11, fill: hues[cluster % 7] }),
+      label(String(cluster), start + 34 * i + 15, 12),
+    ));
+  });
 };
 
 DRAW.bubbles = (picture, room) => {
@@ -136,6 +146,10 @@ DRAW.points = (picture, width) => {
     const fill = p[2] === null ? "var(--empty)" : `rgb(${shade((p[2] - low) / (high - low || 1)).join(",")})`;
     const dot = svgNode("circle", { cx: x(p[0]), cy: y(p[1]), r: 3 + 8 * Math.sqrt(p[3] / most), fill, stroke: "var(--soft)", class: "hover point" });
     svg.append(dot);
+    if (points.length <= 60) {
+      const right = x(p[0]) < box.right - 40, away = 6 + 8 * Math.sqrt(p[3] / most);
+      svg.append(label(String(k), x(p[0]) + (right ? away : -away), y(p[1]) + 4, { "font-size": 11, "text-anchor": right ? "start" : "end" }));
+    }
     follow(svg, dot, (_x, _y, event) => showTip(event, `client ${k}`, [[value, number(p[2], share)], ["samples", number(p[3])]]));
   });
   const bar = Math.min(150, width / 3);

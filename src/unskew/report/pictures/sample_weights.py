@@ -139,7 +139,8 @@ def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) ->
 
 def _picture(known: list[_Weights], **parts: Any) -> Picture:
     worth = "; ".join(
-        f"{w.method} {np.median(w.effective):.0%} ({min(w.effective):.0%} at least)" for w in known
+        f"{w.method} {100 * np.median(w.effective):.0f} % (at least {100 * min(w.effective):.0f} %)"
+        for w in known
     )
     return Picture(
         section="How samples were weighed",

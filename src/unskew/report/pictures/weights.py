@@ -30,7 +30,7 @@ def weight_pictures(runs: Runs) -> list[Picture]:
             [run.method, str(client), *(cell(value) for value in line)]
             for client, line in enumerate(matrix)
         ]
-    top = max(float(np.nanmax(matrix)) for _, matrix in known)
+    top = scale_end([float(np.nanmax(matrix)) for _, matrix in known])
     longest = max(matrix.shape[1] for _, matrix in known)
     heads = ["method", "client", *(f"round {i + 1}" for i in range(longest))]
     padded = [row + [""] * (len(heads) - len(row)) for row in rows]
@@ -39,13 +39,22 @@ def weight_pictures(runs: Runs) -> list[Picture]:
             name="weights",
             section="Who counted how much",
             title="Weight of each client over the rounds",
-            note=f"Seed {known[0][0].seed}. The weights of a round sum to one; all maps have the "
-            "same scale. Cells are empty where a client took no part.",
+            note=f"Seed {known[0][0].seed}. The weights of a round sum to one, with several models "
+            "inside each; all maps have the same scale, whose end may stand for more. Cells are "
+            "empty where a client took no part.",
             kind="maps",
             data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
             table=Table(heads, padded),
         )
     ]
+
+
+def scale_end(largest: list[float]) -> float:
+    """Return where the common scale of maps ends, given the largest number of each.
+
+    One map with much larger numbers than most must not leave the others in the dark.
+    """
+    return min(max(largest), 1.5 * float(np.median(largest)))
 
 
 def client_rows(run: Run, column: str) -> NDArray[np.float64]:
