@@ -19,21 +19,21 @@ def results_text(folder: Path) -> str:
     """Return the page: what was run, the command, the table, who leads, and what was chosen."""
     known = read_comparison(folder)
     runs = known.sorted(read_runs([folder]))
+    others, references = _apart(runs)
     parts = [
         "# Results: all methods on Fashion-MNIST",
         f"{_setting(runs)} Written by `python -m benchmarks.results` from the runs of:",
         f"```\n{known.command}\n```",
-        with_verdict(runs, known.target).to_markdown(),
+        with_verdict(others, known.target).to_markdown(),
         "*Accuracy is the global model's on the common test set, mean ± deviation over seeds; "
         "local is its mean over the clients' own tests, worst the client it serves worst, "
         "personal the mean of the clients' own models on their own tests. "
         "Rounds and MB count until the global model first reaches the target, both directions, "
         f"all clients. Judged by: {TEST}.*",
         "Methods meant for personal models are to be read by the column *personal*: the global "
-        "model of those with several models or personal heads is an average that nobody uses. "
-        "`central` and `data-sharing` are references, not methods for use: samples leave their "
-        "owners.",
-        *_verdicts(runs),
+        "model of those with several models or personal heads is an average that nobody uses.",
+        *_verdicts(others),
+        *_reference_parts(references),
         f"Training took {_hours(runs)} core hours in all, the search not counted.",
     ]
     tuned = tuning_table(runs)
@@ -41,6 +41,29 @@ def results_text(folder: Path) -> str:
         parts += ["## What was chosen", f"{tuned.title}; see [tuning](tuning.md).".capitalize()]
         parts += [tuned.to_markdown()]
     return "\n\n".join(parts) + "\n"
+
+
+_REFERENCES = ("central", "data-sharing")
+"""Not methods for use: samples leave their owners."""
+
+
+def _apart(runs: Runs) -> tuple[Runs, Runs]:
+    """Return the runs of methods for use, and those of references."""
+    names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
+    return (
+        Runs(run for run in runs if run.method not in names),
+        Runs(run for run in runs if run.method in names),
+    )
+
+
+def _reference_parts(references: Runs) -> list[str]:
+    if not len(references):
+        return []
+    return [
+        "## References",
+        "With these, samples leave their owners: they say what could be had, not what to use.",
+        references.table().to_markdown(),
+    ]
 
 
 def _setting(runs: Runs) -> str:
