@@ -43,6 +43,7 @@ REFUSED = {
     **{("multikrum", case): "multi_krum: f=1 needs at least 5 clients" for case in FEW},
     **{("bulyan", case): "bulyan: f=1 needs at least 7 clients" for case in FEW},
     ("feddisk", "text"): "a MADE is a density of numbers from 0 to 1",
+    ("latent", "text"): "a VAE reconstructs numbers; this data set is text",
     ("fedma", "text"): "units cannot be matched",
 }
 
