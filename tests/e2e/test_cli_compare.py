@@ -173,6 +173,7 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--target", "75"], "target must be"),
         (["--target", "-0.1"], "target must be"),
         (["--clients", "3"], "brings its own clients"),
+        (["--samples", "3"], "brings its own clients"),
         (["--skew", "dirichlt"], "did you mean 'dirichlet'?"),
     ],
 )

@@ -176,9 +176,32 @@ def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, mon
 def test_methods_are_listed_with_their_options(terminal):
     rows = {row["name"]: row for row in terminal.json("methods")}
     assert rows["fedprox"]["options"] == {"buffers": "average", "mu": 0.01}
-    assert all(row["title"] and row["paper"] for row in rows.values())
-    table = terminal.output("methods")
-    assert all(name in table for name in rows)
+    assert rows["fedprox"]["searched"] == {"mu": [0.001, 0.01, 0.1, 1.0]}
+    assert rows["fedbn"]["trained"] == "in the pool"
+    assert all(row["title"] and row["paper"] and row["sent to clients"] for row in rows.values())
+    for option in ([], ["--long"]):
+        table = terminal.output("methods", *option)
+        assert all(name in table for name in rows)
+
+
+@pytest.mark.parametrize("options", [[], ["--long"], ["fedprox+ida"]])
+def test_methods_are_readable_in_80_columns(terminal, monkeypatch, options):
+    monkeypatch.setenv("COLUMNS", "80")
+    output = terminal.output("methods", *options)
+    assert max(map(len, output.splitlines())) <= 80
+    assert "…" not in output
+    rows = terminal.json("methods", *(o for o in options if o != "--long"))
+    for row in rows:
+        for word in (row["name"], *row["title"].split(), *row["paper"].split()):
+            assert word in output  # whole, on one line
+
+
+def test_one_method_in_detail(terminal):
+    output = terminal.output("methods", "scaffold")
+    (line,) = (line for line in output.splitlines() if "sent to clients" in line)
+    assert line.split(maxsplit=3)[3].strip() == "model, variate"
+    assert "Karimireddy et al. 2020" in output
+    assert "did you mean 'scaffold'?" in terminal.complaint("methods", "scafold")
 
 
 def test_models_are_listed_with_their_options(terminal):
@@ -197,6 +220,7 @@ def test_models_are_listed_with_their_options(terminal):
         (["compare"], "--methods fedavg,mean,fedprox:mu=0.1"),
         (["compare"], "--tune --tune-lr 0.01,0.05,0.1"),
         (["methods"], "unskew compare --methods fedavg,fedprox:mu=0.1"),
+        (["methods"], "unskew methods scaffold"),
         (["models"], "--model resnet18:norm=group"),
     ],
 )

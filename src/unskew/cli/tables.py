@@ -1,33 +1,9 @@
-"""``unskew methods`` and ``unskew models``: what there is to choose from."""
+"""``unskew models``: the networks there are, with their options."""
 
 from dataclasses import fields
 from typing import Any
 
 from unskew.cli.output import Json, print_json, print_rich
-
-
-def list_methods(json: Json = False) -> None:
-    """List the methods: paper, kind, options, and which accuracy each is meant for.
-
-    Spell one as name:option=value,option=value.
-
-    Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
-    """
-    from unskew.methods.table import METHODS  # noqa: PLC0415
-
-    rows = [
-        {
-            "name": name,
-            "title": cls.about.title,
-            "paper": cls.about.paper,
-            "kind": cls.about.kind,
-            "meant for": cls.about.level,
-            "needs individual updates": cls.about.needs_individual_updates,
-            "options": options_of(cls),
-        }
-        for name, cls in sorted(METHODS.items())
-    ]
-    _show(rows, "methods", json=json)
 
 
 def list_models(json: Json = False) -> None:

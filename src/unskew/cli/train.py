@@ -80,6 +80,9 @@ def compare_methods(
         str | None, typer.Option(help="The recipe for skew (unskew data skews).")
     ] = None,
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Deal out so many training samples only.")
+    ] = None,
     methods: Annotated[
         str, typer.Option(help="Methods with options, such as fedavg,fedprox:mu=0.01.")
     ] = "fedavg,mean,fedprox",
@@ -145,7 +148,8 @@ def compare_methods(
 
     check_target(target)
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
-    where = checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
+    wanted = {"name": data, "skew": skew, "clients": clients, "samples": samples}
+    where = checked(DataConfig, wanted)
     options: dict[str, Any] = {
         "rounds": rounds,
         "participation": participation,

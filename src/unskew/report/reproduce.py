@@ -8,6 +8,8 @@ from unskew.engine.settings import Settings
 from unskew.report.tuning import tuning_facts
 from unskew.runs.runs import Runs
 
+_OF_DATA = ("skew", "samples", "clients", "train", "test", "common")
+
 _NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
 """Settings that do not change what is computed, or that a comparison sets itself."""
 
@@ -21,7 +23,7 @@ def configuration(runs: Runs) -> str:
         "seeds": ", ".join(str(seed) for seed in sorted({run.seed for run in runs})),
         "network": runs[0].network,
         "data": runs[0].data,
-        **{k: data[k] for k in ("skew", "clients", "train", "test", "common") if k in data},
+        **{k: data[k] for k in _OF_DATA if k in data},
         **{key: value for key, value in settings.items() if key not in ("seed", "lr")},
         "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
@@ -62,9 +64,10 @@ def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _federation(name: str, data: Mapping[str, Any]) -> str:
     if data.get("skew") is None:
         return f"deal = us.Federation.open({name!r})  # your own data, as these runs had it"
+    some = "" if data.get("samples") is None else f", samples={data['samples']}"
     return (
         "def deal(seed):\n"
-        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed)\n"
+        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{some})\n"
     )
 
 

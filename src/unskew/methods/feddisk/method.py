@@ -88,6 +88,8 @@ class FedDisk(Method):
         paper="Nguyen et al. 2023",
         kind="densities",
         level="global on local tests",
+        down="model, densities (before)",
+        up="model, densities (before)",
     )
 
     def stages(self) -> tuple[Stage, ...]:
