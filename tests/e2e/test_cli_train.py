@@ -150,9 +150,9 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(config, tmp_path):
 
 
 def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, monkeypatch):
-    from unskew.engine import train
+    from unskew.engine import stage
 
-    played, play = [], train.play_round
+    played, play = [], stage.play_round
 
     def interrupted(*arguments):
         played.append(1)
@@ -161,7 +161,7 @@ def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, mon
         return play(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "play_round", interrupted)
+        patched.setattr(stage, "play_round", interrupted)
         code, output, errors = terminal.run("run", config, "--out", tmp_path / "run")
     assert (code, output) == (130, "")
     assert errors == "stopped; what has a folder goes on with --resume\n"

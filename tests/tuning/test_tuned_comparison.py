@@ -6,7 +6,7 @@ import pytest
 
 import unskew as us
 from toys import small_federation
-from unskew.engine import train
+from unskew.engine import stage
 from unskew.errors import FolderError, UnskewError
 from unskew.jobs import can_run_beside
 from unskew.report.tuning import tuning_table
@@ -25,13 +25,13 @@ def tuned(methods="fedavg,ditto", **options):
 @pytest.fixture
 def played(monkeypatch):
     """The training samples, the number of rounds and the seed of every round that is played."""
-    rounds, play = [], train.play_round
+    rounds, play = [], stage.play_round
 
     def noted(shop, *arguments):
         rounds.append((shop.federation.train.samples, shop.settings.rounds, shop.settings.seed))
         return play(shop, *arguments)
 
-    monkeypatch.setattr(train, "play_round", noted)
+    monkeypatch.setattr(stage, "play_round", noted)
     return rounds
 
 
@@ -76,7 +76,7 @@ def test_what_is_there_is_not_played_again(played, tmp_path):
 
 
 def test_a_stopped_search_goes_on(tmp_path, monkeypatch):
-    play, left = train.play_round, [8]
+    play, left = stage.play_round, [8]
 
     def interrupted(*arguments):
         left[0] -= 1
@@ -85,7 +85,7 @@ def test_a_stopped_search_goes_on(tmp_path, monkeypatch):
         return play(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "play_round", interrupted)
+        patched.setattr(stage, "play_round", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tuned(out=tmp_path, jobs=1)
     resumed, whole = tuned(out=tmp_path, jobs=1), tuned(jobs=1)

@@ -1,5 +1,6 @@
 """What a run keeps of a round: a line of metrics, and tables of its clients."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,10 @@ def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Line:
         "train_loss": outcome.mean_loss,
         "traffic": outcome.total.to_dict(),
     }
-    if outcome.rejected:
-        line["rejected"] = {str(k): why for k, why in outcome.rejected.items()}
+    refused = {k: why for k, why in outcome.rejected.items() if k not in outcome.missing}
+    for name, reasons in (("rejected", refused), ("missing", outcome.missing)):
+        if reasons:
+            line[name] = {str(k): why for k, why in reasons.items()}
     if outcome.kept_model is not None:
         line["kept_model"] = outcome.kept_model
     others = {
@@ -81,8 +84,20 @@ def _with_gaps(values: list[float] | None, outcome: RoundOutcome) -> list[float 
     return [known.get(client) for client in outcome.clients]
 
 
-def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
-    """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`."""
+Levels = Mapping[str, ByClient]
+"""What was measured on the clients' own test samples: ``local`` the global model, ``personal``
+those of the clients."""
+
+
+def evaluate(
+    shop: Workshop,
+    position: Position,
+    own_tests: Callable[[Workshop, Position], Levels],
+) -> tuple[Line, list[Line]]:
+    """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`.
+
+    ``own_tests`` measures on the clients' own samples, wherever those are.
+    """
     server = position.server
     assert server is not None
     federation, network, method = shop.federation, shop.network, shop.method
@@ -92,20 +107,28 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
         common = federation.common
         scores = score(network, method.model(server), common.x, common.y, shop.device)
         levels["global"] = scores.means()
-    if federation.test.samples:
-        test = federation.test
-        local = by_client(score(network, method.model(server), test.x, test.y, shop.device), test)
-        personal = local
-        if _has_personal_models(method, network):
-            models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
-            personal = score_personal(network, lambda _: next(models), test, shop.device)
-        for level, result in (("local", local), ("personal", personal)):
-            levels[level] = result.summary()
-            tables.append(_score_table(level, position.round, result))
+    for level, result in own_tests(shop, position).items():
+        levels[level] = result.summary()
+        tables.append(_score_table(level, position.round, result))
     return levels, tables
 
 
-def _has_personal_models(method: Method, network: Network) -> bool:
+def tests_here(shop: Workshop, position: Position) -> Levels:
+    """Measure on the clients' own test samples, all of which are here."""
+    server, test, network = position.server, shop.federation.test, shop.network
+    assert server is not None
+    if not test.samples:
+        return {}
+    model = shop.method.model(server)
+    local = by_client(score(network, model, test.x, test.y, shop.device), test)
+    if not has_personal_models(shop.method, network):
+        return {"local": local, "personal": local}
+    models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
+    personal = score_personal(network, lambda _: next(models), test, shop.device)
+    return {"local": local, "personal": personal}
+
+
+def has_personal_models(method: Method, network: Network) -> bool:
     """Tell whether clients may use other models than the global one."""
     overridden = type(method).personal is not Method.personal
     tuned = method.tuning() is not None
