@@ -4,6 +4,7 @@ Workers get data, method and network through Ray's store, once each; what Flower
 every message is the place to find them.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -119,6 +120,6 @@ def _connect() -> None:
         ray.init(
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             runtime_env={"env_vars": {"PYTHONPATH": path}},
         )

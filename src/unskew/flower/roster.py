@@ -23,6 +23,10 @@ _ANSWER = 60.0
 """Seconds that a node has at least to say who it is."""
 
 
+_LISTED = 20
+"""How many names the log lists."""
+
+
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
@@ -54,7 +58,8 @@ class Roster:
         if len(present) < least:
             log(WARNING, "unskew: %d of %d nodes after %g s; going on", len(present), least, wait)
         self.names = sorted(present, key=_in_order)
-        log(INFO, "unskew: nodes %s", ", ".join(self.names))
+        first = ", ".join(self.names[:_LISTED]) + (", …" if len(self.names) > _LISTED else "")
+        log(INFO, "unskew: %d nodes: %s", len(self.names), first)
 
     def remember(self, folder: Path, *, resume: bool) -> None:
         """Write the nodes down, or give them the numbers they had when the run began.
