@@ -4,6 +4,7 @@ Trainable parameters come first, then floating buffers, then counters. So the ve
 three runs, and rules that must not touch statistics or counters simply stop at ``trainable``.
 """
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,6 +64,12 @@ class Layout:
     def size(self) -> int:
         """The length of the vector."""
         return self.entries[-1].stop if self.entries else 0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of names, shapes and kinds: vectors of layouts that share it can be added."""
+        lines = [f"{entry.name} {entry.shape} {entry.kind}" for entry in self.entries]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     @cached_property
     def trainable(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,9 @@ class Federation:
     class_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None
     report: "SkewReport | None" = field(default=None)
+
+    has_samples: ClassVar[bool] = True
+    """Whether the samples are here; not so where clients of other machines hold them."""
 
     def __len__(self) -> int:
         return len(self.train)

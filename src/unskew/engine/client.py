@@ -94,7 +94,9 @@ class blaming:
         if isinstance(error, Exception) and not isinstance(error, ClientFailed):
             reason = f"{type(error).__name__}: {error}"
             where = f"client {self.client} failed in round {self._round + 1}, in {self._stage}"
-            raise ClientFailed(f"{where}: {reason}") from error
+            failure = ClientFailed(f"{where}: {reason}")
+            failure.hook = self._stage
+            raise failure from error
 
 
 def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:

@@ -1,7 +1,7 @@
 """What goes into a runner and what comes out of it, and who takes part in a round."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +32,12 @@ class Result:
     stack: Tensor
     trained: Sequence[Trained]
     finished: Sequence[Finished]
+    samples: Sequence[int] | None = None
+    """How many samples each client trained on; None: as many as the federation says."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """The clients whose answer cannot be used, and why; their rows mean nothing."""
+    missing: Mapping[int, str] = field(default_factory=dict)
+    """The clients that did not answer, and why; their rows mean nothing."""
 
 
 class Runner(Protocol):
@@ -48,6 +54,8 @@ class Runner(Protocol):
 
 class ClientFailed(UnskewError):
     """A client's code raised; the message says which client, in which round, in which hook."""
+
+    hook: str | None = None
 
 
 def draw_cohort(

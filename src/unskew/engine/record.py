@@ -1,5 +1,6 @@
 """What a run keeps of a round: a line of metrics, and tables of its clients."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,10 @@ def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Line:
         "train_loss": outcome.mean_loss,
         "traffic": outcome.total.to_dict(),
     }
-    if outcome.rejected:
-        line["rejected"] = {str(k): why for k, why in outcome.rejected.items()}
+    refused = {k: why for k, why in outcome.rejected.items() if k not in outcome.missing}
+    for name, reasons in (("rejected", refused), ("missing", outcome.missing)):
+        if reasons:
+            line[name] = {str(k): why for k, why in reasons.items()}
     if outcome.kept_model is not None:
         line["kept_model"] = outcome.kept_model
     others = {
@@ -81,8 +84,19 @@ def _with_gaps(values: list[float] | None, outcome: RoundOutcome) -> list[float 
     return [known.get(client) for client in outcome.clients]
 
 
-def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
-    """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`."""
+Tests = tuple[ByClient, ByClient]
+"""The global model and the personal ones on the clients' own test samples."""
+
+
+def evaluate(
+    shop: Workshop,
+    position: Position,
+    own_tests: Callable[[Workshop, Position], Tests | None],
+) -> tuple[Line, list[Line]]:
+    """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`.
+
+    ``own_tests`` measures on the clients' own samples, wherever those are.
+    """
     server = position.server
     assert server is not None
     federation, network, method = shop.federation, shop.network, shop.method
@@ -92,20 +106,26 @@ def evaluate(shop: Workshop, position: Position) -> tuple[Line, list[Line]]:
         common = federation.common
         scores = score(network, method.model(server), common.x, common.y, shop.device)
         levels["global"] = scores.means()
-    if federation.test.samples:
-        test = federation.test
-        local = by_client(score(network, method.model(server), test.x, test.y, shop.device), test)
-        personal = local
-        if _has_personal_models(method, network):
-            models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
-            personal = score_personal(network, lambda _: next(models), test, shop.device)
-        for level, result in (("local", local), ("personal", personal)):
-            levels[level] = result.summary()
-            tables.append(_score_table(level, position.round, result))
+    measured = own_tests(shop, position) if federation.test.samples else None
+    for level, result in zip(("local", "personal"), measured or (), strict=False):
+        levels[level] = result.summary()
+        tables.append(_score_table(level, position.round, result))
     return levels, tables
 
 
-def _has_personal_models(method: Method, network: Network) -> bool:
+def tests_here(shop: Workshop, position: Position) -> Tests:
+    """Measure on the clients' own test samples, all of which are here."""
+    server, test, network = position.server, shop.federation.test, shop.network
+    assert server is not None
+    model = shop.method.model(server)
+    local = by_client(score(network, model, test.x, test.y, shop.device), test)
+    if not has_personal_models(shop.method, network):
+        return local, local
+    models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
+    return local, score_personal(network, lambda _: next(models), test, shop.device)
+
+
+def has_personal_models(method: Method, network: Network) -> bool:
     """Tell whether clients may use other models than the global one."""
     overridden = type(method).personal is not Method.personal
     tuned = method.tuning() is not None

@@ -31,6 +31,8 @@ class RoundOutcome:
     steps: Sequence[int]
     traffic: Sequence[Traffic]
     rejected: Mapping[int, str] = field(default_factory=dict)
+    missing: Mapping[int, str] = field(default_factory=dict)
+    """The clients that never answered, who are among the rejected too."""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kept_model: str | None = None
     """Why the old global model stays; None if there is a new one."""
@@ -74,14 +76,17 @@ def play_round(
         for k, finished in zip(cohort, result.finished, strict=True)
         if finished.state and k not in rejected
     }
-    sizes = shop.federation.train.sizes[cohort]
+    sizes = result.samples
+    if sizes is None:
+        sizes = shop.federation.train.sizes[cohort].tolist()
     outcome = RoundOutcome(
         clients=cohort,
-        samples=sizes.tolist(),
+        samples=sizes,
         train_loss=[trained.loss for trained in result.trained],
         steps=[trained.steps for trained in result.trained],
         traffic=_traffic(method, layout, tasks, result),
         rejected=rejected,
+        missing=result.missing,
     )
     uploads = _uploads(shop, server, result, outcome)
     if uploads is None:
@@ -95,7 +100,7 @@ def play_round(
         reason = f"after rejections, {error}: the old model stays"
         return server, kept, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
-    updated = _untouched(server, updated, _hidden(method, layout))
+    updated = _untouched(server, updated, hidden_from_server(method, layout))
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers: the old one stays"
         return server, kept, replace(outcome, kept_model=reason)
@@ -119,13 +124,12 @@ def _traffic(
     method: Method, layout: Layout, tasks: Sequence[Task], result: Result
 ) -> list[Traffic]:
     """Count each client's round; what clients lend is sent down only to those without their own."""
-    hidden = _hidden(method, layout)
-    sent = ModelSize(layout, None if hidden is None else ~hidden)
-    known = sent if method.lends(layout) is None else ModelSize(layout, method.travels(layout))
+    sent = ModelSize(layout, sent_up(method, layout))
+    known = ModelSize(layout, sent_down(method, layout))
     if not method.sends_model:
         sent = known = ModelSize(layout, layout.mask())
     alone = {True: client_traffic(known, (), (), sent), False: client_traffic(sent, (), ())}
-    return [
+    counted = [
         alone["kept" in task.state]
         if len(task.payload) == 1 and not finished.extras
         else client_traffic(
@@ -136,9 +140,25 @@ def _traffic(
         )
         for task, finished in zip(tasks, result.finished, strict=True)
     ]
+    return [
+        replace(each, parameters_up=0, bytes_up=0) if task.client in result.missing else each
+        for task, each in zip(tasks, counted, strict=True)
+    ]
 
 
-def _hidden(method: Method, layout: Layout) -> Tensor | None:
+def sent_up(method: Method, layout: Layout) -> Tensor | None:
+    """Mark the coordinates of a model that a client sends; None means all."""
+    hidden = hidden_from_server(method, layout)
+    return None if hidden is None else ~hidden
+
+
+def sent_down(method: Method, layout: Layout) -> Tensor | None:
+    """Mark the coordinates that are sent to a client that has its own of the rest."""
+    lends = method.lends(layout)
+    return sent_up(method, layout) if lends is None else method.travels(layout)
+
+
+def hidden_from_server(method: Method, layout: Layout) -> Tensor | None:
     """Mark the coordinates that the server never gets to see; None means none."""
     travels, lends = method.travels(layout), method.lends(layout)
     if travels is None:
@@ -158,8 +178,10 @@ def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
 
 def _rejected(shop: Workshop, cohort: Sequence[int], result: Result) -> dict[int, str]:
     """Name the clients whose upload cannot be used, and say why."""
-    reasons = {}
+    reasons = {**result.missing, **result.refused}
     for client, trained in zip(cohort, result.trained, strict=True):
+        if client in reasons:
+            continue
         if trained.steps == 0 and shop.federation.train.sizes[client] > 0:
             reasons[client] = "it has a single sample, and BatchNorm needs two"
         elif trained.steps == 0:
@@ -177,7 +199,7 @@ def _uploads(
     if len(good) < shop.settings.quorum:
         return None
     stack = result.stack if len(good) == len(result.stack) else result.stack[good]
-    hidden = _hidden(shop.method, shop.network.layout)
+    hidden = hidden_from_server(shop.method, shop.network.layout)
     if hidden is not None:
         stack[:, hidden] = server.vector[hidden]  # it never left the clients
     extras = _extras([result.finished[row].extras for row in good])

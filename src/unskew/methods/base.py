@@ -158,6 +158,8 @@ class Method:
     ends_once: ClassVar[bool] = False
     """Whether what a client keeps follows from where its training began and ended, so that
     :meth:`finish` may be called once a round only."""
+    may_be_undefined: ClassVar[frozenset[str]] = frozenset()
+    """The extras that may hold NaN, where that means something; others with NaN are refused."""
     sends_model: ClassVar[bool] = True
     """Whether the model is sent at all; not so where it is trained at the server."""
 
@@ -240,6 +242,11 @@ class Method:
     def model(self, server: Server) -> Tensor:
         """Return the global model to evaluate and to hand out: here, the one that is sent."""
         return server.vector
+
+    def seen_by(self, server: Server, client: int) -> Server:
+        """Return what a client elsewhere must know of the server for its :meth:`personal` model."""
+        del client
+        return Server(self.model(server))
 
     # On the client.
 

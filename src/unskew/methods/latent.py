@@ -71,6 +71,7 @@ class Latent(Method):
         title="Distance of latent codes from the prior", paper="Page 2024", kind="densities"
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
+    may_be_undefined: ClassVar[frozenset[str]] = frozenset({_DISTANCE})
 
     def stages(self) -> tuple[Stage, ...]:
         """Train a VAE, then the task with the weights that come of it."""

@@ -95,6 +95,17 @@ class SeveralModels(Method):
         diagnostics = {**_joined(found, len(uploads)), "cluster": placed.cluster}
         return with_models(server, models, uploads.layout), diagnostics
 
+    def seen_by(self, server: Server, client: int) -> Server:
+        """Show a client its own model, as if there were no other."""
+        view = super().seen_by(inside(server, model_of(server, client)), client)
+        slots = {
+            **{_inner_name(0, name): slot for name, slot in view.slots.items()},
+            "models": view.vector[None],
+            "cluster": torch.empty(0, dtype=torch.int64),
+            "samples": torch.empty(0, dtype=torch.float64),
+        }
+        return Server(view.vector, slots)
+
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's model as it is now; a client never heard of takes the largest."""
         number = model_of(server, int(state["client"]) if "client" in state else -1)

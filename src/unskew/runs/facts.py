@@ -22,7 +22,9 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     """
     clients = len(federation)
     listed = clients <= LISTED and clients * federation.classes <= _MOST_COUNTS
-    counts = federation.train.label_counts(federation.classes) if listed else None
+    counts = None
+    if listed and federation.has_samples:
+        counts = federation.train.label_counts(federation.classes)
     names = federation.client_names if listed else None
     return {
         "name": federation.name,

@@ -1,0 +1,164 @@
+"""A node's part of a round: the engine's own code for one client, between two messages."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, MetricRecordValues, RecordDict
+from torch import Tensor, nn
+
+from unskew.engine.choose import choose_device
+from unskew.engine.client import Workshop
+from unskew.engine.cohort import Task
+from unskew.engine.evaluate import score
+from unskew.engine.loop import Loop
+from unskew.engine.personal import personal_models
+from unskew.engine.private import PrivateStage
+from unskew.engine.record import has_personal_models
+from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
+from unskew.engine.stage import rounds_of, workshop_of
+from unskew.engine.train import make_module
+from unskew.flower.book import Book
+from unskew.flower.site import Site
+from unskew.flower.wire import ARRAYS, EXTRA, METRICS, Order, Refusal, to_arrays, to_tensors
+from unskew.methods.base import Finished, Method, Server, Tensors, Trained
+from unskew.methods.table import name_of
+from unskew.runs.checkpoint import Position
+from unskew.runs.states import States
+
+Figures = dict[str, MetricRecordValues]
+
+_HIDDEN = "unskew.hidden"
+"""In a node's state: the start of what the server never sees, which is sent just once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One client of a federation, on the machine that has its samples."""
+
+    site: Site
+    method: Method
+    model: str | nn.Module | None
+    device: str
+    folder: Path | None
+
+    def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
+        """Take part in a round; what is kept stays here."""
+        shop = self.shop(order)
+        book = Book(context, self.folder, order.run, self.site.name)
+        state = dict(book.read(order.state))
+        hidden = hidden_from_server(shop.method, shop.network.layout)
+        payload = to_tensors(arrays)
+        payload["model"] = _whole(payload["model"], shop, state)
+        start = None if hidden is None else payload["model"][hidden]
+        state.pop(_HIDDEN, None)
+        result = Loop(shop).train(order.round, [Task(order.client, payload, state)])
+        trained, finished = result.trained[0], result.finished[0]
+        kept = dict(finished.state)
+        if start is not None:
+            kept[_HIDDEN] = start
+        keeps = bool(kept) and trained.finite and trained.steps > 0
+        if keeps:
+            book.write((order.stage, order.round), order.state, kept)
+        return _reply(shop, order, trained, finished, keeps=keeps)
+
+    def evaluate(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
+        """Measure the global model and the client's own on its test samples."""
+        shop, tensors = self.shop(order), to_tensors(arrays)
+        x, y = shop.federation.test.client(order.client)
+        local = score(shop.network, tensors["global"], x, y, shop.device).means()
+        personal = local
+        if has_personal_models(shop.method, shop.network):
+            book = Book(context, self.folder, order.run, self.site.name)
+            state = {k: t for k, t in book.read(order.state).items() if k != _HIDDEN}
+            slots = {
+                name.removeprefix("slot/"): tensor
+                for name, tensor in tensors.items()
+                if name.startswith("slot/")
+            }
+            position = Position(
+                stage=order.stage,
+                round=order.round,
+                server=Server(tensors["vector"], slots),
+                states=States().updated({order.client: state} if state else {}),
+            )
+            (model,) = personal_models(shop, position, [order.client])
+            personal = score(shop.network, model, x, y, shop.device).means()
+        told: Figures = {f"local/{name}": value for name, value in local.items()}
+        told |= {f"personal/{name}": value for name, value in personal.items()}
+        told["num-examples"] = len(y)
+        return RecordDict({METRICS: MetricRecord(told)})
+
+    def shop(self, order: Order) -> Workshop:
+        """Lay out the stage that the server plays, after making sure that it means the same."""
+        if order.method != self._name:
+            raise Refusal(f"it runs {self._name}, and the server asks for {order.method}")
+        federation = self.site.as_client(order.client, order.clients, order.classes)
+        settings = order.settings.model_copy(update={"runner": "loop", "device": self.device})
+        device = choose_device(settings)
+        _, module = make_module(federation, self.model, settings.seed)
+        stages = self.method.stages()
+        stage, last = stages[order.stage], order.stage == len(stages) - 1
+        shop = workshop_of(stage, module.to(device), federation, settings, device, last=last)
+        if shop.network.layout.fingerprint != order.layout:
+            raise Refusal("its network is not the server's: tensors, shapes or kinds differ")
+        shop.network.goal.check(federation)
+        if stage.privacy is None:
+            return shop
+        sizes = federation.train.sizes
+        own = PrivateStage.of(
+            stage.privacy, stage.name, sizes, shop.settings, rounds_of(stage, shop)
+        )
+        if order.noise is None or order.noise < own.noise_multiplier:
+            raise Refusal(
+                f"its budget needs noise {own.noise_multiplier:.4g}, and the server asks for "
+                f"{order.noise or 0.0:.4g}"
+            )
+        return replace(shop, private=replace(own, noise_multiplier=order.noise))
+
+    @cached_property
+    def _name(self) -> str:
+        return name_of(self.method)
+
+
+def refusal(reason: str) -> RecordDict:
+    """Return the content of an answer that says no."""
+    return RecordDict({"refusal": ConfigRecord({"reason": reason})})
+
+
+def _whole(model: Tensor, shop: Workshop, state: Tensors) -> Tensor:
+    """Return a received model with everything that was not sent in its place."""
+    method, layout = shop.method, shop.network.layout
+    if len(model) == layout.size:
+        return model
+    mask = sent_down(method, layout) if "kept" in state else sent_up(method, layout)
+    if mask is None or int(mask.sum()) != len(model):
+        raise Refusal(f"it got a model of {len(model)} numbers, which does not fit its network")
+    whole = torch.zeros(layout.size)
+    hidden = hidden_from_server(method, layout)
+    if hidden is not None:
+        whole[hidden] = state[_HIDDEN]
+    whole[mask] = model
+    return whole
+
+
+def _reply(
+    shop: Workshop, order: Order, trained: Trained, finished: Finished, *, keeps: bool
+) -> RecordDict:
+    """Return what leaves the node: the coordinates that travel, the extras, a few figures."""
+    mask = sent_up(shop.method, shop.network.layout)
+    vector = trained.vector if mask is None else trained.vector[mask]
+    extras = {f"{EXTRA}{name}": tensor for name, tensor in finished.extras.items()}
+    figures: Figures = {
+        "num-examples": int(shop.federation.train.sizes[order.client]),
+        "steps": trained.steps,
+        "loss": trained.loss,
+        "finite": int(trained.finite),
+        "keeps": int(keeps),
+    }
+    if trained.accuracy is not None:
+        figures["accuracy"] = trained.accuracy
+    return RecordDict(
+        {ARRAYS: to_arrays({"model": vector, **extras}), METRICS: MetricRecord(figures)}
+    )

@@ -1,0 +1,51 @@
+"""Sending messages to nodes and sorting their answers, whatever becomes of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from unskew.flower.wire import REFUSAL
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What came back, by client: a content, or the reason why there is none."""
+
+    contents: Mapping[int, RecordDict]
+    refused: Mapping[int, str]
+    missing: Mapping[int, str]
+
+
+def send(
+    grid: Grid,
+    kind: str,
+    letters: Mapping[int, tuple[int, RecordDict]],
+    timeout: float,
+) -> Answers:
+    """Send each client's letter to its node and wait for the answers, at most so many seconds.
+
+    ``letters`` are node and content by client. Errors that the network makes name no node, so
+    that answers are told apart by the message they reply to.
+    """
+    messages = {
+        k: Message(content=content, message_type=kind, dst_node_id=node)
+        for k, (node, content) in letters.items()
+    }
+    replies = list(grid.send_and_receive(list(messages.values()), timeout=timeout))
+    asked = {message.metadata.message_id: k for k, message in messages.items()}
+    contents: dict[int, RecordDict] = {}
+    refused: dict[int, str] = {}
+    missing = dict.fromkeys(letters, f"no answer within {timeout:g} s")
+    for reply in replies:
+        k = asked[reply.metadata.reply_to_message_id]
+        if reply.has_error():
+            missing[k] = f"Flower reports error {reply.error.code}"
+            continue
+        del missing[k]
+        if REFUSAL in reply.content.config_records:
+            refused[k] = str(reply.content.config_records[REFUSAL].get("reason", "no reason given"))
+        else:
+            contents[k] = reply.content
+    return Answers(contents, refused, missing)
