@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unskew import __version__
-from unskew.cli import data, report, tables, train, watch
+from unskew.cli import data, flower, report, tables, train, watch
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("watch")(watch.watch_runs)
 app.command("methods")(tables.list_methods)
 app.command("models")(tables.list_models)
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,5 +1,6 @@
 """``unskew methods`` and ``unskew models``: what there is to choose from."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -27,7 +28,7 @@ def list_methods(json: Json = False) -> None:
         }
         for name, cls in sorted(METHODS.items())
     ]
-    _show(rows, "methods", json=json)
+    show_rows(rows, "methods", json=json)
 
 
 def list_models(json: Json = False) -> None:
@@ -47,7 +48,7 @@ def list_models(json: Json = False) -> None:
         }
         for name, cls in MODELS.items()
     ]
-    _show(rows, "models", json=json)
+    show_rows(rows, "models", json=json)
 
 
 def options_of(cls: type[Any]) -> dict[str, Any]:
@@ -55,7 +56,8 @@ def options_of(cls: type[Any]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(cls) if field.init}
 
 
-def _show(rows: list[dict[str, Any]], title: str, *, json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> None:
+    """Print a table, or its rows as JSON."""
     if json:
         print_json(rows)
         return

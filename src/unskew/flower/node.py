@@ -5,7 +5,14 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, MetricRecordValues, RecordDict
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    MetricRecord,
+    MetricRecordValues,
+    RecordDict,
+)
 from torch import Tensor, nn
 
 from unskew.engine.choose import choose_device

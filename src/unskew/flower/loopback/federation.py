@@ -50,15 +50,19 @@ class Outcome:
 class Loopback:
     """A federation on this machine; entering the context starts it, leaving it ends it.
 
-    ``folder`` gets certificates, keys, Flower's own files and a log of every program. With ``tls``
-    everything is encrypted and only nodes whose key was registered are let in; without, anybody on
-    this machine may take part.
+    ``folder`` gets certificates, keys and Flower's own files; ``kept``, if another, what is of use
+    later: a log of every program, and what nodes keep between rounds. With ``tls`` everything is
+    encrypted and only nodes whose key was registered are let in; without, anybody on this machine
+    may take part.
     """
 
-    def __init__(self, folder: Path, nodes: int, *, tls: bool = False) -> None:
+    def __init__(
+        self, folder: Path, nodes: int, *, tls: bool = False, kept: Path | None = None
+    ) -> None:
         self.folder, self.nodes, self.tls = folder.resolve(), nodes, tls
+        self.kept = self.folder if kept is None else kept.resolve()
         self.port, *self._node_ports = free_ports(1 + nodes)
-        self.programs = Programs(self.folder / "logs", environment())
+        self.programs = Programs(self.kept / "logs", environment())
         self._files: ServerFiles | None = None
         self._keys: dict[int, NodeKey] = {}
         self._runs = 0
@@ -117,6 +121,7 @@ class Loopback:
                 *options,
             ],
             **self._home(node_name(node)),
+            UNSKEW_STATE=str(self.kept / "states" / node_name(node)),
         )
 
     def register(self, *keys: NodeKey) -> None:
@@ -128,13 +133,13 @@ class Loopback:
         printed = self.flwr(["supernode", "list", _CONNECTION, "--format", "json"])
         return sum(node["status"] == "online" for node in json.loads(printed)["nodes"])
 
-    def submit(self, app: Path, config: Mapping[str, Any], *, rounds_log: str = "run") -> Program:
+    def submit(self, app: Path, config: Mapping[str, Any]) -> Program:
         """Hand an app to the SuperLink; the program returned streams what its server app says."""
         self._runs += 1
         changes = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
         command = [program("flwr"), "run", str(app), _CONNECTION, "--stream"]
         command += ["--run-config", changes] if changes else []
-        return self.programs.start(f"{rounds_log}-{self._runs}", command, **self._home("user"))
+        return self.programs.start(f"run-{self._runs}", command, **self._home("user"))
 
     def wait(
         self, run: Program, seconds: float, watch: Callable[[], object] = lambda: None

@@ -1,0 +1,127 @@
+"""What a federation makes of nodes that die, raise, or send what cannot be used."""
+
+import signal
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from deployments import (
+    A_RUN,
+    NODES,
+    SECRET,
+    make_app,
+    make_faulty_app,
+    names_of,
+    parity,
+    play,
+    rounds,
+    settings,
+    until,
+)
+
+from unskew.flower.loopback.federation import Loopback, node_name
+from unskew.flower.loopback.parity import final_tensors
+
+
+@pytest.fixture
+def federation(tmp_path):
+    with Loopback(tmp_path / "federation", NODES) as started:
+        yield started
+    assert started.programs.leftovers() == []
+
+
+def test_bad_answers_are_rejected_by_name_and_the_round_goes_on(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "ida"), tmp_path / "run"
+    faults = ["0:1:nan", "1:2:shape", "2:0:dtype", "3:1:scale", "4:2:raise"]
+    log = play(federation, app, settings(out, faults=" ".join(faults), **{"train.rounds": 5}))
+    played = rounds(out)
+    reasons = [row["rejected"] for row in played]
+    assert [list(reason) for reason in reasons] == [["1"], ["2"], ["0"], ["1"], ["2"]]
+    words = ["infinite or undefined", "shape", "float64", "times as far", "it raised ValueError"]
+    for said, word in zip(reasons, words, strict=True):
+        ((name, why),) = said.items()
+        assert why.startswith(f"{names_of(out)[int(name)]}: ")
+        assert word in why
+    assert all(row["train_loss"] is not None and "kept_model" not in row for row in played)
+    assert SECRET not in log + (out / "metrics.jsonl").read_text()
+    assert SECRET in federation.programs[node_name(2)].text()  # its owner can look it up
+
+
+def kill_in_round_two(federation, app, out, sign, **changes):
+    """Submit a run, and end node 1 with a signal when it trains in the second round."""
+    run = federation.submit(app, settings(out, faults="1:1:sleep", **changes))
+    until((out / "asleep-1").exists, "node 1 trains in round 2")
+    federation.programs[node_name(1)].signal(sign)
+    return run
+
+
+def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "scaffold"), tmp_path / "run"
+    run = kill_in_round_two(
+        federation, app, out, signal.SIGTERM,
+        **{"train.rounds": 3, "train.quorum": 3, "wait": 120.0},
+    )  # fmt: skip
+    until(lambda: len(rounds(out)) == 2, "round 2 ends without node 1", 60)
+    federation.start_node(1)
+    assert federation.wait(run, A_RUN).completed
+    first, second, third = rounds(out)
+    assert "missing" not in first
+    assert list(second["missing"]) == ["1"]
+    assert second["missing"]["1"].startswith("1: ")
+    assert second["kept_model"] == "fewer than 3 good uploads: the old model stays"
+    # With its memory gone, only its file can hold the state that the server asks for.
+    assert not {"missing", "rejected", "kept_model"} & set(third)
+
+
+@pytest.mark.slow
+def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "fedavg"), tmp_path / "run"
+    run = kill_in_round_two(
+        federation, app, out, signal.SIGKILL, **{"train.rounds": 4, "timeout": 25.0}
+    )
+    assert federation.wait(run, A_RUN).completed
+    first, second, *later = rounds(out)
+    assert "missing" not in first
+    assert list(second["missing"]) == ["1"]
+    assert second["seconds"] < 25 + 15  # the timeout, and the pauses between Flower's looks
+    for row in (second, *later):
+        assert list(row["missing"]) == ["1"]
+        assert row["train_loss"] is not None
+        assert "kept_model" not in row
+
+
+@pytest.mark.slow
+def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_path):
+    federation.programs[node_name(2)].stop()
+    app, out = make_app(tmp_path / "app", "fedavg"), tmp_path / "run"
+    log = play(
+        federation, app,
+        settings(out, **{"train.quorum": 2, "train.rounds": 1, "wait": 20.0}),
+    )  # fmt: skip
+    assert "2 of 3 nodes after 20 s; going on" in log
+    assert "kept_model" not in rounds(out)[0]
+    lonely = tmp_path / "lonely"
+    federation.programs[node_name(1)].stop()
+    log = play(
+        federation, app,
+        settings(lonely, **{"train.quorum": 1, "train.rounds": 1, "wait": 20.0}),
+    )  # fmt: skip
+    assert "1 of 3 nodes after 20 s; going on" in log
+
+
+@pytest.mark.slow
+def test_a_restarted_superlink_goes_on_bit_for_bit(federation, tmp_path):
+    app, out = make_app(tmp_path / "app", "scaffold"), tmp_path / "run"
+    changes = settings(out, **{"train.rounds": 4})
+    federation.submit(app, changes)
+    until(lambda: len(rounds(out)) >= 2, "two rounds are played")
+    superlink = federation.programs["superlink"]
+    superlink.signal(signal.SIGKILL)
+    superlink.stop()
+    before = final_tensors(out)
+    federation.start_superlink()
+    play(federation, app, {**changes, "resume": True})
+    assert [row["round"] for row in rounds(out)] == [1, 2, 3, 4]
+    assert not before["/vector"].equal(final_tensors(out)["/vector"])
+    assert parity(app, {**changes, "resume": True}).largest == 0
