@@ -1,42 +1,48 @@
 """A Flower grid in this process: nodes answer at once, and can be made to fail."""
 
-import contextlib
 import os
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
-from flwr.app import Context, Error, Message, RecordDict
+import logging
+
+from flwr.app import Array, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from toys import small_federation
 from unskew.flower import Strategy, client_app
 from unskew.layout import Layout, flatten
 
 # Messages can be made inside a run only; this is what tells Flower that there is one.
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+logging.getLogger("flwr").setLevel(logging.CRITICAL)
+
+__all__ = ["Array", "Layout", "Strategy", "client_app"]
+
+MODEL = "mlp:hidden=8"
 
 
 class InProcessGrid(Grid):
-    """Runs one app for every node; ``spoil`` may change or drop what a node answers."""
+    """Runs one app for every node; ``spoil`` may change what a node answers, None drops it."""
 
-    def __init__(self, app, configs, spoil=None, replies=reversed):
-        self.app, self.spoil, self._order = app, spoil or (lambda node, kind, reply: reply), replies
-        # Numbers that are in no order, as Flower's are not.
-        self.contexts = {
-            (7 * i) % 1009 + 2: _context((7 * i) % 1009 + 2, config)
-            for i, config in enumerate(configs)
-        }
+    def __init__(self, app, configs, spoil=None):
+        self.app, self.spoil = app, spoil or (lambda name, kind, reply: reply)
+        # Numbers in no order, as Flower's are.
+        numbers = [(37 * i) % 1009 + 2 for i in range(len(configs))]
+        self.contexts = {n: _context(n, config) for n, config in zip(numbers, configs, strict=True)}
         self.away = set()
         self.log = []
         self._box = {}
 
     def name_of(self, node):
-        return str(self.contexts[node].node_config.get("partition-id", node))
+        config = self.contexts[node].node_config
+        return str(config.get("site", config.get("partition-id")))
 
-    def restart(self, name):
-        """Let a node lose its memory."""
+    def forget(self, name):
+        """Let a node lose its memory, as one that restarts does."""
         for node, context in self.contexts.items():
-            if self.name_of(node) == str(name):
+            if self.name_of(node) == name:
                 self.contexts[node] = _context(node, context.node_config)
 
     def set_run(self, run):
@@ -53,20 +59,20 @@ class InProcessGrid(Grid):
         return [node for node in self.contexts if self.name_of(node) not in self.away]
 
     def push_messages(self, messages):
-        ids = []
+        numbers = []
         for message in messages:
             message.metadata.__dict__["_message_id"] = number = message.object_id
             message.metadata.__dict__["_src_node_id"] = 1
+            numbers.append(number)
             self._answer(number, message)
-            ids.append(number)
-        return ids
+        return numbers
 
     def _answer(self, number, message):
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         try:
             reply = self.app(message, self.contexts[node])
         except Exception as error:
-            reply = Message(Error(code=2, reason=type(error).__name__), reply_to=message)
+            reply = Message(Error(code=2, reason=str(error)), reply_to=message)
         self.log.append((self.name_of(node), kind, message, reply))
         reply = self.spoil(self.name_of(node), kind, reply)
         if reply is not None:
@@ -76,7 +82,11 @@ class InProcessGrid(Grid):
         return [self._box.pop(number) for number in message_ids if number in self._box]
 
     def send_and_receive(self, messages, *, timeout=None):
-        return list(self._order(self.pull_messages(self.push_messages(messages))))
+        return self.pull_messages(self.push_messages(messages))[::-1]
+
+    def of_kind(self, kind):
+        """What was sent and answered, of one kind: node, message, reply."""
+        return [(name, sent, reply) for name, what, sent, reply in self.log if what == kind]
 
 
 def _context(node, config):
@@ -85,36 +95,32 @@ def _context(node, config):
     )
 
 
-def grid_of(app, nodes, **options):
+def grid_of(app, nodes, spoil=None):
     """A grid of so many partitions."""
-    configs = [{"partition-id": i, "num-partitions": nodes} for i in range(nodes)]
-    return InProcessGrid(app, configs, **options)
+    return InProcessGrid(app, [{"partition-id": i} for i in range(nodes)], spoil)
 
 
-def play(federation, method, *, model="mlp:hidden=8", state=None, grid=None, **settings):
-    """Play a run on the grid; return the strategy, whose ``run`` says what happened."""
-    app = client_app(model, federation, method, state=state)
-    grid = grid or grid_of(app, len(federation))
-    options = {"nodes": len(federation), "wait": 0.0, **settings}
+def few_clients():
+    """Seven small clients, enough for every rule."""
+    return small_federation((20, 13, 9, 14, 8, 11, 17), unit=True)
+
+
+def play(federation, method, *, model=MODEL, grid=None, spoil=None, app=None, **options):
+    """Play a run on a grid; return the strategy, whose ``run`` says what happened."""
+    settings = dict(options)
+    app_options = {name: settings.pop(name) for name in ("noise",) if name in settings}
+    state = settings.pop("state", None)
+    app = app or client_app(model, federation, method, state=state, **app_options)
+    grid = grid or grid_of(app, len(federation), spoil)
     common = federation.common.client(0) if federation.common.samples else None
-    strategy = Strategy(method, model=model, common=common, **options)
-    strategy.start(grid)
+    strategy = Strategy(
+        method,
+        **{"model": model, "common": common, "nodes": len(federation), "wait": 0.0} | settings,
+    )
+    strategy.grid = grid
+    strategy.result = strategy.start(grid)
     return strategy
 
 
-def vector_of(run):
-    return flatten(run.model, Layout.of(run.model))
-
-
-@contextlib.contextmanager
-def quiet():
-    """Keep Flower's log out of the tests' output."""
-    import logging
-
-    logger = logging.getLogger("flwr")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+def vector_of(module):
+    return flatten(module, Layout.of(module))

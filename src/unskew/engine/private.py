@@ -34,6 +34,9 @@ class PrivateStage:
     """The clients' sampling rates and steps a round, each pair once."""
     passes: int
     """How often a record is seen in a round, at most."""
+    secret: int | None = None
+    """What noise is drawn from in place of the run's seed, where somebody who knows that seed
+    must not know the noise."""
 
     @staticmethod
     def of(
@@ -112,7 +115,8 @@ class PrivateGradients:
         return (losses * scale).sum(-1), gradient
 
     def _noise(self, step: int, weights: Tensor) -> Tensor:
-        seed, stage = self.settings.seed, self.private.stage
+        secret, stage = self.private.secret, self.private.stage
+        seed = self.settings.seed if secret is None else secret
         drawn = [
             private_noise(seed, stage, self.round, client, step, weights.shape[1])
             for client in self.clients[: len(weights)]

@@ -1,6 +1,6 @@
 """What a run keeps of a round: a line of metrics, and tables of its clients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -84,14 +84,15 @@ def _with_gaps(values: list[float] | None, outcome: RoundOutcome) -> list[float 
     return [known.get(client) for client in outcome.clients]
 
 
-Tests = tuple[ByClient, ByClient]
-"""The global model and the personal ones on the clients' own test samples."""
+Levels = Mapping[str, ByClient]
+"""What was measured on the clients' own test samples: ``local`` the global model, ``personal``
+those of the clients."""
 
 
 def evaluate(
     shop: Workshop,
     position: Position,
-    own_tests: Callable[[Workshop, Position], Tests | None],
+    own_tests: Callable[[Workshop, Position], Levels],
 ) -> tuple[Line, list[Line]]:
     """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`.
 
@@ -106,23 +107,25 @@ def evaluate(
         common = federation.common
         scores = score(network, method.model(server), common.x, common.y, shop.device)
         levels["global"] = scores.means()
-    measured = own_tests(shop, position) if federation.test.samples else None
-    for level, result in zip(("local", "personal"), measured or (), strict=False):
+    for level, result in own_tests(shop, position).items():
         levels[level] = result.summary()
         tables.append(_score_table(level, position.round, result))
     return levels, tables
 
 
-def tests_here(shop: Workshop, position: Position) -> Tests:
+def tests_here(shop: Workshop, position: Position) -> Levels:
     """Measure on the clients' own test samples, all of which are here."""
     server, test, network = position.server, shop.federation.test, shop.network
     assert server is not None
+    if not test.samples:
+        return {}
     model = shop.method.model(server)
     local = by_client(score(network, model, test.x, test.y, shop.device), test)
     if not has_personal_models(shop.method, network):
-        return local, local
+        return {"local": local, "personal": local}
     models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
-    return local, score_personal(network, lambda _: next(models), test, shop.device)
+    personal = score_personal(network, lambda _: next(models), test, shop.device)
+    return {"local": local, "personal": personal}
 
 
 def has_personal_models(method: Method, network: Network) -> bool:

@@ -29,6 +29,11 @@ class Settings(BaseModel):
     quorum: Positive = 1
     attack: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
+    engine: Literal["unskew", "flower-ray"] = "unskew"
+    """Who runs the clients: this library on this machine, or Flower's simulation on Ray."""
+    client_cpus: Annotated[float, Field(gt=0)] = 1.0
+    client_gpus: Annotated[float, Field(ge=0)] = 0.0
+    """What Ray sets aside for a client while it trains."""
     runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
     workers: Positive | None = None
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
@@ -77,4 +82,5 @@ class Settings(BaseModel):
     def training_identity(self) -> dict[str, object]:
         """Return what must be the same for a run to be resumed: all that shapes its numbers."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
+        free |= {"engine", "client_cpus", "client_gpus"}
         return {k: v for k, v in self.model_dump().items() if k not in free}

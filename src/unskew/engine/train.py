@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,24 @@ def train(
     trainer = Trainer.of(federation, make_method(method), model, checked)
     folder = None
     if out is not None:
-        folder = RunFolder(out, checked.checkpoint_seconds, checked.state_memory)
+        # What nodes keep is in their files: they must not be ahead of the last checkpoint.
+        seconds = checked.checkpoint_seconds if checked.engine == "unskew" else 0.0
+        folder = RunFolder(out, seconds, checked.state_memory)
+    if checked.engine == "flower-ray":
+        return _on_ray()(trainer, folder, resume=resume, progress=progress)
     return trainer.run(folder, resume=resume, progress=progress)
+
+
+def _on_ray() -> Callable[..., Run]:
+    try:
+        from unskew.flower.ray import train_on_ray  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        if error.name not in ("flwr", "ray"):
+            raise
+        raise UnskewError(
+            'engine: flower-ray needs Flower and Ray; pip install "unskew[flower-ray]"'
+        ) from None
+    return train_on_ray
 
 
 def keeps_to_one_core(
@@ -78,7 +95,7 @@ def keeps_to_one_core(
     network = Network(trainer.module)
     runner = resolve_runner(network, settings, trainer.device, example(federation))
     numbers = settings.cohort_size(len(federation)) * network.layout.size
-    alone = runner != "pool" or settings.worker_count == 1
+    alone = (runner != "pool" or settings.worker_count == 1) and settings.engine == "unskew"
     return trainer.device.type == "cpu" and alone and threads_for(numbers) == 1
 
 
@@ -163,16 +180,22 @@ class Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         start = flatten(self.module, network.layout)
-        crew, data = self.crew, self.federation
         return {
             "method": name_of(self.method),
             "network": self.network_name,
             "layout": network.layout.fingerprint,
             "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],
             "data": self.federation.fingerprint,
-            "arithmetic": crew.arithmetic(network, data, self.settings, self.device),
+            "arithmetic": self._arithmetic(network),
             "settings": self.settings.training_identity(),
         }
+
+    def _arithmetic(self, network: Network) -> str:
+        """Say in which order sums are taken."""
+        if not self.crew.here:
+            return "per client"
+        runner = resolve_runner(network, self.settings, self.device, example(self.federation))
+        return "vectorised" if runner == "vectorised" else "per client"
 
     def _facts(self) -> dict[str, Any]:
         densities = [stage for stage in self.method.stages() if stage.learns_density]

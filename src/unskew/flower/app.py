@@ -9,13 +9,12 @@ from typing import Literal
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.logger import log
 from torch import nn
 
 from unskew.engine.cohort import ClientFailed
 from unskew.flower.node import Node, refusal
 from unskew.flower.site import Data, DataOf, Site
-from unskew.flower.wire import ACTION, ARRAYS, ORDER, Order, Refusal
+from unskew.flower.wire import ACTION, ARRAYS, ORDER, Order, Refusal, log
 from unskew.methods.base import Method
 from unskew.methods.table import make_method
 
@@ -32,6 +31,7 @@ def client_app(
     name: str | None = None,
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu",
     state: str | Path | Literal["auto"] | None = "auto",
+    noise: Literal["secret", "seeded"] = "secret",
 ) -> ClientApp:
     """Return the app of a node, for every method: its preparatory stages, training, evaluation.
 
@@ -43,6 +43,9 @@ def client_app(
     What it keeps between rounds is in a file below ``state`` too, so that a restart loses nothing:
     without it the folder that its config calls ``state-dir``, that of the environment's
     ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None there are no files.
+
+    The noise of private stages is drawn in ``secret``, for the server knows the run's seed;
+    ``seeded`` draws it as a simulation does, to compare with one.
     """
     chosen = make_method(method)
     app = ClientApp()
@@ -50,7 +53,8 @@ def client_app(
     def node(context: Context) -> Node:
         folder = _state_folder(context) if state == "auto" else state
         site = Site.of(data, context, name)
-        return Node(site, chosen, model, device, None if folder is None else Path(folder))
+        path = None if folder is None else Path(folder)
+        return Node(site, chosen, model, device, path, secret_noise=noise == "secret")
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
         def answer(message: Message, context: Context) -> Message:

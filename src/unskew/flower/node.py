@@ -1,5 +1,6 @@
 """A node's part of a round: the engine's own code for one client, between two messages."""
 
+import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +29,18 @@ from unskew.engine.stage import rounds_of, workshop_of
 from unskew.engine.train import make_module
 from unskew.flower.book import Book
 from unskew.flower.site import Site
-from unskew.flower.wire import ARRAYS, EXTRA, METRICS, Order, Refusal, to_arrays, to_tensors
-from unskew.methods.base import Finished, Method, Server, Tensors, Trained
+from unskew.flower.wire import (
+    ARRAYS,
+    EXTRA,
+    METRICS,
+    REFUSAL,
+    SLOT,
+    Order,
+    Refusal,
+    to_arrays,
+    to_tensors,
+)
+from unskew.methods.base import Finished, Method, Server, Stage, Tensors, Trained
 from unskew.methods.table import name_of
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import States
@@ -49,10 +60,15 @@ class Node:
     model: str | nn.Module | None
     device: str
     folder: Path | None
+    """Where states are written down; None: nowhere."""
+    secret_noise: bool
+    """Whether the noise of private stages is drawn here, or from the run's seed."""
 
     def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Take part in a round; what is kept stays here."""
         shop = self.shop(order)
+        if order.round >= rounds_of(self.method.stages()[order.stage], shop):
+            raise Refusal(f"the stage is over before round {order.round + 1}")
         book = Book(context, self.folder, order.run, self.site.name)
         state = dict(book.read(order.state))
         hidden = hidden_from_server(shop.method, shop.network.layout)
@@ -80,9 +96,9 @@ class Node:
             book = Book(context, self.folder, order.run, self.site.name)
             state = {k: t for k, t in book.read(order.state).items() if k != _HIDDEN}
             slots = {
-                name.removeprefix("slot/"): tensor
+                name.removeprefix(SLOT): tensor
                 for name, tensor in tensors.items()
-                if name.startswith("slot/")
+                if name.startswith(SLOT)
             }
             position = Position(
                 stage=order.stage,
@@ -111,18 +127,22 @@ class Node:
         if shop.network.layout.fingerprint != order.layout:
             raise Refusal("its network is not the server's: tensors, shapes or kinds differ")
         shop.network.goal.check(federation)
-        if stage.privacy is None:
-            return shop
-        sizes = federation.train.sizes
-        own = PrivateStage.of(
-            stage.privacy, stage.name, sizes, shop.settings, rounds_of(stage, shop)
-        )
-        if order.noise is None or order.noise < own.noise_multiplier:
+        return shop if stage.privacy is None else self._private(shop, stage, order)
+
+    def _private(self, shop: Workshop, stage: Stage, order: Order) -> Workshop:
+        """Let steps be private, with the noise of the client that needs most."""
+        assert stage.privacy is not None
+        sizes, rounds = shop.federation.train.sizes, rounds_of(stage, shop)
+        own = PrivateStage.of(stage.privacy, stage.name, sizes, shop.settings, rounds)
+        noise = order.noise or 0.0
+        secret = secrets.randbits(62) if self.secret_noise else None
+        asked = replace(own, noise_multiplier=noise, secret=secret)
+        if asked.spent(rounds)["epsilon"] > stage.privacy.epsilon:
             raise Refusal(
                 f"its budget needs noise {own.noise_multiplier:.4g}, and the server asks for "
-                f"{order.noise or 0.0:.4g}"
+                f"{noise:.4g}"
             )
-        return replace(shop, private=replace(own, noise_multiplier=order.noise))
+        return replace(shop, private=asked)
 
     @cached_property
     def _name(self) -> str:
@@ -131,7 +151,7 @@ class Node:
 
 def refusal(reason: str) -> RecordDict:
     """Return the content of an answer that says no."""
-    return RecordDict({"refusal": ConfigRecord({"reason": reason})})
+    return RecordDict({REFUSAL: ConfigRecord({"reason": reason})})
 
 
 def _whole(model: Tensor, shop: Workshop, state: Tensors) -> Tensor:

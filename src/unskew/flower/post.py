@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flwr.app import Message, RecordDict
+from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from unskew.flower.wire import REFUSAL
@@ -39,13 +39,29 @@ def send(
     refused: dict[int, str] = {}
     missing = dict.fromkeys(letters, f"no answer within {timeout:g} s")
     for reply in replies:
-        k = asked[reply.metadata.reply_to_message_id]
-        if reply.has_error():
-            missing[k] = f"Flower reports error {reply.error.code}"
+        k = asked.get(reply.metadata.reply_to_message_id)
+        if k is None:
             continue
-        del missing[k]
+        if reply.has_error():
+            missing[k] = _error(reply.error)
+            continue
+        missing.pop(k, None)
         if REFUSAL in reply.content.config_records:
             refused[k] = str(reply.content.config_records[REFUSAL].get("reason", "no reason given"))
         else:
             contents[k] = reply.content
     return Answers(contents, refused, missing)
+
+
+def _error(error: Error) -> str:
+    """Say what Flower says, but for words of other people's code, which may hold data."""
+    what = _ERRORS.get(error.code, "Flower reports an error")
+    return f"{what} (Flower's error {error.code})"
+
+
+_ERRORS = {
+    1: "its app cannot be loaded",
+    2: "its app raised an exception",
+    5: "it went away",
+    8: "its app crashed",
+}

@@ -3,57 +3,71 @@
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
 
 from flwr.app import ConfigRecord, RecordDict
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from unskew.errors import UnskewError
 from unskew.flower.absent import Facts
 from unskew.flower.post import send
-from unskew.flower.wire import HELLO, ORDER
+from unskew.flower.wire import HELLO, ORDER, log
 from unskew.runs.atomic import write_json
 
 _POLL = 0.5
 """Seconds between two looks at who is connected."""
+_ANSWER = 60.0
+"""Seconds that a node has to say who it is, and until it is asked again if it did not."""
 
 
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Grid, timeout: float) -> None:
-        self._grid, self._timeout = grid, timeout
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
         self._facts: dict[str, Facts] = {}
         self._node: dict[str, int] = {}
-        self._asked: set[int] = set()
+        self._asked: dict[int, float] = {}
         self.names: list[str] = []
         self.run = uuid.uuid4().hex
+        """The same when a run is resumed, another for every new one."""
 
-    def gather(self, least: int, wait: float) -> None:
-        """Wait for the nodes, at least so many, and number them in the order of their names."""
+    def gather(self, least: int, quorum: int, wait: float) -> None:
+        """Wait for so many nodes and number them in the order of their names.
+
+        After ``wait`` seconds the run begins without the others, if there are as many as a quorum.
+        """
         deadline = time.monotonic() + wait
         while len(self._present()) < least and time.monotonic() < deadline:
             time.sleep(_POLL)
         present = self._present()
-        if not present:
-            raise UnskewError(f"nodes: none was there within {wait:g} s; start some SuperNodes")
+        if len(present) < quorum:
+            raise UnskewError(
+                f"nodes: {len(present)} were there within {wait:g} s, and the quorum is {quorum}; "
+                "start more SuperNodes, wait longer, or lower the quorum"
+            )
         if len(present) < least:
             log(WARNING, "unskew: %d of %d nodes after %g s; going on", len(present), least, wait)
         self.names = sorted(present, key=_in_order)
         log(INFO, "unskew: nodes %s", ", ".join(self.names))
 
-    def remember(self, folder: Path) -> None:
-        """Give the nodes the numbers they had when the run began; without such, note theirs."""
+    def remember(self, folder: Path, *, resume: bool) -> None:
+        """Write the nodes down, or give them the numbers they had when the run began.
+
+        Nodes that were not there then come behind the others.
+        """
         path = folder / "nodes.json"
-        if path.is_file():
+        if resume and path.is_file():
             known = json.loads(path.read_text())
             self.run = known["run"]
-            self.names = known["names"]
+            new = [name for name in self.names if name not in known["nodes"]]
+            self._facts = {**known["nodes"], **self._facts}
+            self.names = [*known["nodes"], *new]
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"run": self.run, "names": self.names})
+        nodes = {name: self._facts[name] for name in self.names}
+        write_json(path, {"run": self.run, "nodes": nodes})
 
     def facts(self) -> list[Facts]:
         """Return what the nodes told of their samples, in their order."""
@@ -72,31 +86,53 @@ class Roster:
                 return found
             time.sleep(_POLL)
 
+    def ask(self, nodes: Iterable[int]) -> dict[int, Facts]:
+        """Ask nodes who they are and what they have; return what those told that answered."""
+        content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
+        letters = {node: (node, content) for node in nodes}
+        answers = send(self._grid, HELLO, letters, _ANSWER)
+        for node, why in {**answers.refused, **answers.missing}.items():
+            log(
+                WARNING,
+                "unskew: node %s does not say who it is: %s. If its app is not made by "
+                "unskew.flower.client_app, make the strategy with own_loop=True",
+                node,
+                why,
+            )
+        return {
+            node: json.loads(str(content.config_records[ORDER]["json"]))
+            for node, content in answers.contents.items()
+        }
+
     def _present(self) -> dict[str, int]:
-        """Return the connected nodes by name; those never seen before are asked who they are."""
-        connected = set(self._grid.get_node_ids())
-        self._ask(sorted(connected - self._asked))
+        """Return the connected nodes by name; those that never told it are asked for it."""
+        connected, now = set(self._grid.get_node_ids()), time.monotonic()
+        known = set(self._node.values())
+        new = [node for node in sorted(connected - known) if self._asked.get(node, 0.0) <= now]
+        if new:
+            self._asked |= dict.fromkeys(new, now + _ANSWER)
+            self._welcome(self.ask(new))
         return {name: node for name, node in self._node.items() if node in connected}
 
-    def _ask(self, nodes: Sequence[int]) -> None:
-        if not nodes:
-            return
-        content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
-        answers = send(self._grid, HELLO, {node: (node, content) for node in nodes}, self._timeout)
-        told: dict[str, int] = {}
-        for node, content in answers.contents.items():
-            facts = json.loads(str(content.config_records[ORDER]["json"]))
-            name = facts["name"]
-            if name in told:
-                raise UnskewError(f"name: two nodes call themselves {name!r}; give each its own")
-            told[name] = node
-            self._facts[name] = facts
-        self._node |= told
-        self._asked |= set(answers.contents) | set(answers.refused)
-        for node, why in {**answers.refused, **answers.missing}.items():
-            log(WARNING, "unskew: node %s does not say who it is: %s", node, why)
+    def _welcome(self, told: dict[int, Facts]) -> None:
+        """Note who is behind the numbers; one that came back has a new number."""
+        names = [facts["name"] for facts in told.values()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
+        self._node |= {facts["name"]: node for node, facts in told.items()}
+        self._facts |= {facts["name"]: facts for facts in told.values()}
+
+
+class Unnamed(Roster):
+    """Nodes with an app of their own, which cannot be asked: Flower's numbers are their names."""
+
+    def ask(self, nodes: Iterable[int]) -> dict[int, Facts]:
+        """Take every node for one with a sample of unknown kind."""
+        unknown = {"samples": 1, "tests": 1, "shape": [1], "dtype": "<f4", "classes": 1, "words": 0}
+        return {node: {"name": str(node), **unknown} for node in nodes}
 
 
 def _in_order(name: str) -> tuple[int, str]:
     """Put numbers in the order of numbers, and names behind them."""
-    return (int(name), "") if name.isdecimal() else (2**62, name)
+    return (int(name), "") if name.isdecimal() else (2**64, name)

@@ -1,89 +1,74 @@
-"""The runner whose clients are nodes of a Flower federation."""
+"""The crew whose clients are nodes with unskew's app: their samples and states stay there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from logging import WARNING
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from flwr.app import RecordDict
-from flwr.common.logger import log
-from flwr.serverapp import Grid
 
-from unskew.data.federation import Federation
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Task
 from unskew.engine.evaluate import ByClient
-from unskew.engine.record import Tests, has_personal_models
+from unskew.engine.record import Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
-from unskew.flower.checks import Upload, read_uploads
-from unskew.flower.post import Answers, send
-from unskew.flower.roster import Roster
-from unskew.flower.wire import ARRAYS, EVALUATE, METRICS, ORDER, TRAIN, Order, Version, to_arrays
-from unskew.methods.base import Finished, Tensors, Trained
-from unskew.network import Network
+from unskew.flower.crew import Elsewhere
+from unskew.flower.uploads import read_upload, result_of, usable
+from unskew.flower.wire import (
+    ARRAYS,
+    EVALUATE,
+    METRICS,
+    ORDER,
+    SLOT,
+    TRAIN,
+    Order,
+    Version,
+    to_arrays,
+)
+from unskew.methods.base import Tensors
 from unskew.runs.checkpoint import Position
 
 _TICKET = "version"
 """The server keeps no client's state, only which version of it counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
-    """The nodes as a run's crew; ``wait`` is how long a round waits for its quorum."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Remote(Elsewhere):
+    """Nodes that train by unskew's own code."""
 
-    grid: Grid
-    roster: Roster
     method: str
     settings: Settings
-    timeout: float
-    wait: float
-    bound: float | None
-
-    def arithmetic(
-        self, network: Network, federation: Federation, settings: Settings, device: torch.device
-    ) -> str:
-        """Say in which order sums are taken: each node computes by itself."""
-        del network, federation, settings, device
-        return "per client"
 
     def runner(self, shop: Workshop, stage: int, cohort: int) -> "OnNodes":
         """Return what lets nodes train a stage."""
         del cohort
         return OnNodes(self, shop, stage)
 
-    def own_tests(self, shop: Workshop, position: Position) -> Tests | None:
+    def tests(self, shop: Workshop, position: Position) -> Levels:
         """Let every node that has test samples measure on them; personal models stay there."""
         server, method = position.server, shop.method
         assert server is not None
-        tensors: Tensors = {"global": method.model(server)}
-        clients = np.flatnonzero(shop.federation.test.sizes).tolist()
+        model: Tensors = {"global": method.model(server)}
         letters = {}
-        for k in clients:
-            seen = tensors
+        for k in np.flatnonzero(shop.federation.test.sizes).tolist():
+            tensors = model
             if has_personal_models(method, shop.network):
                 view = method.seen_by(server, k)
-                slots = {f"slot/{name}": slot for name, slot in view.slots.items()}
-                seen = {**tensors, "vector": view.vector, **slots}
-            ticket = _version(position.states.get(k, {}))
-            letters[k] = self.letter(shop, position.stage, position.round, k, ticket, seen)
-        answers = self.send(EVALUATE, letters)
-        return _tests(answers)
+                slots = {f"{SLOT}{name}": slot for name, slot in view.slots.items()}
+                tensors = {**model, "vector": view.vector, **slots}
+            version = _version(position.states.get(k, {}))
+            order = self.order(shop, position.stage, position.round, k, version)
+            letters[k] = _letter(order, tensors)
+        answers = self.nodes.ask(EVALUATE, letters, patient=False)
+        return _levels(answers.contents) if answers.contents else {}
 
-    def letter(
-        self,
-        shop: Workshop,
-        stage: int,
-        round_: int,
-        client: int,
-        state: Version | None,
-        tensors: Tensors,
-    ) -> RecordDict:
-        """Return the content of a message to a client."""
-        noise = None if shop.private is None else shop.private.noise_multiplier
-        order = Order(
-            run=self.roster.run,
+    def order(
+        self, shop: Workshop, stage: int, round_: int, client: int, state: Version | None
+    ) -> Order:
+        """Return what a client must know to do its part."""
+        return Order(
+            run=self.nodes.roster.run,
             method=self.method,
             settings=self.settings,
             stage=stage,
@@ -92,26 +77,9 @@ class Nodes:
             clients=len(shop.federation),
             classes=shop.federation.classes,
             layout=shop.network.layout.fingerprint,
-            noise=noise,
+            noise=None if shop.private is None else shop.private.noise_multiplier,
             state=state,
         )
-        return RecordDict({ORDER: order.to_record(), ARRAYS: to_arrays(tensors)})
-
-    def send(self, kind: str, letters: Mapping[int, RecordDict]) -> Answers:
-        """Send letters to the nodes that are there, and say who is missing, by name."""
-        nodes = self.roster.online(list(letters), self.settings.quorum, self.wait)
-        there = {k: (nodes[k], letter) for k, letter in letters.items() if k in nodes}
-        answers = send(self.grid, kind, there, self.timeout)
-        away = {k: "it is not connected" for k in letters if k not in nodes}
-        named = Answers(
-            answers.contents, self._named(answers.refused), self._named({**answers.missing, **away})
-        )
-        for why in (*named.refused.values(), *named.missing.values()):
-            log(WARNING, "unskew: %s", why)
-        return named
-
-    def _named(self, reasons: Mapping[int, str]) -> dict[int, str]:
-        return {k: f"{self.roster.names[k]}: {why}" for k, why in sorted(reasons.items())}
 
 
 class OnNodes:
@@ -119,29 +87,40 @@ class OnNodes:
 
     kind = "per client"
 
-    def __init__(self, nodes: Nodes, shop: Workshop, stage: int) -> None:
-        self._nodes, self._shop, self._stage = nodes, shop, stage
+    def __init__(self, crew: Remote, shop: Workshop, stage: int) -> None:
+        self._crew, self._shop, self._stage = crew, shop, stage
         layout = shop.network.layout
         self._up, self._down = sent_up(shop.method, layout), sent_down(shop.method, layout)
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Send the tasks out, and make one result of the answers that can be used."""
-        letters = {
-            task.client: self._nodes.letter(
-                self._shop, self._stage, round_, task.client, _version(task.state),
-                self._sent(task),
-            )
-            for task in tasks
-        }  # fmt: skip
-        answers = self._nodes.send(TRAIN, letters)
-        sent = {task.client: task.payload["model"] for task in tasks}
-        uploads, refused = read_uploads(
-            answers.contents, sent, self._up, self._shop, self._nodes.bound
+        letters = {}
+        for task in tasks:
+            version = _version(task.state)
+            order = self._crew.order(self._shop, self._stage, round_, task.client, version)
+            letters[task.client] = _letter(order, self._sent(task))
+        answers = self._crew.nodes.ask(TRAIN, letters, patient=True)
+        size = self._shop.network.layout.size if self._up is None else int(self._up.sum())
+        undefined = self._shop.method.may_be_undefined
+        uploads, refused = usable(
+            answers.contents,
+            lambda content: read_upload(content, size, undefined),
+            {task.client: task.payload["model"] for task in tasks},
+            self._up,
+            self._shop.network.layout,
+            self._crew.bound,
         )
-        named = {k: f"{self._nodes.roster.names[k]}: {why}" for k, why in refused.items()}
-        for why in named.values():
-            log(WARNING, "unskew: rejected %s", why)
-        return self._result(round_, tasks, uploads, {**answers.refused, **named}, answers.missing)
+        named = self._crew.nodes.named(refused, "rejected")
+        tickets = {task.client: self._ticket(round_, task.state) for task in tasks}
+        return result_of(
+            tasks,
+            uploads,
+            tickets,
+            self._shop.network.layout.size,
+            self._up,
+            {**answers.refused, **named},
+            answers.missing,
+        )
 
     def close(self) -> None:
         """Nothing to release: nodes stay connected."""
@@ -149,45 +128,21 @@ class OnNodes:
     def _sent(self, task: Task) -> Tensors:
         """Return the payload, of the model only what this client does not have itself."""
         version = _version(task.state)
-        if version is None or version[0] != self._stage:
-            return task.payload
         mask = self._down if "kept" in task.state else self._up
-        if mask is None:
+        if version is None or version[0] != self._stage or mask is None:
             return task.payload
         return {**task.payload, "model": task.payload["model"][mask]}
 
-    def _result(
-        self,
-        round_: int,
-        tasks: Sequence[Task],
-        uploads: Mapping[int, Upload],
-        refused: Mapping[int, str],
-        missing: Mapping[int, str],
-    ) -> Result:
-        size = self._shop.network.layout.size
-        stack = torch.zeros(len(tasks), size)
-        trained: list[Trained] = []
-        finished: list[Finished] = []
-        samples = []
-        for row, task in enumerate(tasks):
-            upload = uploads.get(task.client)
-            if upload is None:
-                trained.append(Trained(stack[row], 0, float("nan"), finite=False))
-                finished.append(Finished())
-                samples.append(0)
-                continue
-            stack[row, self._up if self._up is not None else slice(None)] = upload.model
-            trained.append(replace(upload.trained, vector=stack[row]))
-            state = self._ticket(round_, task.state) if upload.keeps else {}
-            finished.append(Finished(upload.extras, state))
-            samples.append(upload.samples)
-        return Result(stack, trained, finished, samples, refused, missing)
-
     def _ticket(self, round_: int, before: Tensors) -> Tensors:
+        """Return what the server keeps of a client that keeps a new state."""
         ticket = {**before, _TICKET: torch.tensor([self._stage, round_])}
         if self._shop.method.kept(self._shop.network.layout) is not None:
             ticket["kept"] = torch.empty(0)
         return ticket
+
+
+def _letter(order: Order, tensors: Tensors) -> RecordDict:
+    return RecordDict({ORDER: order.to_record(), ARRAYS: to_arrays(tensors)})
 
 
 def _version(state: Tensors) -> Version | None:
@@ -197,18 +152,17 @@ def _version(state: Tensors) -> Version | None:
     return stage, round_
 
 
-def _tests(answers: Answers) -> Tests | None:
-    """Make tables of what nodes measured; None if nobody did."""
-    clients = sorted(answers.contents)
-    if not clients:
-        return None
-    told = [dict(answers.contents[k].metric_records[METRICS]) for k in clients]
-    levels = []
-    for level in ("local/", "personal/"):
-        names = [name for name in told[0] if name.startswith(level)]
+def _levels(contents: Mapping[int, RecordDict]) -> Levels:
+    """Make a table a level of what nodes measured."""
+    clients = sorted(contents)
+    told = [dict(contents[k].metric_records[METRICS]) for k in clients]
+    levels = {}
+    for level in ("local", "personal"):
+        start = f"{level}/"
         columns = {
-            name.removeprefix(level): np.array([each[name] for each in told], np.float64)
-            for name in names
+            name.removeprefix(start): np.array([each[name] for each in told], np.float64)
+            for name in told[0]
+            if name.startswith(start)
         }
-        levels.append(ByClient(np.array(clients), columns))
-    return levels[0], levels[1]
+        levels[level] = ByClient(np.array(clients), columns)
+    return levels

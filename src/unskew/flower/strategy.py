@@ -1,17 +1,17 @@
 """The server of a Flower federation: the ordinary rounds, with nodes as the clients."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from logging import INFO
 from pathlib import Path
 from typing import Any, NoReturn
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common.logger import log
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from numpy.typing import ArrayLike
 from pydantic import ValidationError
+from safetensors.torch import load_file, save
 from torch import nn
 
 from unskew.data import checks
@@ -19,10 +19,19 @@ from unskew.engine.settings import Settings
 from unskew.engine.train import Trainer
 from unskew.errors import UnskewError
 from unskew.flower.absent import Absent
-from unskew.flower.roster import Roster
-from unskew.flower.runner import Nodes
+from unskew.flower.crew import Elsewhere, EvaluateFn
+from unskew.flower.nodes import Nodes
+from unskew.flower.own_loop import OwnLoops, refuse_if_client_matters, vector_of
+from unskew.flower.results import as_result
+from unskew.flower.roster import Roster, Unnamed
+from unskew.flower.runner import Remote
+from unskew.flower.uploads import Unusable
+from unskew.flower.wire import log
+from unskew.layout import assign, flatten
 from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
+from unskew.network import Network
+from unskew.runs.atomic import write_bytes
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.spelling import explain
@@ -39,6 +48,10 @@ class Strategy(FlowerStrategy):
     ``classes`` is needed where no node has samples of the last class. With ``out`` the run is
     written to a folder, with a checkpoint a round, and ``resume`` goes on from the last one.
     ``common`` are test samples of the server's own, a pair (x, y).
+
+    With ``own_loop`` nodes run an app of their own that answers as Flower's own strategies expect
+    (one record of arrays, metrics with ``num-examples``); then methods that only change what the
+    server does can be played.
     """
 
     def __init__(
@@ -52,6 +65,7 @@ class Strategy(FlowerStrategy):
         bound: float | None = 1000.0,
         classes: int | None = None,
         common: tuple[ArrayLike, ArrayLike] | None = None,
+        own_loop: bool = False,
         out: str | Path | None = None,
         resume: bool = False,
         **settings: Any,
@@ -60,8 +74,15 @@ class Strategy(FlowerStrategy):
         self._model, self._classes, self._common = model, classes, common
         self._least, self._wait, self._timeout, self._bound = nodes, wait, timeout, bound
         self._out, self._resume = None if out is None else Path(out), resume
+        self._own_loop = own_loop
         if resume and out is None:
             raise UnskewError("resume: there is nothing to go on from without out, a folder")
+        if out is not None and not resume and (Path(out) / "checkpoints").exists():
+            raise UnskewError(f"{out}: there is a run already; resume it, or choose another folder")
+        if own_loop:
+            refuse_if_client_matters(self.method)
+            if not isinstance(model, nn.Module):
+                raise UnskewError("model: give the module that nodes with their own loop train")
         self.settings = _checked(settings)
         self.run: Run | None = None
         """What happened, once it has."""
@@ -74,58 +95,71 @@ class Strategy(FlowerStrategy):
         timeout: float | None = None,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Play the run; what is given here takes the place of what the strategy was made with."""
-        del initial_arrays, train_config, evaluate_config, evaluate_fn
-        settings = self.settings
+        """Play the run; what is given here takes the place of what the strategy was made with.
+
+        The configurations go to nodes that run their own loop; unskew's app takes its settings
+        from the strategy.
+        """
         if num_rounds is not None:
-            settings = settings.model_copy(update={"rounds": num_rounds})
-        timeout = self._timeout if timeout is None else timeout
+            self.settings = self.settings.model_copy(update={"rounds": num_rounds})
         self.summary()
-        roster = Roster(grid, timeout)
-        roster.gather(self._least, self._wait)
+        roster = Unnamed(grid) if self._own_loop else Roster(grid)
+        quorum = self.settings.quorum
+        roster.gather(max(self._least, quorum), quorum, self._wait)
         if self._out is not None:
-            roster.remember(self._out)
-        trainer = Trainer.of(self._absent(roster), self.method, self._model, settings)
-        name = name_of(self.method)
-        trainer.crew = Nodes(grid, roster, name, settings, timeout, self._wait, self._bound)
+            roster.remember(self._out, resume=self._resume)
+        trainer = Trainer.of(self._absent(roster), self.method, self._model, self.settings)
+        self._begin_from(initial_arrays, trainer)
+        parts: dict[str, Any] = {
+            "nodes": Nodes(grid, roster, quorum, self._wait, timeout or self._timeout),
+            "bound": self._bound,
+            "measure": evaluate_fn,
+        }
+        crew: Elsewhere
+        if self._own_loop:
+            configs = [ConfigRecord(dict(each or {})) for each in (train_config, evaluate_config)]
+            crew = OwnLoops(train_config=configs[0], evaluate_config=configs[1], **parts)
+        else:
+            crew = Remote(method=name_of(self.method), settings=self.settings, **parts)
+        trainer.crew = crew
         folder = None if self._out is None else RunFolder(self._out, checkpoint_seconds=0.0)
         self.run = trainer.run(folder, resume=self._resume, progress=_log_round)
-        assert self.run.model is not None
-        return Result(arrays=ArrayRecord(self.run.model.state_dict()))
+        return as_result(self.run, crew.told)
+
+    def _begin_from(self, arrays: ArrayRecord | None, trainer: Trainer) -> None:
+        """Let training begin from given weights; a resumed run begins where it began before.
+
+        A module of the user's own may have other weights each time it is made.
+        """
+        layout = Network(trainer.module).layout
+        if arrays is not None:
+            try:
+                assign(trainer.module, layout, vector_of(arrays, layout))
+            except Unusable as error:
+                raise UnskewError(f"initial_arrays: {error}") from None
+        if self._out is None:
+            return
+        path = self._out / "start.safetensors"
+        if self._resume and path.is_file():
+            assign(trainer.module, layout, load_file(path)["start"])
+        else:
+            write_bytes(path, save({"start": flatten(trainer.module, layout)}))
 
     def summary(self) -> None:
         """Log what will be played."""
         log(INFO, "unskew: %s, %d rounds", name_of(self.method), self.settings.rounds)
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Refuse to be played from outside."""
-        del server_round, arrays, config, grid
-        _plays_itself()
+    def plays_itself(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse to be played from outside, round by round."""
+        del args, kwargs
+        raise UnskewError(
+            "strategy: unskew's plays its rounds itself, preparatory stages included: call its "
+            "start; a wrapper around it has nothing to change"
+        )
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Refuse to be played from outside."""
-        del server_round, replies
-        _plays_itself()
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Refuse to be played from outside."""
-        del server_round, arrays, config, grid
-        _plays_itself()
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Refuse to be played from outside."""
-        del server_round, replies
-        _plays_itself()
+    configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = plays_itself
 
     def _absent(self, roster: Roster) -> Absent:
         """Return the federation of the nodes; refuse methods that need their samples here."""
@@ -142,13 +176,6 @@ class Strategy(FlowerStrategy):
                 "and on Flower they stay with their nodes; use it in a simulation (unskew train)"
             )
         return federation
-
-
-def _plays_itself() -> NoReturn:
-    raise UnskewError(
-        "strategy: unskew's plays its rounds itself, preparatory stages included: call its start; "
-        "a wrapper around it has nothing to change"
-    )
 
 
 def _log_round(round_: int, metrics: Mapping[str, Any]) -> None:

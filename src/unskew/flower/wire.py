@@ -1,6 +1,7 @@
 """What server and nodes write to each other: orders, tensors, and reasons for saying no."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,11 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
+from unskew.layout import Layout
 from unskew.methods.base import Tensors
+
+log = logging.getLogger("flwr").log
+"""Flower's own log, which the logs of its runs are made of."""
 
 ACTION = "unskew"
 """Our handlers go by this name, so that an app may have others beside them."""
@@ -22,6 +27,8 @@ ARRAYS, ORDER, METRICS, REFUSAL = "arrays", "order", "metrics", "refusal"
 """The records of a message."""
 EXTRA = "extra/"
 """What stands before the names of extras in a reply."""
+SLOT = "slot/"
+"""What stands before the names of the server's slots, where a client must know some."""
 
 Version = tuple[int, int]
 """A client's state by the stage and the round that left it."""
@@ -75,3 +82,8 @@ def to_arrays(tensors: Tensors) -> ArrayRecord:
 def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     """Unpack tensors, each in memory of its own."""
     return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
+
+
+def named_tensors(model: Tensor, layout: Layout) -> Tensors:
+    """Return a vector as the tensors of a module's state."""
+    return {entry.name: model[entry.place].view(entry.shape).to(entry.dtype) for entry in layout}

@@ -1,0 +1,154 @@
+"""The crew whose clients have an app and a training loop of their own: only the rule is ours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
+from torch import Tensor
+
+from unskew.engine.client import Workshop
+from unskew.engine.cohort import Result, Task
+from unskew.engine.evaluate import ByClient
+from unskew.engine.record import Levels
+from unskew.errors import UnskewError
+from unskew.flower.crew import Elsewhere
+from unskew.flower.uploads import Unusable, Upload, number, result_of, usable, whole_number
+from unskew.flower.wire import named_tensors, to_arrays
+from unskew.layout import Layout
+from unskew.methods.base import Method, Trained
+from unskew.methods.table import name_of
+from unskew.runs.checkpoint import Position
+
+_CLIENT_HOOKS = (
+    "stages", "adapt", "check", "broadcast", "prepare", "objective", "losses", "draws", "finish",
+    "passes", "trains", "travels", "tuning",
+)  # fmt: skip
+_LOSSES = ("train_loss", "train-loss", "loss")
+"""What apps call the training loss."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnLoops(Elsewhere):
+    """Nodes that get and send a model as Flower's own strategies have it."""
+
+    train_config: ConfigRecord
+    evaluate_config: ConfigRecord
+
+    def runner(self, shop: Workshop, stage: int, cohort: int) -> "OnOwnLoops":
+        """Return what lets nodes train."""
+        del stage, cohort
+        return OnOwnLoops(self, shop)
+
+    def tests(self, shop: Workshop, position: Position) -> Levels:
+        """Let nodes measure what they measure; figures that all tell are kept."""
+        assert position.server is not None
+        model, layout = shop.method.model(position.server), shop.network.layout
+        content = letter(model, layout, self.evaluate_config, position.round)
+        letters = dict.fromkeys(range(len(shop.federation)), content)
+        answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
+        told = {k: _figures(content) for k, content in sorted(answers.contents.items())}
+        told = {k: figures for k, figures in told.items() if figures}
+        if not told:
+            return {}
+        names = [
+            name for name in next(iter(told.values())) if all(name in f for f in told.values())
+        ]
+        columns = {name: np.array([figures[name] for figures in told.values()]) for name in names}
+        return {"local": ByClient(np.array(list(told)), columns)} if columns else {}
+
+
+class OnOwnLoops:
+    """Trains clients by whatever their app does with a model."""
+
+    kind = "per client"
+
+    def __init__(self, crew: OwnLoops, shop: Workshop) -> None:
+        self._crew, self._shop = crew, shop
+
+    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+        """Send the model out, and make one result of the models that come back."""
+        layout = self._shop.network.layout
+        config = self._crew.train_config
+        letters = {
+            task.client: letter(task.payload["model"], layout, config, round_ + 1) for task in tasks
+        }
+        answers = self._crew.nodes.ask(MessageType.TRAIN, letters, patient=True)
+        sent = {task.client: task.payload["model"] for task in tasks}
+        uploads, refused = usable(
+            answers.contents,
+            lambda content: _read(content, layout),
+            sent,
+            None,
+            layout,
+            self._crew.bound,
+        )
+        refused = self._crew.nodes.named(refused, "rejected")
+        return result_of(
+            tasks, uploads, {}, layout.size, None, {**answers.refused, **refused}, answers.missing
+        )
+
+    def close(self) -> None:
+        """Nothing to release: nodes stay connected."""
+
+
+def refuse_if_client_matters(method: Method) -> None:
+    """Complain about methods whose clients do more than train a model they are sent."""
+    changed = [
+        hook for hook in _CLIENT_HOOKS if getattr(type(method), hook) is not getattr(Method, hook)
+    ]
+    if method.wants_train_accuracy:
+        changed.append("the training accuracy")
+    if method.buffers == "local":
+        changed.append("buffers=local")
+    if changed:
+        raise UnskewError(
+            f"own_loop: {name_of(method)} needs unskew's part on the nodes ({', '.join(changed)}); "
+            "make their app with unskew.flower.client_app"
+        )
+
+
+def letter(model: Tensor, layout: Layout, config: ConfigRecord, round_: int) -> RecordDict:
+    """Return a message's content as Flower's own strategies write it."""
+    arrays = to_arrays(named_tensors(model, layout))
+    return RecordDict(
+        {"arrays": arrays, "config": ConfigRecord({**config, "server-round": round_})}
+    )
+
+
+def vector_of(arrays: ArrayRecord, layout: Layout) -> Tensor:
+    """Return the vector of a module's state, which must be that of the layout."""
+    missing = [entry.name for entry in layout if entry.name not in arrays]
+    if missing or len(arrays) != len(layout.entries):
+        raise Unusable(f"its arrays are not those of the network (missing: {missing})")
+    vector = torch.empty(layout.size)
+    for entry in layout:
+        array = arrays[entry.name].numpy()
+        if array.shape != entry.shape:
+            raise Unusable(f"its {entry.name} has shape {array.shape}, not {entry.shape}")
+        tensor = torch.from_numpy(np.array(array))
+        if tensor.dtype != entry.dtype:
+            raise Unusable(f"its {entry.name} is of {tensor.dtype}, not {entry.dtype}")
+        vector[entry.place] = tensor.flatten()
+    return vector
+
+
+def _read(content: RecordDict, layout: Layout) -> Upload:
+    arrays, metrics = list(content.array_records.values()), _figures(content)
+    if len(arrays) != 1:
+        raise Unusable(f"its answer has {len(arrays)} records of arrays, not one")
+    vector = vector_of(arrays[0], layout)
+    loss = next((number(metrics, name) for name in _LOSSES if name in metrics), float("nan"))
+    samples = whole_number(metrics, "num-examples")
+    finite = bool(torch.isfinite(vector).all())
+    return Upload(Trained(vector, 1, loss, finite=finite), {}, samples, keeps=False)
+
+
+def _figures(content: RecordDict) -> dict[str, float]:
+    return {
+        name: value
+        for record in content.metric_records.values()
+        for name, value in record.items()
+        if isinstance(value, int | float)
+    }

@@ -1,0 +1,120 @@
+"""Flower's simulation engine on Ray as the engine of a run: virtual nodes on a cluster.
+
+Workers get data, method and network through Ray's store, once each; what Flower sends to them with
+every message is the place to find them.
+"""
+
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from unskew.engine.train import Trainer
+from unskew.errors import UnskewError
+from unskew.flower.app import client_app
+from unskew.flower.nodes import Nodes
+from unskew.flower.roster import Roster
+from unskew.flower.runner import Remote
+from unskew.methods.table import name_of
+from unskew.progress import Watcher
+from unskew.runs.folder import RunFolder
+from unskew.runs.run import Run
+
+_START = 600.0
+"""Seconds for the virtual nodes to be there."""
+
+
+def train_on_ray(
+    trainer: Trainer, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
+) -> Run:
+    """Play a run whose clients are virtual nodes, each message a job of a Ray cluster.
+
+    The cluster is the one that ``RAY_ADDRESS`` names, or this machine.
+    """
+    clients = len(trainer.federation)
+    if len(trainer.federation.test) != clients:
+        raise UnskewError(
+            f"engine: {name_of(trainer.method)} trains in one place, so that there is nothing for "
+            "flower-ray to spread; use engine='unskew'"
+        )
+    runs: list[Run] = []
+
+    def play(grid: Grid, context: Context) -> None:
+        del context
+        roster = Roster(grid)
+        roster.gather(clients, clients, _START)
+        if folder is not None:
+            roster.remember(folder.path, resume=resume)
+        trainer.crew = Remote(
+            nodes=Nodes(grid, roster, trainer.settings.quorum, _START, _ANSWERS),
+            bound=None,
+            measure=None,
+            method=name_of(trainer.method),
+            settings=trainer.settings,
+        )
+        runs.append(trainer.run(folder, resume=resume, progress=progress))
+
+    server = ServerApp()
+    server.main()(play)
+    _connect()
+    states = None if folder is None else folder.path.resolve() / "nodes"
+    settings = trainer.settings
+    app = _Stored(
+        ray.put((trainer.module, trainer.federation, trainer.method)), states, settings.device
+    )
+    run_simulation(
+        server_app=server,
+        client_app=app,
+        num_supernodes=clients,
+        backend_config={
+            "client_resources": {
+                "num_cpus": settings.client_cpus,
+                "num_gpus": settings.client_gpus,
+            }
+        },
+    )
+    return runs[0]
+
+
+_ANSWERS = 24 * 3600.0
+"""Seconds that a round may take: virtual nodes do not get lost."""
+
+
+class _Stored(ClientApp):
+    """An app whose parts are in Ray's store; it is pickled as the place to find them."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__()
+        self._place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fetch, self._place
+
+
+@lru_cache(maxsize=1)
+def _fetch(reference: Any, states: Path | None, device: Any) -> ClientApp:
+    """Return the app on a worker."""
+    model, federation, method = ray.get(reference)
+    return client_app(model, federation, method, device=device, state=states, noise="seeded")
+
+
+def _connect() -> None:
+    """Join the cluster; workers find the packages that are found here."""
+    if not ray.is_initialized():
+        path = os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
+        ray.init(
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env={"env_vars": {"PYTHONPATH": path}},
+        )

@@ -1,0 +1,260 @@
+"""What nodes send is checked, who is missing is on record, and rounds go on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from toys import small_federation
+from unskew.data.columns import Columns
+from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.methods.base import Method, Stage
+from unskew.methods.fedavg import FedAvg
+from unskew.methods.table import name_of
+from unskew.models import make
+from unskew.network import Network
+from unskew.privacy import Privacy
+
+grids = pytest.importorskip("grids")
+
+from flwr.app import Array, MetricRecord  # noqa: E402
+
+from unskew.flower.node import Node  # noqa: E402
+from unskew.flower.site import Site  # noqa: E402
+from unskew.flower.wire import Order, Refusal  # noqa: E402
+
+TRAIN = "train.unskew"
+OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
+
+
+def changed(change):
+    """Let node 1 change its model."""
+
+    def spoil(name, kind, reply):
+        if (name, kind) == ("1", TRAIN) and not reply.has_error():
+            arrays = reply.content.array_records["arrays"]
+            arrays["model"] = Array(change(arrays["model"].numpy().copy()))
+        return reply
+
+    return spoil
+
+
+def without_model(name, kind, reply):
+    if (name, kind) == ("1", TRAIN):
+        del reply.content.array_records["arrays"]["model"]
+    return reply
+
+
+def without_metrics(name, kind, reply):
+    if (name, kind) == ("1", TRAIN):
+        reply.content["metrics"] = MetricRecord({})
+    return reply
+
+
+def without_arrays(name, kind, reply):
+    if (name, kind) == ("1", TRAIN):
+        del reply.content["arrays"]
+    return reply
+
+
+def with_text(name, kind, reply):
+    if (name, kind) == ("1", TRAIN):
+        reply.content.array_records["arrays"]["model"] = Array("float32", (3,), "npy", b"nonsense")
+    return reply
+
+
+def not_a_number(model):
+    model[3] = np.nan
+    return model
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (changed(not_a_number), "infinite or undefined"),
+        (changed(lambda model: model[:-1]), "shape"),
+        (changed(lambda model: model[None]), "shape"),
+        (changed(lambda model: model.astype(np.float64)), "float64"),
+        (changed(lambda model: model.astype(np.int64)), "int64"),
+        (changed(lambda model: model * np.float32(1e9)), "times as far as the median"),
+        (without_model, "no model"),
+        (without_metrics, "no number"),
+        (without_arrays, "cannot be read"),
+        (with_text, "cannot be read"),
+    ],
+)
+def test_a_bad_upload_is_rejected_by_name_and_the_round_goes_on(spoil, reason):
+    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+    good = grids.play(small_federation(), "fedavg", **OPTIONS).run
+    for line in run.metrics:
+        assert list(line["rejected"]) == ["1"]
+        assert reason in line["rejected"]["1"]
+        assert "kept_model" not in line
+    assert np.isnan(run.weights[:, 1]).all()
+    assert np.allclose(np.nansum(run.weights, 1), 1)
+    model = grids.vector_of(run.model)
+    assert bool(torch.isfinite(model).all())
+    assert not torch.equal(model, grids.vector_of(good.model))
+
+
+def test_reasons_of_checks_begin_with_the_nodes_name():
+    spoil = changed(lambda model: model[:-1])
+    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+    assert run.metrics[0]["rejected"]["1"].startswith("1: its model has shape")
+
+
+def test_the_bound_can_be_widened_or_left_out():
+    spoil = changed(lambda model: model * np.float32(1e9))
+    for bound in (1e12, None):
+        run = grids.play(small_federation(), "fedavg", spoil=spoil, bound=bound, **OPTIONS).run
+        assert "rejected" not in run.metrics[0]
+
+
+def test_extras_must_be_like_those_of_most_and_finite():
+    def other_shape(name, kind, reply):
+        if (name, kind) == ("1", TRAIN):
+            arrays = reply.content.array_records["arrays"]
+            extra = next(key for key in arrays if key.startswith("extra/"))
+            arrays[extra] = Array(arrays[extra].numpy()[:-1])
+        return reply
+
+    def undefined(name, kind, reply):
+        if (name, kind) == ("1", TRAIN):
+            arrays = reply.content.array_records["arrays"]
+            extra = next(key for key in arrays if key.startswith("extra/"))
+            arrays[extra] = Array(arrays[extra].numpy() * np.float32(np.nan))
+        return reply
+
+    for spoil, reason in ((other_shape, "than most sent"), (undefined, "infinite or undefined")):
+        run = grids.play(small_federation(), "scaffold", spoil=spoil, **OPTIONS).run
+        assert reason in run.metrics[0]["rejected"]["1"]
+        assert bool(torch.isfinite(grids.vector_of(run.model)).all())
+
+
+def test_who_does_not_answer_is_on_record_and_sends_nothing():
+    def silent(name, kind, reply):
+        return None if (name, kind) == ("2", TRAIN) else reply
+
+    run = grids.play(small_federation(), "fedavg", spoil=silent, timeout=7.0, **OPTIONS).run
+    assert run.metrics[0]["missing"] == {"2": "2: no answer within 7 s"}
+    assert "rejected" not in run.metrics[0]
+    table = run.client_tables[0]
+    assert table["bytes_up"][2] == 0
+    assert table["bytes_up"][1] > 0
+    assert table["weight"][2] is None
+
+
+def test_a_node_that_went_away_is_missing_until_it_is_back():
+    def leaves(name, kind, reply):
+        trained = len(grid.of_kind(TRAIN))
+        grid.away = {"3"} if 4 <= trained < 7 else set()
+        return reply
+
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+    grid = grids.grid_of(app, len(federation), leaves)
+    run = grids.play(federation, "fedavg", grid=grid, **OPTIONS | {"rounds": 3}).run
+    assert [line.get("missing") for line in run.metrics] == [
+        None,
+        {"3": "3: it is not connected"},
+        None,
+    ]
+
+
+def test_below_the_quorum_the_model_stays_and_the_run_says_so():
+    def silent(name, kind, reply):
+        return None if kind == TRAIN and name in "12" else reply
+
+    federation = small_federation()
+    strategy = grids.play(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS)
+    assert all("fewer than 3 good uploads" in line["kept_model"] for line in strategy.run.metrics)
+    start = grids.play(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS | {"rounds": 1})
+    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(start.run.model))
+
+
+def test_a_run_does_not_begin_below_the_quorum():
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+    with pytest.raises(UnskewError, match="2 were there within 0 s, and the quorum is 3"):
+        grids.play(federation, "fedavg", grid=grids.grid_of(app, 2), quorum=3, **OPTIONS)
+
+
+class Careless(FedAvg):
+    """A method that tells what it sees in its errors."""
+
+    def prepare(self, client, payload, state):
+        if client.id == 1:
+            raise ValueError(f"secret {client.x[0].tolist()}")
+        return super().prepare(client, payload, state)
+
+
+def test_an_error_of_a_node_tells_its_type_and_hook_and_nothing_of_its_data():
+    strategy = grids.play(small_federation(), Careless(), **OPTIONS)
+    assert strategy.run.metrics[0]["rejected"] == {"1": "1: it raised ValueError in prepare"}
+    sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
+    assert all("secret" not in str(reply.content) for reply in sent)
+
+
+def test_nor_does_an_error_while_data_is_loaded():
+    federation = small_federation()
+
+    def load(context):
+        if context.node_config["partition-id"] == 1 and asked:
+            raise RuntimeError("secret")
+        asked.append(True)
+        return federation
+
+    asked = []
+    app = grids.client_app(grids.MODEL, load, "fedavg", state=None)
+    grid = grids.grid_of(app, len(federation))
+    run = grids.play(federation, "fedavg", grid=grid, nodes=3, **OPTIONS).run
+    assert run.clients == 3
+    assert "secret" not in str([reply for *_, reply in grid.log if not reply.has_error()])
+
+
+def test_a_node_with_another_method_or_network_says_so():
+    federation = small_federation()
+    for model, method, reason in (
+        (grids.MODEL, "fedprox", "it runs fedprox, and the server asks for fedavg"),
+        ("mlp:hidden=9", "fedavg", "its network is not the server's"),
+    ):
+        app = grids.client_app(model, federation, method, state=None)
+        run = grids.play(federation, "fedavg", app=app, **OPTIONS).run
+        assert reason in run.metrics[0]["rejected"]["0"]
+
+
+def test_two_nodes_of_one_name_are_refused():
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", name="mine", state=None)
+    with pytest.raises(UnskewError, match="two nodes call themselves 'mine'"):
+        grids.play(federation, "fedavg", app=app, **OPTIONS)
+
+
+class PrivateTask(Method):
+    def stages(self):
+        return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
+
+
+def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused():
+    pytest.importorskip("opacus")
+    federation = small_federation(unit=True)
+
+    settings = Settings(rounds=2, batch_size=8)
+    node = Node(
+        Site("0", replace(federation, train=Columns.whole(*federation.train.client(0)))),
+        PrivateTask(),
+        grids.MODEL,
+        "cpu",
+        None,
+        secret_noise=True,
+    )
+    order = Order("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
+    layout = Network(make(grids.MODEL, (5,), 3)).layout.fingerprint
+    with pytest.raises(Refusal, match=r"its budget needs noise .*, and the server asks for 0.01"):
+        node.shop(replace(order, layout=layout))
+    enough = replace(order, layout=layout, noise=50.0, round=2)
+    assert node.shop(enough).private.noise_multiplier == 50
+    with pytest.raises(Refusal, match="over before round 3"):
+        node.train(enough, None, None)

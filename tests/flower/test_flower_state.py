@@ -1,0 +1,170 @@
+"""What a client keeps stays on its node, outlives a restart, and can be gone back on."""
+
+import json
+
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation
+from unskew.errors import UnskewError
+
+grids = pytest.importorskip("grids")
+
+TRAIN = "train.unskew"
+OPTIONS = {"rounds": 4, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
+DISK = "feddisk:density_rounds=2,ratio_rounds=2,hidden=6,pool=32,ratio_hidden=6"
+
+
+def bits(run):
+    return grids.vector_of(run.model)
+
+
+def simulated(method, federation, **options):
+    return us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS | options)
+
+
+@pytest.mark.parametrize("method", ["ditto", "fedper", "scaffold", "moon", DISK])
+def test_the_server_holds_and_gets_nothing_of_the_state(method):
+    federation = small_federation(unit=True)
+    strategy = grids.play(federation, method, **OPTIONS)
+    assert len(strategy.run.states) == len(federation)
+    for ticket in strategy.run.states.values():
+        assert set(ticket) <= {"version", "kept"}
+        assert ticket["version"].shape == (2,)
+        assert ticket.get("kept", torch.empty(0)).numel() == 0
+    kept = simulated(method, federation).states
+    for name, _, reply in strategy.grid.of_kind(TRAIN):
+        sent = [array.numpy() for array in reply.content.array_records["arrays"].values()]
+        for tensor in kept[int(name)].values():
+            # Single numbers may coincide, and what is sent to everybody is nobody's.
+            if tensor.ndim and not any(tensor.shape == array.shape for array in sent):
+                assert all(tensor.numpy().tobytes() not in array.tobytes() for array in sent)
+
+
+def test_sample_weights_never_leave_the_node():
+    federation = small_federation(unit=True)
+    strategy = grids.play(federation, DISK, **OPTIONS)
+    states = simulated(DISK, federation).states
+    for name, _, reply in strategy.grid.of_kind(TRAIN):
+        weights = states[int(name)]["sample_weights"].numpy().tobytes()
+        arrays = reply.content.array_records["arrays"].values()
+        assert all(weights not in array.numpy().tobytes() for array in arrays)
+
+
+@pytest.mark.parametrize("method", ["ditto", "scaffold", "fedper", DISK])
+def test_a_node_that_forgets_everything_finds_its_state_in_its_file(method, tmp_path):
+    def forgetful(name, kind, reply):
+        grid.forget(name)
+        return reply
+
+    federation = small_federation(unit=True)
+    app = grids.client_app(grids.MODEL, federation, method, state=tmp_path / "nodes")
+    grid = grids.grid_of(app, len(federation), forgetful)
+    run = grids.play(federation, method, grid=grid, **OPTIONS).run
+    assert torch.equal(bits(run), bits(simulated(method, federation)))
+    files = list((tmp_path / "nodes").rglob("*.safetensors"))
+    assert len(files) <= 3 * len(federation)
+    assert all(file.parent.stat().st_mode & 0o077 == 0 for file in files)
+
+
+def test_a_node_that_lost_its_state_says_so_instead_of_starting_anew():
+    def forgetful(name, kind, reply):
+        if name == "1":
+            grid.forget(name)
+        return reply
+
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "scaffold", state=None)
+    grid = grids.grid_of(app, len(federation), forgetful)
+    run = grids.play(federation, "scaffold", grid=grid, **OPTIONS).run
+    assert "rejected" not in run.metrics[0]
+    assert run.metrics[1]["rejected"] == {"1": "1: it has lost its state of stage 1, round 1"}
+
+
+def test_after_an_answer_that_never_came_a_node_goes_on_from_the_state_before():
+    def late_once(name, kind, reply):
+        trained = [name for name, *_ in grid.of_kind(TRAIN)]
+        return None if kind == TRAIN and name == "1" and trained.count("1") == 2 else reply
+
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "scaffold", state=None)
+    grid = grids.grid_of(app, len(federation), late_once)
+    run = grids.play(federation, "scaffold", grid=grid, **OPTIONS).run
+    orders = [
+        json.loads(sent.content.config_records["order"]["json"])["state"]
+        for name, sent, _ in grid.of_kind(TRAIN)
+        if name == "1"
+    ]
+    assert orders == [None, [0, 0], [0, 0], [0, 2]]
+    assert "rejected" not in run.metrics[2]
+
+
+class Stop(KeyboardInterrupt):
+    """The server is killed."""
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedper", "ifca:models=2", DISK])
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_restarted_server_goes_on_bit_for_bit(method, at, tmp_path):
+    federation = small_federation(unit=True)
+    app = grids.client_app(grids.MODEL, federation, method, state=tmp_path / "nodes")
+
+    def killed(name, kind, reply):
+        # In the middle of a round: some nodes have answered, and have moved on.
+        if len(grid.of_kind(TRAIN)) == at * len(federation) - 1:
+            raise Stop
+        return reply
+
+    grid = grids.grid_of(app, len(federation), killed)
+    with pytest.raises(Stop):
+        grids.play(federation, method, grid=grid, out=tmp_path / "run", **OPTIONS)
+    again = grids.grid_of(app, len(federation))
+    options = OPTIONS | {"out": tmp_path / "run", "resume": True}
+    run = grids.play(federation, method, grid=again, **options).run
+    whole = simulated(method, federation)
+    assert torch.equal(bits(run), bits(whole))
+    assert [line["round"] for line in run.metrics] == [line["round"] for line in whole.metrics]
+    trained = len(again.of_kind(TRAIN)) // len(federation)
+    assert trained == len(whole.metrics) - (at - 1)
+
+
+def test_a_module_whose_weights_are_drawn_anew_can_be_resumed(tmp_path):
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+    for rounds in (2, 4):
+        model = torch.nn.Sequential(torch.nn.Linear(5, 3))
+        app = grids.client_app(model, federation, "fedavg", state=None)
+        options = OPTIONS | {"rounds": rounds, "out": tmp_path, "resume": rounds == 4}
+        run = grids.play(federation, "fedavg", model=model, app=app, **options).run
+    assert [line["round"] for line in run.metrics] == [1, 2, 3, 4]
+
+
+def test_numbers_of_nodes_stay_when_others_join_or_are_away(tmp_path):
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "ditto", state=tmp_path / "nodes")
+
+    def played(configs, rounds, resume):
+        grid = grids.InProcessGrid(app, configs)
+        options = OPTIONS | {"rounds": rounds, "out": tmp_path / "run", "resume": resume}
+        return grids.play(federation, "ditto", grid=grid, nodes=2, **options).run
+
+    played([{"site": "b", "partition-id": 0}, {"site": "d", "partition-id": 1}], 1, False)
+    joined = [{"site": "a", "partition-id": 2}, {"site": "d", "partition-id": 1}]
+    run = played(joined, 2, True)
+    assert run.metrics[1]["missing"] == {"0": "b: it is not connected"}
+    assert run.client_tables[-1]["client"] == [0, 1, 2]
+    assert json.loads((tmp_path / "run" / "nodes.json").read_text())["nodes"].keys() == {
+        "b",
+        "d",
+        "a",
+    }
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
+    federation = small_federation()
+    grids.play(federation, "fedavg", out=tmp_path, **OPTIONS)
+    before = (tmp_path / "nodes.json").read_text()
+    with pytest.raises(UnskewError, match="there is a run already"):
+        grids.play(federation, "fedavg", out=tmp_path, **OPTIONS)
+    assert (tmp_path / "nodes.json").read_text() == before
