@@ -30,7 +30,9 @@ def test_the_watch_notices_a_heavy_import():
     [["--help"], ["--version"], ["data", "--help"]]
     + [[command, "--help"] for command in ("run", "compare", "report", "watch")]
     + [[command, "--help"] for command in ("methods", "models")]
-    + [["data", command, "--help"] for command in ("list", "skews", "fetch", "show")],
+    + [["data", command, "--help"] for command in ("list", "skews", "fetch", "show")]
+    + [["flower", "--help"]]
+    + [["flower", command, "--help"] for command in ("new", "up", "sends")],
 )
 def test_help_is_light(arguments):
     program = (

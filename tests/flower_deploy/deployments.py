@@ -11,8 +11,8 @@ from unskew.flower.new import write_app
 from unskew.runs.folder import read_lines
 
 NODES = 3
-A_RUN = 300.0
-"""Seconds that a run of a few rounds gets; on an idle machine it takes less than one."""
+A_RUN = 1200.0
+"""Seconds that a run of a few rounds gets; on an idle machine it takes half a minute."""
 SECRET = "patient 4711"
 
 FAULTY_CLIENT = f'''

@@ -62,7 +62,7 @@ def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path)
         federation, app, out, signal.SIGTERM,
         **{"train.rounds": 3, "train.quorum": 3, "wait": 120.0},
     )  # fmt: skip
-    until(lambda: len(rounds(out)) == 2, "round 2 ends without node 1", 60)
+    until(lambda: len(rounds(out)) == 2, "round 2 ends without node 1")
     federation.start_node(1)
     assert federation.wait(run, A_RUN).completed
     first, second, third = rounds(out)
@@ -78,13 +78,13 @@ def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path)
 def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tmp_path):
     app, out = make_faulty_app(tmp_path / "app", "fedavg"), tmp_path / "run"
     run = kill_in_round_two(
-        federation, app, out, signal.SIGKILL, **{"train.rounds": 4, "timeout": 25.0}
+        federation, app, out, signal.SIGKILL, **{"train.rounds": 4, "timeout": 150.0}
     )
     assert federation.wait(run, A_RUN).completed
     first, second, *later = rounds(out)
     assert "missing" not in first
     assert list(second["missing"]) == ["1"]
-    assert second["seconds"] < 25 + 15  # the timeout, and the pauses between Flower's looks
+    assert second["seconds"] < 150 + 15  # the timeout, and the pauses between Flower's looks
     for row in (second, *later):
         assert list(row["missing"]) == ["1"]
         assert row["train_loss"] is not None
@@ -95,19 +95,19 @@ def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tm
 def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_path):
     federation.programs[node_name(2)].stop()
     app, out = make_app(tmp_path / "app", "fedavg"), tmp_path / "run"
-    log = play(
-        federation, app,
-        settings(out, **{"train.quorum": 2, "train.rounds": 1, "wait": 20.0}),
-    )  # fmt: skip
-    assert "2 of 3 nodes after 20 s; going on" in log
-    assert "kept_model" not in rounds(out)[0]
-    lonely = tmp_path / "lonely"
+    options = {"train.quorum": 2, "train.rounds": 3, "wait": 20.0}
+    run = federation.submit(app, settings(out, **options))
+    until(lambda: len(rounds(out)) == 1, "a round with two of three nodes")
     federation.programs[node_name(1)].stop()
-    log = play(
-        federation, app,
-        settings(lonely, **{"train.quorum": 1, "train.rounds": 1, "wait": 20.0}),
-    )  # fmt: skip
-    assert "1 of 3 nodes after 20 s; going on" in log
+    outcome = federation.wait(run, A_RUN)
+    assert outcome.completed
+    assert "2 of 3 nodes after 20 s; going on" in outcome.log
+    first, second, third = rounds(out)
+    assert "kept_model" not in first
+    for row in (second, third):
+        assert list(row["missing"]) == ["1"]
+        assert row["kept_model"] == "fewer than 2 good uploads: the old model stays"
+    assert third["seconds"] > 20  # it waited for a second node
 
 
 @pytest.mark.slow

@@ -18,7 +18,14 @@ def app(tmp_path):
 
 
 def test_the_files_are_short_and_python_reads_them(app):
-    names = {".gitignore", "README.md", "client_app.py", "pyproject.toml", "server_app.py", "task.py"}
+    names = {
+        ".gitignore",
+        "README.md",
+        "client_app.py",
+        "pyproject.toml",
+        "server_app.py",
+        "task.py",
+    }
     assert {path.name for path in app.iterdir()} == names
     for path in app.glob("*.py"):
         compile(path.read_text(), path, "exec")

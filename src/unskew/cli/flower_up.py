@@ -48,7 +48,7 @@ def play(wanted: Try) -> bool:
         Loopback(Path(folder), nodes, tls=wanted.tls, kept=out) as federation,
     ):
         changes = _differences(config, wanted.app)
-        outcome = federation.run(wanted.app, changes, wanted.timeout, _Rounds(out).show)
+        outcome = federation.run(wanted.app, changes, wanted.timeout, Rounds(out).show)
     _complain_unless_completed(outcome, out)
     typer.echo(f"run: {out}   (unskew report {out} makes a page of it)")
     if not wanted.parity:
@@ -89,7 +89,7 @@ def _complain_unless_completed(outcome: Outcome, out: Path) -> None:
         )
 
 
-class _Rounds:
+class Rounds:
     """The rounds of a run, a line each as they are written down."""
 
     def __init__(self, folder: Path) -> None:

@@ -57,10 +57,8 @@ class Sends:
     def row(self) -> dict[str, str]:
         """What there is to say, for a person to read."""
         if self.needs_samples:
-            return {
-                "method": self.method,
-                **dict.fromkeys(_COLUMNS, "needs all samples in one place"),
-            }
+            texts = ["cannot run on nodes: it needs their samples in one place", *[""] * 4]
+            return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
         texts = [_spelled(names) for names in (self.down, self.up, self.stays, self.kept)]
         texts.append("no" if self.individual else "conceivable")
         return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
