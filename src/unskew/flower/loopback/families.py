@@ -29,11 +29,20 @@ class Known:
 
 def descendants(pid: int) -> list[Known]:
     """Return a process and all that it started, directly or not, as of now."""
+    return offspring([each for each in _everybody() if each.pid == pid])
+
+
+def offspring(family: Collection[Known]) -> list[Known]:
+    """Return those of a family that are still there, and all that they started."""
     everybody = _everybody()
-    family = [each for each in everybody if each.pid == pid]
-    for member in family:  # it grows meanwhile
-        family += [each for each in everybody if each.parent == member.pid]
-    return family
+    children: dict[int, list[Known]] = {}
+    for each in everybody:
+        children.setdefault(each.parent, []).append(each)
+    known = {(each.pid, each.started) for each in family}
+    found = [each for each in everybody if (each.pid, each.started) in known]
+    for member in found:  # it grows meanwhile
+        found += [each for each in children.get(member.pid, ()) if each not in found]
+    return found
 
 
 def living(family: Collection[Known]) -> list[Known]:
@@ -50,22 +59,15 @@ def end(family: Collection[Known], reap: Callable[[], object], grace: float = _G
     """
     _send(family, signal.SIGTERM)
     until = time.monotonic() + grace
-    family = _with_offspring(family)
-    while living(family) and time.monotonic() < until:
+    everybody = {*family, *offspring(family)}
+    while living(everybody) and time.monotonic() < until:
         time.sleep(0.05)
         reap()
-        family = _with_offspring(family)
-    _send(family, signal.SIGKILL)
-    while living(family):  # nobody survives this signal; the kernel may take a moment
+        everybody.update(offspring(everybody))
+    _send(everybody, signal.SIGKILL)
+    while living(everybody):  # nobody survives this signal; the kernel may take a moment
         time.sleep(0.01)
     reap()
-
-
-def _with_offspring(family: Collection[Known]) -> list[Known]:
-    found = {(each.pid, each.started): each for each in family}
-    for member in living(family):
-        found |= {(each.pid, each.started): each for each in descendants(member.pid)}
-    return list(found.values())
 
 
 def _send(family: Collection[Known], sign: signal.Signals) -> None:

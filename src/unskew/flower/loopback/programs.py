@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.families import Known, descendants, end, living
+from unskew.flower.loopback.families import Known, descendants, end, living, offspring
 
 _TAIL = 15
 """Lines of a log that are shown when something fails."""
@@ -27,7 +27,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches us alone, who then end it in order
             )
-        self._seen: set[Known] = set()
+        self._seen = set(descendants(self.pid))
 
     @property
     def pid(self) -> int:
@@ -46,9 +46,7 @@ class Program:
 
     def look(self) -> None:
         """Take note of the processes that belong to the program, to find them without it too."""
-        for known in [*living(self._seen)]:
-            self._seen.update(descendants(known.pid))
-        self._seen.update(descendants(self.pid))
+        self._seen.update(offspring(self._seen))
 
     def signal(self, number: int) -> None:
         """Send a signal to the first process alone, as an operator or the kernel would."""
