@@ -203,9 +203,9 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(config, tmp_path):
 
 
 def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, monkeypatch):
-    from unskew.engine import train
+    from unskew.engine import stage
 
-    played, play = [], train.play_round
+    played, play = [], stage.play_round
 
     def interrupted(*arguments):
         played.append(1)
@@ -214,7 +214,7 @@ def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, mon
         return play(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "play_round", interrupted)
+        patched.setattr(stage, "play_round", interrupted)
         code, output, errors = terminal.run("run", config, "--out", tmp_path / "run")
     assert (code, output) == (130, "")
     assert errors == "stopped; what has a folder goes on with --resume\n"
@@ -268,15 +268,15 @@ def test_report_of_nothing_is_one_line(terminal, tmp_path):
 
 
 def test_a_new_method_or_seed_plays_nothing_else(terminal, data, tmp_path, monkeypatch):
-    from unskew.engine import train
+    from unskew.engine import stage
 
-    out, played, play = tmp_path / "out", [], train.play_round
+    out, played, play = tmp_path / "out", [], stage.play_round
 
     def noted(shop, *arguments):
         played.append(shop.settings.seed)
         return play(shop, *arguments)
 
-    monkeypatch.setattr(train, "play_round", noted)
+    monkeypatch.setattr(stage, "play_round", noted)
     for methods, seeds, new in (
         ("fedavg", 1, [0, 0]),
         ("fedavg,mean", 1, [0, 0]),

@@ -33,6 +33,7 @@ from unskew.flower.wire import (
     ARRAYS,
     EXTRA,
     METRICS,
+    MODEL,
     REFUSAL,
     SLOT,
     Order,
@@ -73,8 +74,8 @@ class Node:
         state = dict(book.read(order.state))
         hidden = hidden_from_server(shop.method, shop.network.layout)
         payload = to_tensors(arrays)
-        payload["model"] = _whole(payload["model"], shop, state)
-        start = None if hidden is None else payload["model"][hidden]
+        payload[MODEL] = _whole(payload[MODEL], shop, state)
+        start = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
         result = Loop(shop).train(order.round, [Task(order.client, payload, state)])
         trained, finished = result.trained[0], result.finished[0]
@@ -187,5 +188,5 @@ def _reply(
     if trained.accuracy is not None:
         figures["accuracy"] = trained.accuracy
     return RecordDict(
-        {ARRAYS: to_arrays({"model": vector, **extras}), METRICS: MetricRecord(figures)}
+        {ARRAYS: to_arrays({MODEL: vector, **extras}), METRICS: MetricRecord(figures)}
     )

@@ -15,7 +15,7 @@ from unskew.engine.record import Levels
 from unskew.errors import UnskewError
 from unskew.flower.crew import Elsewhere
 from unskew.flower.uploads import Unusable, Upload, number, result_of, usable, whole_number
-from unskew.flower.wire import named_tensors, to_arrays
+from unskew.flower.wire import MODEL, named_tensors, to_arrays
 from unskew.layout import Layout
 from unskew.methods.base import Method, Trained
 from unskew.methods.table import name_of
@@ -71,11 +71,10 @@ class OnOwnLoops:
         """Send the model out, and make one result of the models that come back."""
         layout = self._shop.network.layout
         config = self._crew.train_config
-        letters = {
-            task.client: letter(task.payload["model"], layout, config, round_ + 1) for task in tasks
-        }
+        content = letter(tasks[0].payload[MODEL], layout, config, round_ + 1)
+        letters = {task.client: content for task in tasks}
         answers = self._crew.nodes.ask(MessageType.TRAIN, letters, patient=True)
-        sent = {task.client: task.payload["model"] for task in tasks}
+        sent = {task.client: task.payload[MODEL] for task in tasks}
         uploads, refused = usable(
             answers.contents,
             lambda content: _read(content, layout),

@@ -32,6 +32,8 @@ from unskew.runs.run import Run
 
 _START = 600.0
 """Seconds for the virtual nodes to be there."""
+_ANSWERS = 24 * 3600.0
+"""Seconds that answers may take: virtual nodes do not get lost."""
 
 
 def train_on_ray(
@@ -51,7 +53,7 @@ def train_on_ray(
 
     def play(grid: Grid, context: Context) -> None:
         del context
-        roster = Roster(grid)
+        roster = Roster(grid, _ANSWERS)
         roster.gather(clients, clients, _START)
         if folder is not None:
             roster.remember(folder.path, resume=resume)
@@ -84,10 +86,6 @@ def train_on_ray(
         },
     )
     return runs[0]
-
-
-_ANSWERS = 24 * 3600.0
-"""Seconds that a round may take: virtual nodes do not get lost."""
 
 
 class _Stored(ClientApp):

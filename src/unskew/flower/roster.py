@@ -3,6 +3,7 @@
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
@@ -19,14 +20,16 @@ from unskew.runs.atomic import write_json
 _POLL = 0.5
 """Seconds between two looks at who is connected."""
 _ANSWER = 60.0
-"""Seconds that a node has to say who it is, and until it is asked again if it did not."""
+"""Seconds that a node has at least to say who it is."""
 
 
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, patience: float = _ANSWER) -> None:
         self._grid = grid
+        self._patience = max(patience, _ANSWER)
+        """Seconds for an answer, and until one that gave none is asked again."""
         self._facts: dict[str, Facts] = {}
         self._node: dict[str, int] = {}
         self._asked: dict[int, float] = {}
@@ -90,7 +93,7 @@ class Roster:
         """Ask nodes who they are and what they have; return what those told that answered."""
         content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
         letters = {node: (node, content) for node in nodes}
-        answers = send(self._grid, HELLO, letters, _ANSWER)
+        answers = send(self._grid, HELLO, letters, self._patience)
         for node, why in {**answers.refused, **answers.missing}.items():
             log(
                 WARNING,
@@ -110,14 +113,14 @@ class Roster:
         known = set(self._node.values())
         new = [node for node in sorted(connected - known) if self._asked.get(node, 0.0) <= now]
         if new:
-            self._asked |= dict.fromkeys(new, now + _ANSWER)
+            self._asked |= dict.fromkeys(new, now + self._patience)
             self._welcome(self.ask(new))
         return {name: node for name, node in self._node.items() if node in connected}
 
     def _welcome(self, told: dict[int, Facts]) -> None:
         """Note who is behind the numbers; one that came back has a new number."""
-        names = [facts["name"] for facts in told.values()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(str(facts["name"]) for facts in told.values())
+        twice = sorted(name for name, nodes in names.items() if nodes > 1)
         if twice:
             raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
         self._node |= {facts["name"]: node for node, facts in told.items()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from flwr.app import RecordDict
+from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Task
@@ -19,12 +20,13 @@ from unskew.flower.wire import (
     ARRAYS,
     EVALUATE,
     METRICS,
+    MODEL,
     ORDER,
     SLOT,
     TRAIN,
     Order,
+    Packing,
     Version,
-    to_arrays,
 )
 from unskew.methods.base import Tensors
 from unskew.runs.checkpoint import Position
@@ -50,7 +52,7 @@ class Remote(Elsewhere):
         server, method = position.server, shop.method
         assert server is not None
         model: Tensors = {"global": method.model(server)}
-        letters = {}
+        letters, packing = {}, Packing()
         for k in np.flatnonzero(shop.federation.test.sizes).tolist():
             tensors = model
             if has_personal_models(method, shop.network):
@@ -59,7 +61,7 @@ class Remote(Elsewhere):
                 tensors = {**model, "vector": view.vector, **slots}
             version = _version(position.states.get(k, {}))
             order = self.order(shop, position.stage, position.round, k, version)
-            letters[k] = _letter(order, tensors)
+            letters[k] = RecordDict({ORDER: order.to_record(), ARRAYS: packing(tensors)})
         answers = self.nodes.ask(EVALUATE, letters, patient=False)
         return _levels(answers.contents) if answers.contents else {}
 
@@ -94,18 +96,19 @@ class OnNodes:
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Send the tasks out, and make one result of the answers that can be used."""
-        letters = {}
+        letters, packing = {}, Packing()
         for task in tasks:
             version = _version(task.state)
             order = self._crew.order(self._shop, self._stage, round_, task.client, version)
-            letters[task.client] = _letter(order, self._sent(task))
+            arrays = packing(task.payload, self._mask(task))
+            letters[task.client] = RecordDict({ORDER: order.to_record(), ARRAYS: arrays})
         answers = self._crew.nodes.ask(TRAIN, letters, patient=True)
         size = self._shop.network.layout.size if self._up is None else int(self._up.sum())
         undefined = self._shop.method.may_be_undefined
         uploads, refused = usable(
             answers.contents,
             lambda content: read_upload(content, size, undefined),
-            {task.client: task.payload["model"] for task in tasks},
+            {task.client: task.payload[MODEL] for task in tasks},
             self._up,
             self._shop.network.layout,
             self._crew.bound,
@@ -125,13 +128,12 @@ class OnNodes:
     def close(self) -> None:
         """Nothing to release: nodes stay connected."""
 
-    def _sent(self, task: Task) -> Tensors:
-        """Return the payload, of the model only what this client does not have itself."""
+    def _mask(self, task: Task) -> Tensor | None:
+        """Mark what of the model this client does not have itself; None means all."""
         version = _version(task.state)
-        mask = self._down if "kept" in task.state else self._up
-        if version is None or version[0] != self._stage or mask is None:
-            return task.payload
-        return {**task.payload, "model": task.payload["model"][mask]}
+        if version is None or version[0] != self._stage:
+            return None
+        return self._down if "kept" in task.state else self._up
 
     def _ticket(self, round_: int, before: Tensors) -> Tensors:
         """Return what the server keeps of a client that keeps a new state."""
@@ -139,10 +141,6 @@ class OnNodes:
         if self._shop.method.kept(self._shop.network.layout) is not None:
             ticket["kept"] = torch.empty(0)
         return ticket
-
-
-def _letter(order: Order, tensors: Tensors) -> RecordDict:
-    return RecordDict({ORDER: order.to_record(), ARRAYS: to_arrays(tensors)})
 
 
 def _version(state: Tensors) -> Version | None:

@@ -105,7 +105,7 @@ class Strategy(FlowerStrategy):
         if num_rounds is not None:
             self.settings = self.settings.model_copy(update={"rounds": num_rounds})
         self.summary()
-        roster = Unnamed(grid) if self._own_loop else Roster(grid)
+        roster = (Unnamed if self._own_loop else Roster)(grid, self._wait)
         quorum = self.settings.quorum
         roster.gather(max(self._least, quorum), quorum, self._wait)
         if self._out is not None:

@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.cohort import Result, Task
-from unskew.flower.wire import ARRAYS, EXTRA, METRICS, to_tensors
+from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, to_tensors
 from unskew.layout import Kind, Layout
 from unskew.methods.base import Finished, Tensors, Trained
 
@@ -62,9 +62,9 @@ def usable(
 def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str]) -> Upload:
     """Read the answer of unskew's own app; the model must have so many numbers."""
     tensors, metrics = to_tensors(content.array_records[ARRAYS]), content.metric_records[METRICS]
-    if "model" not in tensors:
+    if MODEL not in tensors:
         raise Unusable("its answer has no model")
-    model = tensors.pop("model")
+    model = tensors.pop(MODEL)
     if model.dtype != torch.float32:
         raise Unusable(f"its model is of {model.dtype}, not torch.float32")
     if model.shape != (size,):

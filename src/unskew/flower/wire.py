@@ -25,6 +25,8 @@ HELLO, TRAIN, EVALUATE = f"query.{ACTION}", f"train.{ACTION}", f"evaluate.{ACTIO
 
 ARRAYS, ORDER, METRICS, REFUSAL = "arrays", "order", "metrics", "refusal"
 """The records of a message."""
+MODEL = "model"
+"""The name of the vector that is trained, both ways."""
 EXTRA = "extra/"
 """What stands before the names of extras in a reply."""
 SLOT = "slot/"
@@ -72,11 +74,35 @@ class Order:
         return Order(**{**plain, "settings": settings, "state": state})
 
 
+class Packing:
+    """Packs what is sent to many clients once, instead of once a client."""
+
+    def __init__(self) -> None:
+        self._packed: dict[tuple[object, ...], Array] = {}
+        self._alive: list[Tensor] = []
+
+    def __call__(self, tensors: Tensors, mask: Tensor | None = None) -> ArrayRecord:
+        """Pack tensors; of the model, only what a mask marks."""
+        return ArrayRecord(
+            {
+                name: self._array(tensor, mask if name == MODEL else None)
+                for name, tensor in tensors.items()
+            }
+        )
+
+    def _array(self, tensor: Tensor, mask: Tensor | None) -> Array:
+        # By place, for a view of one model among several is a new object each time.
+        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), id(mask))
+        if place not in self._packed:
+            part = tensor if mask is None else tensor[mask]
+            self._packed[place] = Array(part.detach().cpu().numpy())
+            self._alive.append(tensor)  # so that its place is not given to another
+        return self._packed[place]
+
+
 def to_arrays(tensors: Tensors) -> ArrayRecord:
     """Pack tensors."""
-    return ArrayRecord(
-        {name: Array(tensor.detach().cpu().numpy()) for name, tensor in tensors.items()}
-    )
+    return Packing()(tensors)
 
 
 def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
