@@ -125,4 +125,4 @@ def until(is_so, what: str, seconds: float = A_RUN) -> None:
 
 
 def names_of(out: Path) -> list[str]:
-    return json.loads((out / "nodes.json").read_text())["names"]
+    return list(json.loads((out / "nodes.json").read_text())["nodes"])

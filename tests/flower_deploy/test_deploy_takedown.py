@@ -11,9 +11,14 @@ pytest.importorskip("flwr")
 
 from deployments import A_RUN, make_app, until
 
-from unskew.flower.loopback.families import descendants, living
+from unskew.flower.loopback.families import descendants, end, living
 
-UP = [sys.executable, "-m", "unskew", "flower", "up"]
+# Ctrl-C must count, though tests that run in the background were told to ignore it.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from unskew.cli import main; main()"
+)
+UP = [sys.executable, "-c", PROGRAM, "flower", "up"]
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
@@ -28,10 +33,14 @@ def test_a_try_that_is_stopped_leaves_no_process(tmp_path, sign):
     family = descendants(typed.pid)
     assert len(family) >= 5  # the command, a SuperLink and what it started, two nodes
     os.kill(typed.pid, sign)
-    _, errors = typed.communicate(timeout=120)
+    try:
+        _, errors = typed.communicate(timeout=120)
+    finally:
+        left = living(family)
+        end(left, typed.poll)
+    assert left == []
     assert typed.returncode == 130
     assert errors == "stopped; what has a folder goes on with --resume\n"
-    assert living(family) == []
 
 
 @pytest.mark.slow
