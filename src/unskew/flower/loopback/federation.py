@@ -28,8 +28,8 @@ from unskew.flower.loopback.programs import Program, Programs
 
 _START = 120.0
 """Seconds that the SuperLink gets to listen; it takes a few on an idle machine."""
-_COMMAND = 60.0
-"""Seconds that one command of Flower's gets."""
+_COMMAND = 120.0
+"""Seconds that commands of Flower's get; one takes two or three on an idle machine."""
 _CONNECTION = "loopback"
 
 
@@ -168,17 +168,20 @@ class Loopback:
 
     def flwr(self, *commands: Sequence[str]) -> str:
         """Run commands of Flower's, all in one process, and return what they print."""
-        done = subprocess.run(
-            [sys.executable, "-m", "unskew.flower.loopback.commands", json.dumps(commands)],
-            env={**environment(), **self._home("user")},
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND,
-            check=False,
-        )
+        name = f"flwr {' '.join(commands[0][:2])}"
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "unskew.flower.loopback.commands", json.dumps(commands)],
+                env={**environment(), **self._home("user")},
+                capture_output=True,
+                text=True,
+                timeout=_COMMAND,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise UnskewError(f"{name} has no answer after {_COMMAND:.0f} s") from None
         if done.returncode:
-            said = (done.stdout + done.stderr).strip()
-            raise UnskewError(f"flwr {' '.join(commands[0][:2])} failed: {said}")
+            raise UnskewError(f"{name} failed: {(done.stdout + done.stderr).strip()}")
         return done.stdout
 
     def _outcome(self, run: Program) -> Outcome:

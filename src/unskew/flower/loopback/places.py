@@ -1,11 +1,14 @@
 """Where a federation on this machine lives: free ports, and what its programs find around them."""
 
 import os
+import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from unskew.errors import UnskewError
 
 HOST = "127.0.0.1"
 
@@ -27,8 +30,11 @@ def environment() -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """Return the path of a program that was installed with this interpreter."""
-    return str(Path(sys.executable).parent / name)
+    """Return the path of one of Flower's programs, rather of this interpreter's installation."""
+    found = shutil.which(name, path=environment()["PATH"])
+    if found is None:
+        raise UnskewError(f'{name}: there is no such program; pip install "unskew[flower]"')
+    return found
 
 
 def free_ports(count: int) -> list[int]:
