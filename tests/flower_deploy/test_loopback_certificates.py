@@ -16,6 +16,7 @@ from unskew.flower.loopback.certificates import make_node_key, make_server_files
 def handshake(files, server_name: str) -> None:
     """Let a client that trusts the authority alone greet a server, both in memory."""
     client_context = ssl.create_default_context(cafile=files.authority)
+    client_context.verify_flags |= ssl.VERIFY_X509_STRICT  # as newer versions of Python do
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_context.load_cert_chain(files.certificate, files.key)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
