@@ -1,5 +1,6 @@
 """``unskew models``: the networks there are, with their options."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -23,7 +24,7 @@ def list_models(json: Json = False) -> None:
         }
         for name, cls in MODELS.items()
     ]
-    _show(rows, "models", json=json)
+    show_rows(rows, "models", json=json)
 
 
 def options_of(cls: type[Any]) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def options_of(cls: type[Any]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(cls) if field.init}
 
 
-def _show(rows: list[dict[str, Any]], title: str, *, json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> None:
+    """Print a table, or its rows as JSON."""
     if json:
         print_json(rows)
         return
