@@ -4,17 +4,13 @@ import json
 import re
 
 import pytest
-from test_cli_train import Terminal
 
 
-@pytest.fixture
-def terminal(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "dumb")
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """Keep runs and data of the user out of it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return Terminal(monkeypatch, capsys)
 
 
 GRID = """
