@@ -28,7 +28,7 @@ def compared(runs: Runs) -> str:
     parts = [
         f"{_several(len(runs.methods), 'method')}, {_several(seeds, 'seed')}",
         f"{first.network} on {_several(first.clients, 'client')}{_cohort(settings)}",
-        f"{_several(first.rounds, 'round')}",
+        f"{_several(first.task_rounds, 'round')}",
     ]
     if settings:
         work = f"{settings['steps']} steps" if settings.get("steps") else (

@@ -64,6 +64,11 @@ class Run:
         return len(self.metrics)
 
     @property
+    def task_rounds(self) -> int:
+        """How many rounds of the task itself were played: those of the last stage."""
+        return sum(row["stage"] == self.metrics[-1]["stage"] for row in self.metrics)
+
+    @property
     def accuracy(self) -> float:
         """The last accuracy of the global model on the common test set; NaN if never measured."""
         return self.last("global")

@@ -112,7 +112,7 @@ class Runs(Sequence[Run]):
         seeds = len({run.seed for run in self._runs})
         return (
             f"{first.data}, {_several(first.clients, 'client')}, {first.network}, "
-            f"{_several(first.rounds, 'round')}, {_several(seeds, 'seed')}"
+            f"{_several(first.task_rounds, 'round')}, {_several(seeds, 'seed')}"
         )
 
 
