@@ -33,6 +33,7 @@ def report_runs(
     Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
     """
     from unskew.report.page import write_page  # noqa: PLC0415
+    from unskew.report.tuning import tuning_table  # noqa: PLC0415
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
     from unskew.runs.verdict import judge  # noqa: PLC0415
@@ -41,6 +42,9 @@ def report_runs(
     found = known.sorted(read_runs(runs))
     goal = known.target if target is None else target
     page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    tuned = tuning_table(found)
+    if tuned is not None:
+        print_rich(tuned)
     print_rich(found.table(goal))
     verdict = judge(found)
     if verdict is not None:
