@@ -39,6 +39,7 @@ def report_runs(
     """
     from unskew.report.page import write_page  # noqa: PLC0415
     from unskew.report.pictures.embedding import check_embedding  # noqa: PLC0415
+    from unskew.report.tuning import tuning_table  # noqa: PLC0415
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
     from unskew.runs.verdict import judge  # noqa: PLC0415
@@ -49,6 +50,9 @@ def report_runs(
     if tsne:
         check_embedding(found)
     page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    tuned = tuning_table(found)
+    if tuned is not None:
+        print_rich(tuned)
     print_rich(found.table(goal))
     verdict = judge(found)
     if verdict is not None:
