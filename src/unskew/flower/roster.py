@@ -9,11 +9,10 @@ from logging import INFO, WARNING
 from pathlib import Path
 
 from flwr.app import ConfigRecord, RecordDict
-from flwr.serverapp import Grid
 
 from unskew.errors import UnskewError
 from unskew.flower.absent import Facts
-from unskew.flower.post import send
+from unskew.flower.post import Line, send
 from unskew.flower.wire import HELLO, ORDER, log
 from unskew.runs.atomic import write_json
 
@@ -30,7 +29,7 @@ _LISTED = 20
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Grid, patience: float = _ANSWER) -> None:
+    def __init__(self, grid: Line, patience: float = _ANSWER) -> None:
         self._grid = grid
         self._patience = max(patience, _ANSWER)
         """Seconds for an answer, and until one that gave none is asked again."""
