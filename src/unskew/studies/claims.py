@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 
 from unskew.runs.paired import Difference, lead
+from unskew.studies.measure_table import measure_of
 from unskew.studies.study import Claim, Scale, StudyFile, matches
-from unskew.studies.values import Cells, measure_of
+from unskew.studies.values import Cells
 
 _TO_A_TARGET = ("rounds", "cost")
 

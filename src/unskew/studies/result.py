@@ -11,9 +11,10 @@ from unskew.report.pictures.curves import seed_curves
 from unskew.report.pictures.picture import thinned, tidied
 from unskew.report.table import Table
 from unskew.studies.claims import Judged
+from unskew.studies.measure_table import measure_of
 from unskew.studies.play import Played
 from unskew.studies.study import PAPERS, Case, Study
-from unskew.studies.values import Cells, mean_and_sd, measure_of
+from unskew.studies.values import Cells, mean_and_sd
 
 _POINTS = 25
 """A curve keeps at most so many points."""
