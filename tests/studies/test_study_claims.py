@@ -93,6 +93,14 @@ def test_what_was_not_played_cannot_be_judged():
     assert judged(BETTER, {"one": {}}).word == "not testable at this scale"
 
 
+def test_rivals_that_were_not_played_are_named_and_left_out():
+    claim = 'measure = "global"\nthan = ["Theirs", "Nobody"]'
+    found = judged(claim, cells([81, 82, 83.5], [71, 72, 73]))
+    assert found.word == "held"
+    assert [difference.second for difference in found.differences] == ["Theirs"]
+    assert "not played here: Nobody" in str(found)
+
+
 def test_rounds_to_a_rival_that_was_never_reached_do_not_hold():
     claim = 'measure = "rounds"\nthan = ["Theirs"]'
     found = judged(claim, cells([5, math.nan, 6], [50, 51, 52], "rounds"))

@@ -7,9 +7,10 @@ from unskew.errors import UnskewError
 from unskew.methods.table import make_method, name_of
 from unskew.models import MODELS
 from unskew.spelling import build
+from unskew.studies.measure_table import MEASURES
+from unskew.studies.play import check_study
 from unskew.studies.probing import probe_names
 from unskew.studies.shelf import open_study, parse_study, read_study, study_names
-from unskew.studies.values import MEASURES
 
 ASKED = {
     "feddisk": [
@@ -136,6 +137,23 @@ def test_mistakes_in_claims_are_named(claim, complaint):
     text = f'{SMALL}\n[[claims]]\ntext = "x"\nmeasure = "global"\nmethod = "IDA"\n{claim}\n'
     with pytest.raises(UnskewError, match=complaint):
         parse_study("small", text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('"fedavg"', '"fedavgs"', "case 'one': method: 'fedavgs' is not known"),
+        ('"ida"\n[[', '"fedavg"\n[[', "methods: two are the same"),
+        ('name = "digits"', 'name = "digit"', "data: 'digit' is not known"),
+        ('measures = ["global"]', 'measures = ["globe"]', "measure: 'globe' is not known"),
+        ("seeds = 2", 'seeds = 2\nmodel = "mpl"', "model: 'mpl' is not known"),
+    ],
+)
+def test_wrong_names_are_told_before_anything_is_played(old, new, complaint):
+    assert old in SMALL
+    study = settled("smoke", SMALL.replace(old, new))
+    with pytest.raises(UnskewError, match=complaint.replace("'one'", "'two'")):
+        check_study(study)
 
 
 def test_unknown_studies_and_scales_are_named():

@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 
 from unskew.runs.paired import Difference, lead
+from unskew.studies.measure_table import measure_of
 from unskew.studies.study import Claim, Scale, StudyFile, matches
-from unskew.studies.values import Cells, measure_of
+from unskew.studies.values import Cells
 
 _TO_A_TARGET = ("rounds", "cost")
 
@@ -39,7 +40,7 @@ class Judged:
             self._amount(difference, told)
             for difference, told in zip(self.differences, self.paper, strict=True)
         ]
-        return "; ".join(parts) or self.why
+        return "; ".join([*parts, self.why] if self.why else parts)
 
     def _amount(self, difference: Difference, told: float) -> str:
         digits = measure_of(self.claim.measure).digits
@@ -93,7 +94,9 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
         return Judged(claim, "not held", missed)
     figures = _figures(claim, names, lambda case, label: _cell(cells, case, label, claim.measure))
     own = figures.pop("")
-    if not own or not all(figures.values()):
+    lacking = [name for name, values in figures.items() if not values]
+    figures = {name: values for name, values in figures.items() if values}
+    if not own or not figures:
         return Judged(claim, _UNTESTABLE, "a case or method was not played")
     reached = max(float(np.mean(list(values.values()))) for values in (own, *figures.values()))
     if claim.above is not None and reached < claim.above:
@@ -102,7 +105,9 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     printed = _figures(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     told = [_mean_difference(printed[""], printed[name], claim) for name in figures]
     word = verdict(claim, found)
-    why = "one seed cannot tell a difference from noise" if word.startswith("not test") else ""
+    why = f"not played here: {', '.join(lacking)}" if lacking else ""
+    if word == _UNTESTABLE:
+        why = "one seed cannot tell a difference from noise"
     return Judged(claim, word, why, tuple(found), tuple(told))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.report.table import Table
 from unskew.runs.atomic import write_bytes
+from unskew.studies.result import left_aligned
 from unskew.studies.study import PAPERS
 
 _WORDS = ("held", "not held", "within noise", "not testable at this scale")
@@ -37,7 +38,7 @@ def index_text(results: list[dict[str, Any]]) -> str:
     for paper, title in PAPERS.items():
         own = [result for result in results if result["paper"] == paper]
         if own:
-            lines += ["", f"## {title}", "", _claims(own).to_markdown()]
+            lines += ["", f"## {title}", "", left_aligned(_claims(own))]
     return "\n".join([*lines, ""])
 
 

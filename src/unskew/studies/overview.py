@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from unskew.report.palette import colour
+from unskew.studies.measure_table import measure_of
 from unskew.studies.study import Study
-from unskew.studies.values import measure_of
 
 _DPI = 110
 
@@ -35,6 +35,7 @@ def draw_overview(path: Path, study: Study, result: dict[str, Any]) -> Path | No
             axes.plot(x, told, "o", markerfacecolor="none", markeredgecolor=colour(at), ms=9)
     for at, label in enumerate(labels):
         axes.plot([], [], "o", color=colour(at), label=label)
+    axes.plot([], [], "o", color="0.4", markerfacecolor="none", ms=9, label="the paper's")
     axes.set_xticks(range(len(cases)), cases, rotation=30 if len(cases) > 2 else 0, ha="right",
                     fontsize=8)  # fmt: skip
     axes.set_ylabel(measure_of(name).title, fontsize=8)

@@ -14,9 +14,12 @@ from unskew.engine.train import train
 from unskew.errors import UnskewError
 from unskew.jobs import Job, can_run_beside, cores, play_jobs
 from unskew.methods.table import make_method, name_of
+from unskew.models import MODELS
 from unskew.progress import Board, Watcher, watching_many
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.spelling import build, lookup
+from unskew.studies.measure_table import measure_of
 from unskew.studies.measures import worst_clients
 from unskew.studies.opening import open_case_data
 from unskew.studies.study import Case, Study, StudyData
@@ -52,7 +55,7 @@ def play_study(
 
     Cases that follow others come after them. Cases whose data is missing are left out.
     """
-    check_data(study)
+    check_study(study)
     played = Played(study)
     playable = [case for case in study.cases if case.missing is None and case.methods]
     rounds = max((case.train.rounds for case in playable), default=1)
@@ -66,8 +69,12 @@ def play_study(
     return played
 
 
-def check_data(study: Study) -> None:
-    """Complain, before anything is trained, about data that is not on this machine."""
+def check_study(study: Study) -> None:
+    """Complain, before anything is trained, about names that are not known and missing data."""
+    for name in study.file.measures:
+        measure_of(name)
+    for case in study.cases:
+        _check_case(study.name, case)
     wanted = {case.data.name for case in study.cases if case.missing is None}
     lacking = sorted(name for name in wanted if CATALOGUE[name].file and find(name) is None)
     if lacking:
@@ -76,6 +83,19 @@ def check_data(study: Study) -> None:
             "on this machine; get it with `unskew data fetch NAME`, point UNSKEW_DATA to a folder "
             "that has it, or use --scale smoke"
         )
+
+
+def _check_case(study: str, case: Case) -> None:
+    try:
+        if case.missing is None:
+            lookup(CATALOGUE, case.data.name, "data")
+        if case.model is not None:
+            build(MODELS, case.model, "model")
+        spelled = [name_of(make_method(text)) for text in case.methods.values()]
+    except UnskewError as error:
+        raise UnskewError(f"{study}: case {case.name!r}: {error}") from None
+    if len(set(spelled)) < len(spelled):
+        raise UnskewError(f"{study}: case {case.name!r}: methods: two are the same ({spelled})")
 
 
 def content_key(case: Case, skew: str | None) -> str:

@@ -11,9 +11,10 @@ from unskew.report.pictures.curves import seed_curves
 from unskew.report.pictures.picture import thinned, tidied
 from unskew.report.table import Table
 from unskew.studies.claims import Judged
+from unskew.studies.measure_table import measure_of
 from unskew.studies.play import Played
 from unskew.studies.study import PAPERS, Case, Study
-from unskew.studies.values import Cells, mean_and_sd, measure_of
+from unskew.studies.values import Cells, mean_and_sd
 
 _POINTS = 25
 """A curve keeps at most so many points."""
@@ -53,10 +54,10 @@ def markdown_of(study: Study, result: Plain) -> str:
     if study.file.note:
         lines += ["", study.file.note.strip()]
     if result["claims"]:
-        lines += ["", "## Claims", "", _claims_table(result["claims"]).to_markdown()]
+        lines += ["", "## Claims", "", left_aligned(_claims_table(result["claims"]))]
     lines += ["", "## Figures, ours and the paper's", "", _legend(study), ""]
     lines += [figures_table(study, result).to_markdown(), ""]
-    lines += ["## Settings", "", settings_table(study.cases).to_markdown(), ""]
+    lines += ["## Settings", "", left_aligned(settings_table(study.cases)), ""]
     return "\n".join(lines)
 
 
@@ -77,6 +78,11 @@ def figures_table(study: Study, result: Plain) -> Table:
                     cells.append(measure_of(name).text(row["paper"].get(name, math.nan)))
             rows.append(cells)
     return Table(columns, rows, study.file.title)
+
+
+def left_aligned(table: Table) -> str:
+    """Return a table of sentences as Markdown; tables of numbers are aligned to the right."""
+    return table.to_markdown().replace("---:", "---")
 
 
 def _case(played: Played, case: Case, cells: Mapping[str, Mapping[str, Any]]) -> Plain:

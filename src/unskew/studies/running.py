@@ -21,6 +21,8 @@ from unskew.studies.study import Study
 from unskew.studies.values import cells_of
 
 _DPI = 110
+_DRAWN = ("curves", "boxes", "bars", "bubbles", "histograms")
+"""The kinds of pictures that papers print; the pages have the others too."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def _write_pages(out: Path, figures: Path, played: Played, command: str | None) 
         write_page(out / ("report.html" if alone else f"report-{slug(case)}.html"), runs,
                    command=command)  # fmt: skip
         density = density_picture(runs)
-        drawings = [(p, runs.methods) for p in (*all_pictures(runs), time_picture(runs))]
+        pictures = (*all_pictures(runs), time_picture(runs))
+        drawings = [(one, runs.methods) for one in pictures if one.kind in _DRAWN]
         if density is not None:
             drawings.append((density, ["training", "validation"]))
         for picture, names in drawings:

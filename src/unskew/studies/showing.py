@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from unskew.studies.measure_table import measure_of
 from unskew.studies.result import settings_table
 from unskew.studies.study import PAPERS, Study
-from unskew.studies.values import measure_of
 
 
 def study_facts(study: Study) -> dict[str, Any]:

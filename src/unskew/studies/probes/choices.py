@@ -87,6 +87,7 @@ def draw_choices(drawn: dict[str, dict[str, Any]]) -> "Figure":
             for at, (name, chosen) in enumerate(one["chosen"].items()):
                 axes.axvline(chosen[place], color=colour(at), label=name, linewidth=1.5)
             axes.tick_params(labelsize=6)
+            axes.locator_params(nbins=3)
         row[0].set_ylabel(case, fontsize=8)
     grid[0][0].legend(frameon=False, fontsize=6)
     return figure
