@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 # The size of the demo.
-METHODS ?= fedavg,mean,fedprox:mu=0.1,ida,ida+fedavg,feddisco,fedsa,fedavgm
+METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,ida+fedavg,feddisco,fedsa,fedavgm,ditto
 ROUNDS  ?= 60
 SEEDS   ?= 3
 

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import unskew as us
+from benchmarks.customary import customary
 from benchmarks.workloads import Workload
 from unskew.models import make
 
@@ -25,7 +26,7 @@ def unskew_rounds(work: Workload, rounds: int) -> list[float]:
     x, y = work.data()
     owner = np.repeat(np.arange(work.clients), work.samples)
     federation = us.Federation.from_arrays(x, y, owner, classes=10)
-    warm_up = 3
+    warm_up = 5  # by then steps of every shape have come often enough to be recorded
     run = us.train(
         federation,
         "fedavg",
@@ -43,7 +44,7 @@ def unskew_rounds(work: Workload, rounds: int) -> list[float]:
 def plain_rounds(work: Workload, rounds: int) -> list[float]:
     """Time the loop of most research code: deepcopy, DataLoader, averaging of state dicts."""
     x, y = (torch.from_numpy(array) for array in work.data())
-    model = make(work.model, work.shape, 10)
+    model = customary(work.model, work.shape)
     seconds = []
     for round_ in range(rounds + 1):
         started = time.perf_counter()

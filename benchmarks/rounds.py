@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _play(name: str, repetitions: int, peers: list[str], python: str) -> dict[str, list[float]]:
-    work, rounds = WORKLOADS[name], 30 if name == "W1" else 6
+    work, rounds = WORKLOADS[name], 30 if name == "W1" else 12
     seconds: dict[str, list[float]] = defaultdict(list)
     limit = Limit(work)
     for _ in range(repetitions):

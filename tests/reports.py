@@ -2,10 +2,14 @@
 
 from functools import cache
 
+import torch
+
 import unskew as us
 from toys import small_federation
+from unskew.methods.base import SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.runs.sample_weights import weights_table
 
 FEDERATION = small_federation((40, 25, 20, 13, 10, 7))
 
@@ -25,16 +29,21 @@ def made_run(
     return run
 
 
+SAMPLES = {0: [0.5, 0.5, 0.5, 2.5], 3: [1.0, 1.0]}
+"""The weights of two clients' samples."""
+
+
 def clustered_run():
-    """Two rounds of four clients with clusters and histograms of sample weights."""
+    """Two rounds of four clients with clusters, and two clients that weigh their samples."""
     run = made_run("ifca")
     for round_, clusters in ((1, [0, 1, 1]), (2, [1, 8, None])):
         table = {"kind": "round", "stage": "task", "round": round_, "client": [0, 2, 3]}
         run.client_tables.append(
             {**table, "weight": [0.5, 0.25, None], "reasons": {"cluster": clusters}}
         )
-    found = {"sample_weight_histogram": [[1, 2], [3, 4]], "sample_weight_edges": [0.0, 1.0, 2.0]}
-    run.metrics[0]["diagnostics"] = found
+    run.sample_weights = weights_table(
+        {k: {SAMPLE_WEIGHTS: torch.tensor(values)} for k, values in SAMPLES.items()}
+    )
     run.client_tables.append(
         {"kind": "local", "round": 2, "client": [0, 1], "accuracy": [0.2, 0.6]}
     )

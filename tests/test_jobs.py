@@ -66,7 +66,7 @@ def test_jobs_run_at_once_and_come_back_in_order():
     seen = []
 
     class Noting(Board):
-        def start(self, label):
+        def start(self, label, rounds=None):
             seen.append(f"start {label}")
             return lambda round_, metrics: seen.append(f"{label}: {round_}")
 
@@ -115,7 +115,7 @@ def test_stopping_leaves_checkpoints(federation, tmp_path):
             raise KeyboardInterrupt
 
     class Impatient(Board):
-        def start(self, label):
+        def start(self, label, rounds=None):
             return stop
 
     def job(place):

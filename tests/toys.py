@@ -1,4 +1,4 @@
-"""Small federations that many tests share."""
+"""Small federations that many tests share, and what they ask of runs."""
 
 import numpy as np
 import torch
@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
+from unskew.layout import flatten
+from unskew.network import Network
 
 
 def small_federation(
@@ -46,6 +48,23 @@ def opposed(samples=60):
     y = (x[..., 0] > 0).astype(np.int64)
     y[[1, 3]] = 1 - y[[1, 3]]
     return federation_of(*zip(x, y, strict=True), test=list(zip(x, y, strict=True)), classes=2)
+
+
+def vector_of(run) -> torch.Tensor:
+    """The final model of a run as one vector."""
+    return flatten(run.model, Network(run.model).layout)
+
+
+def loss_after_steps(module, part, federation, client, steps) -> float:
+    """A client's test loss after so many full-batch steps (rate 0.1) of a part of a module."""
+    optimiser = torch.optim.SGD(part.parameters(), 0.1)
+    x, y = (torch.from_numpy(each) for each in federation.train.client(client))
+    for _ in range(steps):
+        optimiser.zero_grad()
+        F.cross_entropy(module(x), y.long()).backward()
+        optimiser.step()
+    x, y = (torch.from_numpy(each) for each in federation.test.client(client))
+    return F.cross_entropy(module(x), y.long()).item()
 
 
 def _columns(clients):

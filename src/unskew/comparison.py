@@ -1,25 +1,23 @@
 """Comparing methods: the same data, network and seeds for each."""
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.settings import Settings
-from unskew.engine.train import keeps_to_one_core, train
 from unskew.errors import UnskewError
-from unskew.jobs import Job, can_run_beside, cores, run_jobs
 from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
-from unskew.progress import Board, Watcher, watching_many
-from unskew.runs.run import Run
+from unskew.playing import Player, Wanted, checked_settings, folder_name
+from unskew.progress import watching_many
 from unskew.runs.runs import Runs
-from unskew.spelling import explain, split_list
+from unskew.spelling import split_list
+from unskew.tuning.choice import Choice
+from unskew.tuning.plan import make_plan
+from unskew.tuning.search import search
 
 Federations = Federation | Callable[[int], Federation]
 
@@ -30,6 +28,7 @@ def compare(
     *,
     seeds: int | Sequence[int] = 3,
     model: str | nn.Module | None = None,
+    tune: bool | Mapping[str, Any] = False,
     out: str | Path | None = None,
     resume: bool = True,
     jobs: int | None = None,
@@ -45,6 +44,11 @@ def compare(
     A folder whose run had other data, settings or network is refused, and so is any with
     ``resume=False``. ``jobs`` runs are played at once; None means one a core, if a run keeps to
     one. ``settings`` are those of :func:`unskew.train`.
+
+    With ``tune`` each method's learning rate and published options are searched first, with the
+    first seed, on a part of the clients' training samples; see ``docs/tuning.md``. It is True, or
+    the options ``lr`` (a list), ``trials`` and ``rounds`` as a mapping. What was found is in
+    ``run.facts["tuning"]``.
     """
     if "seed" in settings:
         raise UnskewError("seed: a comparison has several; give seeds, a number or a list")
@@ -57,22 +61,25 @@ def compare(
         raise UnskewError(f"seeds must be at least one, each once (got {seeds})")
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    plan = _Plan(
-        _Deals(federation),
-        [(method, seed) for seed in numbers for method in chosen],
-        model,
-        None if out is None else Path(out),
-        resume,
-        settings,
-    )
-    with watching_many(progress, len(plan.pairs), _checked(settings).rounds) as board:
-        runs = plan.play(board, jobs)
-    return Runs(sorted(runs, key=lambda run: names.index(run.method)))
+    rounds = checked_settings(settings).rounds
+    plan = make_plan(tune, checked_settings(settings), numbers[0])
+    deals, folder = _Deals(federation), None if out is None else Path(out)
+    each = len(numbers) + (0 if plan is None else plan.trials)
+    with watching_many(progress, each * len(chosen), rounds) as board:
+        player = Player(model, resume, jobs, board)
+        entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
+        if plan is not None:
+            found = search(chosen, plan, deals.of(plan.seed), player.play, settings, folder)
+            entries = [_Entry.of(choice) for choice in found]
+        runs = player.play(
+            [entry.wanted(deals, seed, settings, folder) for seed in numbers for entry in entries]
+        )
+    return Runs([run for place in range(len(entries)) for run in runs[place :: len(entries)]])
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:
     """Return the folder of one run of a comparison."""
-    return out / re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method) / f"seed{seed}"
+    return out / folder_name(method) / f"seed{seed}"
 
 
 class _Deals:
@@ -90,80 +97,32 @@ class _Deals:
         return self._last[1]
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The runs of a comparison, in the order they are played."""
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A row of the comparison: a method under the name it was asked for, and its own settings."""
 
-    deals: _Deals
-    pairs: Sequence[tuple[Method, int]]
-    model: str | nn.Module | None
-    out: Path | None
-    resume: bool
-    settings: dict[str, Any]
+    method: Method
+    asked: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
-    def play(self, board: Board, jobs: int | None) -> list[Run]:
-        """Play all runs, beside each other where that is possible and worth it."""
-        labels = [f"{name_of(method)}, seed {seed}" for method, seed in self.pairs]
-        at_once = self._at_once(jobs)
-        if at_once > 1:
-            return run_jobs(labels, self.job, board, at_once)
-        runs = []
-        for place, label in enumerate(labels):
-            runs.append(self.job(place)(board.start(label)))
-            board.finish(label)
-        return runs
+    @staticmethod
+    def of(choice: Choice) -> "_Entry":
+        trial = choice.chosen.trial
+        notes = {"tuning": choice.facts()}
+        return _Entry(trial.method, choice.asked, {"lr": trial.lr}, notes)
 
-    def job(self, place: int) -> Job:
-        """Return the job of one pair of method and seed; its data is dealt out now."""
-        method, seed = self.pairs[place]
-        data = self.deals.of(seed)
-        folder = None if self.out is None else run_folder(self.out, name_of(method), seed)
-
-        def play(watcher: Watcher) -> Run:
-            run = train(
-                data,
-                method,
-                model=self.model,
-                out=folder,
-                resume=self.resume and folder is not None,
-                progress=watcher,
-                seed=seed,
-                **self.settings,
-            )
-            return _as_long_as_asked(run, self.settings)
-
-        return play
-
-    def _at_once(self, jobs: int | None) -> int:
-        most = min(len(self.pairs), cores() if jobs is None else jobs)
-        if most < 2 or not can_run_beside(self.model):
-            return 1
-        method, seed = self.pairs[0]
-        settings = _checked({**self.settings, "seed": seed})
-        if jobs is None and not keeps_to_one_core(
-            self.deals.of(seed), method, self.model, settings
-        ):
-            return 1
-        return most
-
-
-def _as_long_as_asked(run: Run, settings: dict[str, Any]) -> Run:
-    """Refuse a run of an earlier comparison that was longer: its figures are of later rounds."""
-    asked = _checked(settings).rounds
-    played = max((row["round"] for row in run.metrics if row["stage"] == "task"), default=0)
-    if played > asked:
-        raise UnskewError(
-            f"rounds: {run.folder} has {played} already (asked for {asked}); ask for {played} or "
-            "more, or choose another folder"
+    def wanted(
+        self, deals: _Deals, seed: int, settings: Mapping[str, Any], out: Path | None
+    ) -> Wanted:
+        return Wanted(
+            label=f"{name_of(self.method)}, seed {seed}",
+            method=self.method,
+            data=lambda: deals.of(seed),
+            settings={**settings, **self.own, "seed": seed},
+            folder=None if out is None else run_folder(out, self.asked, seed),
+            notes=self.notes,
         )
-    return run
-
-
-def _checked(settings: dict[str, Any]) -> Settings:
-    try:
-        return Settings(**settings)
-    except ValidationError as error:
-        raise UnskewError(f"settings: {explain(error, Settings)}") from None
 
 
 def _listed(methods: str | Sequence[str | Method]) -> Sequence[str | Method]:

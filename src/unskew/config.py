@@ -27,6 +27,7 @@ class DataConfig(BaseModel):
     clients: Annotated[int, Field(ge=1)] | None = None
     holdout: Annotated[float, Field(ge=0, lt=1)] | None = None
     pool: Literal["train", "all"] = "train"
+    samples: Annotated[int, Field(ge=1)] | None = None
     common: Literal["source", "union"] = "source"
     label_column: str = "label"
     client_column: str | None = None

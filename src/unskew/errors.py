@@ -7,3 +7,7 @@ class UnskewError(Exception):
 
 class UnskewWarning(UserWarning):
     """Something works, but not as a user may think. The command line prints the message alone."""
+
+
+class FolderError(UnskewError):
+    """Raised where a run's folder holds another run than the one that is asked for."""

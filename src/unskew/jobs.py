@@ -46,8 +46,33 @@ def can_run_beside(model: object) -> bool:
     return start_method() == "fork"
 
 
+def play_jobs(
+    labels: Sequence[str],
+    job: Callable[[int], Job],
+    board: Board,
+    at_once: int,
+    rounds: Sequence[int] | None = None,
+) -> list[Run]:
+    """Play a job for every label: in this process one by one, or in several at once.
+
+    ``rounds`` are those of each job, where they differ from the board's.
+    """
+    if at_once > 1:
+        return run_jobs(labels, job, board, at_once, rounds)
+    runs = []
+    for place, label in enumerate(labels):
+        watcher = board.start(label, None if rounds is None else rounds[place])
+        runs.append(job(place)(watcher))
+        board.finish(label)
+    return runs
+
+
 def run_jobs(
-    labels: Sequence[str], job: Callable[[int], Job], board: Board, at_once: int
+    labels: Sequence[str],
+    job: Callable[[int], Job],
+    board: Board,
+    at_once: int,
+    rounds: Sequence[int] | None = None,
 ) -> list[Run]:
     """Play a job for every label, so many at once, and return their runs in that order.
 
@@ -61,7 +86,7 @@ def run_jobs(
         while waiting or running:
             while waiting and len(running) < at_once:
                 place = waiting.pop()
-                watcher = board.start(labels[place])
+                watcher = board.start(labels[place], None if rounds is None else rounds[place])
                 running.append(_start(job(place), place, watcher, [one.pipe for one in running]))
             ready = wait([one.pipe for one in running])
             for one in [one for one in running if one.pipe in ready]:

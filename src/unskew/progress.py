@@ -41,12 +41,12 @@ class Board:
         if bar is not None:
             self._all = bar.add_task("runs", total=runs, figures="")
 
-    def start(self, label: str) -> Watcher:
-        """Show a run, and return its watcher."""
+    def start(self, label: str, rounds: int | None = None) -> Watcher:
+        """Show a run, and return its watcher; ``rounds`` is its own number, if it has one."""
         bar = self._bar
         if bar is None:
             return _ignore
-        line = bar.add_task(label, total=self._rounds, figures="")
+        line = bar.add_task(label, total=rounds or self._rounds, figures="")
         self._lines[label] = line
         return lambda round_, metrics: bar.update(line, completed=round_, figures=_figures(metrics))
 

@@ -182,3 +182,15 @@ def test_load_reads_the_named_source(monkeypatch: pytest.MonkeyPatch) -> None:
     f = load("mine", "iid", 4, 3, holdout=0.5, pool="all", common="union")
     assert f.name == "mine"
     assert f.train.samples == f.test.samples == f.common.samples == 120
+
+
+def test_a_part_of_the_samples_can_be_dealt_out() -> None:
+    some = federate(images(groups=True), clients=4, samples=50, seed=3)
+    seen = np.concatenate([numbers(some.train.x), numbers(some.test.x)])
+    assert len(set(seen)) == 50
+    assert some.common.samples == federate(images(), clients=4).common.samples
+    other = federate(images(groups=True), clients=4, samples=50, seed=4)
+    assert set(seen) != set(np.concatenate([numbers(other.train.x), numbers(other.test.x)]))
+    for number in (0, 1000):
+        with pytest.raises(UnskewError, match="samples must be from 1 to 200"):
+            federate(images(), clients=4, samples=number)

@@ -1,52 +1,15 @@
 """The data commands as a user types them."""
 
-import json
 import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import unskew
+from terminal import PROGRAM, Terminal
 from unskew import Federation
-
-# typer 0.20 uses names that click 8.5 deprecates.
-
-
-@dataclass
-class Terminal:
-    """Types commands and reads what they print; one process, or torch would load each time."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        from unskew.cli import main
-
-        self.monkeypatch.setattr("sys.argv", ["unskew", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert isinstance(end.value.code, int)
-        return end.value.code, *self.capsys.readouterr()
-
-    def output(self, *arguments: str) -> str:
-        code, output, errors = self.run(*arguments)
-        assert (code, errors) == (0, "")
-        return output
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.output(*arguments, "--json"))
-
-    def complaint(self, *arguments: str) -> str:
-        """Return the one line that bad input must end with."""
-        code, output, errors = self.run(*arguments)
-        assert (code, output) == (2, "")
-        assert errors.count("\n") == 1
-        assert errors.startswith("error: ")
-        return errors
 
 
 @pytest.fixture
@@ -61,7 +24,7 @@ def terminal(tmp_path, monkeypatch, capsys):
 
 def test_installed_command_prints_the_error_alone():
     done = subprocess.run(
-        [sys.executable, "-c", "from unskew.cli import main; main()", "data", "fetch", "digits"],
+        [*PROGRAM, "data", "fetch", "digits"],
         capture_output=True,
         text=True,
         check=False,

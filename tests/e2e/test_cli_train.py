@@ -1,68 +1,15 @@
-"""``unskew run``, ``compare``, ``methods`` and ``models`` as a user types them."""
+"""``unskew run``, ``methods`` and ``models`` as a user types them."""
 
-import json
 import signal
 import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from toys import small_federation
-
-PROGRAM = [sys.executable, "-c", "from unskew.cli import main; main()"]
-
-
-@dataclass
-class Terminal:
-    """Types commands and reads what they print; one process, or torch would load each time."""
-
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def run(self, *arguments: object) -> tuple[int, str, str]:
-        from unskew.cli import main
-
-        self.monkeypatch.setattr("sys.argv", ["unskew", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert isinstance(end.value.code, int)
-        return end.value.code, *self.capsys.readouterr()
-
-    def output(self, *arguments: object) -> str:
-        code, output, errors = self.run(*arguments)
-        assert (code, errors) == (0, "")
-        return output
-
-    def json(self, *arguments: object) -> Any:
-        return json.loads(self.output(*arguments, "--json"), parse_constant=pytest.fail)
-
-    def complaint(self, *arguments: object) -> str:
-        """Return the one line that bad input must end with."""
-        code, output, errors = self.run(*arguments)
-        assert (code, output) == (2, "")
-        assert errors.count("\n") == 1
-        assert errors.startswith("error: ")
-        return errors
-
-
-@pytest.fixture
-def terminal(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.chdir(tmp_path)
-    return Terminal(monkeypatch, capsys)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    """A small saved federation, which opens at once."""
-    return small_federation().save(tmp_path_factory.mktemp("data") / "small")
+from terminal import PROGRAM
 
 
 @pytest.fixture
@@ -223,155 +170,38 @@ def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, mon
     assert torch.equal(newest_vector(tmp_path / "run"), newest_vector(tmp_path / "whole"))
 
 
-# unskew compare
-
-
-def compare(data: Path, *options: object) -> tuple[object, ...]:
-    return ("compare", "--data", data, "--model", "logistic", "--rounds", 2, "--seeds", 2, *options)
-
-
-def test_compare_prints_a_row_a_method(terminal, data):
-    output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1,buffers=local"))
-    assert "custom, 4 clients, logistic, 2 rounds, 2 seeds" in output
-    assert "fedprox:buffers=local,mu=0.1" in output
-    assert "rounds to" in output
-
-
-def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
-    out = tmp_path / "comparison"
-    output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1", "--out", out))
-    assert f"page: {out / 'report.html'}" in output
-    for method in ("fedavg", "fedprox-mu=0.1"):
-        for seed in (0, 1):
-            assert (out / method / f"seed{seed}" / "metrics.jsonl").read_text().count("\n") == 2
-    assert (out / "table.md").read_text().startswith("| method | accuracy |")
-    assert (out / "table.tex").read_text().startswith("\\begin{tabular}")
-    page = (out / "report.html").read_text()
-    assert f"unskew compare --data {data} --model logistic" in page
-    assert '<figure id="who-holds-what">' in page
-
-
-def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
-    out, again = tmp_path / "out", tmp_path / "again.html"
-    terminal.output(*compare(data, "--methods", "mean,fedavg", "--out", out, "--target", "0.3"))
-    figures = tmp_path / "figures"
-    output = terminal.output("report", out, "-o", again, "--figures", figures)
-    assert f"page: {again}" in output
-    assert "leads by" in output
-    assert again.read_text() == (out / "report.html").read_text()
-    assert (figures / "global-accuracy.svg").is_file()
-    assert (figures / "table.tex").is_file()
-
-
-def test_report_of_nothing_is_one_line(terminal, tmp_path):
-    assert "there is no run in it" in terminal.complaint("report", tmp_path)
-
-
-def test_a_new_method_or_seed_plays_nothing_else(terminal, data, tmp_path, monkeypatch):
-    from unskew.engine import stage
-
-    out, played, play = tmp_path / "out", [], stage.play_round
-
-    def noted(shop, *arguments):
-        played.append(shop.settings.seed)
-        return play(shop, *arguments)
-
-    monkeypatch.setattr(stage, "play_round", noted)
-    for methods, seeds, new in (
-        ("fedavg", 1, [0, 0]),
-        ("fedavg,mean", 1, [0, 0]),
-        ("fedavg,mean", 2, [1, 1] * 2),
-        ("fedavg,mean", 2, []),
-    ):
-        played.clear()
-        options = ("--methods", methods, "--out", out, "--seeds", seeds, "--jobs", 1)
-        terminal.output(*compare(data, *options))
-        assert played == new
-
-
-def test_a_longer_run_is_not_taken_for_a_shorter(terminal, data, tmp_path):
-    command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out", "--rounds", 3)
-    terminal.output(*command)
-    message = terminal.complaint(*command, "--rounds", 2)
-    assert "has 3 already (asked for 2)" in message
-    terminal.output(*command, "--rounds", 4)
-
-
-def test_compare_as_json_has_stdout_for_itself(terminal, data, tmp_path):
-    code, output, errors = terminal.run(*compare(data, "--out", tmp_path / "out", "--json"))
-    rows = json.loads(output, parse_constant=pytest.fail)
-    assert code == 0
-    assert errors == f"page: {tmp_path / 'out' / 'report.html'}\n"
-    assert [row["method"] for row in rows] == ["fedavg", "mean", "fedprox"]
-    assert all(row["seeds"] == 2 for row in rows)
-
-
-def test_a_target_that_nobody_reaches_is_null(terminal, data):
-    rows = terminal.json(*compare(data, "--methods", "mean", "--target", "1"))
-    assert (rows[0]["reached"], rows[0]["rounds_to_target"]) == (0, None)
-
-
-def test_compare_goes_on_with_resume(terminal, data, tmp_path):
-    command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out")
-    first = terminal.output(*command)
-    assert terminal.output(*command) == first
-    assert "there is a run already" in terminal.complaint(*command, "--no-resume")
-    message = terminal.complaint(*command, "--lr", "1")
-    assert "cannot resume, settings.lr was 0.05 and is now 1.0" in message
-
-
-def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
-    terminal.output(
-        "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 3, "--methods", "mean",
-        "--model", "logistic", "--rounds", 1, "--seeds", 2, "--set", "steps=1",
-        "--out", tmp_path / "out",
-    )  # fmt: skip
-    facts = [
-        json.loads((tmp_path / "out" / "mean" / f"seed{seed}" / "run.json").read_text())
-        for seed in (0, 1)
-    ]
-    assert facts[0]["identity"]["data"] != facts[1]["identity"]["data"]
-    assert facts[0]["identity"]["settings"]["steps"] == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--methods", "fedavg,fedpro"], "did you mean 'fedprox'?"),
-        (["--methods", "fedavg,fedavg"], "methods: each may stand once"),
-        (["--methods", ","], "methods: name at least one"),
-        (["--lr", "-1"], "lr must be greater than 0"),
-        (["--participation", "0"], "participation must be greater than 0"),
-        (["--participation", "0.5", "--cohort", "2"], "give participation or cohort, not both"),
-        (["--set", "momentun=0.9"], "momentun is not known; did you mean 'momentum'?"),
-        (["--set", "seed=3"], "seed: a comparison has several; give seeds"),
-        (["--set", "model=mlp"], "model is not known"),
-        (["--set", "train.lr=1"], "train is not known"),
-        (["--jobs", "0"], "jobs must be at least 1"),
-        (["--target", "75"], "target must be"),
-        (["--target", "-0.1"], "target must be"),
-        (["--clients", "3"], "brings its own clients"),
-        (["--skew", "dirichlt"], "did you mean 'dirichlet'?"),
-    ],
-)
-def test_bad_comparisons_are_one_line_and_code_two(terminal, data, options, words):
-    assert words in terminal.complaint(*compare(data, *options))
-
-
-def test_nothing_is_left_behind_by_a_bad_comparison(terminal, data, tmp_path):
-    terminal.complaint(*compare(data, "--lr", "-1", "--out", tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-
-
 # unskew methods, unskew models, help
 
 
 def test_methods_are_listed_with_their_options(terminal):
     rows = {row["name"]: row for row in terminal.json("methods")}
     assert rows["fedprox"]["options"] == {"buffers": "average", "mu": 0.01}
-    assert all(row["title"] and row["paper"] for row in rows.values())
-    table = terminal.output("methods")
-    assert all(name in table for name in rows)
+    assert rows["fedprox"]["searched"] == {"mu": [0.001, 0.01, 0.1, 1.0]}
+    assert rows["fedbn"]["trained"] == "in the pool"
+    assert all(row["title"] and row["paper"] and row["sent to clients"] for row in rows.values())
+    for option in ([], ["--long"]):
+        table = terminal.output("methods", *option)
+        assert all(name in table for name in rows)
+
+
+@pytest.mark.parametrize("options", [[], ["--long"], ["fedprox+ida"]])
+def test_methods_are_readable_in_80_columns(terminal, monkeypatch, options):
+    monkeypatch.setenv("COLUMNS", "80")
+    output = terminal.output("methods", *options)
+    assert max(map(len, output.splitlines())) <= 80
+    assert "…" not in output
+    rows = terminal.json("methods", *(o for o in options if o != "--long"))
+    for row in rows:
+        for word in (row["name"], *row["title"].split(), *row["paper"].split()):
+            assert word in output  # whole, on one line
+
+
+def test_one_method_in_detail(terminal):
+    output = terminal.output("methods", "scaffold")
+    (line,) = (line for line in output.splitlines() if "sent to clients" in line)
+    assert line.split(maxsplit=3)[3].strip() == "model, variate"
+    assert "Karimireddy et al. 2020" in output
+    assert "did you mean 'scaffold'?" in terminal.complaint("methods", "scafold")
 
 
 def test_models_are_listed_with_their_options(terminal):
@@ -388,7 +218,9 @@ def test_models_are_listed_with_their_options(terminal):
         ([], "unskew compare --data digits"),
         (["run"], "unskew run first.toml --set train.lr=0.05"),
         (["compare"], "--methods fedavg,mean,fedprox:mu=0.1"),
+        (["compare"], "--tune --tune-lr 0.01,0.05,0.1"),
         (["methods"], "unskew compare --methods fedavg,fedprox:mu=0.1"),
+        (["methods"], "unskew methods scaffold"),
         (["models"], "--model resnet18:norm=group"),
     ],
 )

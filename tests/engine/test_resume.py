@@ -13,11 +13,9 @@ import torch
 from safetensors.torch import load_file
 
 import unskew as us
-from toys import small_federation
+from toys import small_federation, vector_of
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.methods.base import Finished, Method
-from unskew.network import Network
 
 OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "seed": 3}
 
@@ -35,10 +33,6 @@ class Remembering(Method):
         momentum = 0.5 * momentum + server.vector * (1 + 1e-3 * sum(uploads.extras["seen"]))
         vector = 0.9 * server.vector + 0.01 * momentum
         return type(server)(vector, {"momentum": momentum}), diagnostics
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def without_seconds(metrics):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
-from toys import federation_of, small_federation
+from toys import federation_of, small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -21,10 +21,6 @@ from unskew.network import Network
 
 OPTIONS = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def rows_of(run, kind="round") -> list[dict]:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import unskew as us
-from toys import federation_of, small_federation
+from toys import federation_of, small_federation, vector_of
 from unskew.layout import flatten
 from unskew.methods.base import Method
 from unskew.methods.fedprox import FedProx
@@ -16,10 +16,6 @@ from unskew.network import Batch, Network
 
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 FULL_BATCH = {"model": "logistic", "batch_size": 1000, "lr": 0.3}
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def sgd(module, x, y, *, lr, steps) -> torch.Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from unskew.layout import flatten
+from toys import loss_after_steps, vector_of
 from unskew.methods.base import Client, Server, Start
 from unskew.methods.ditto import Ditto
 from unskew.models import make
@@ -13,10 +13,6 @@ from unskew.network import Batch, Network
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @RUNNERS
@@ -39,14 +35,7 @@ def test_without_strength_the_personal_model_is_local_training(federation, runne
     losses = []
     for k in range(4):
         module = make("mlp:hidden=6", (5,), 3)
-        optimiser = torch.optim.SGD(module.parameters(), 0.1)
-        x, y = (torch.from_numpy(each) for each in federation.train.client(k))
-        for _ in range(6):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(module(x), y.long()).backward()
-            optimiser.step()
-        x, y = (torch.from_numpy(each) for each in federation.test.client(k))
-        losses.append(nn.functional.cross_entropy(module(x), y.long()).item())
+        losses.append(loss_after_steps(module, module, federation, k, steps=6))
     assert run.client_tables[-1]["loss"] == pytest.approx(losses, rel=1e-4)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
-from unskew.layout import flatten
+from toys import vector_of
 from unskew.methods.afl import Afl
 from unskew.methods.base import Client, Server, Start, Trained
 from unskew.methods.own_loss import own_loss
@@ -19,10 +19,6 @@ from unskew.rules.uploads import Uploads
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import unskew as us
-from unskew.layout import Layout, flatten
+from toys import vector_of
+from unskew.layout import Layout
 from unskew.methods.base import Client, Server
 from unskew.methods.fedala import FedALA
 from unskew.methods.head import head_mask, top_layers
@@ -15,10 +16,6 @@ from unskew.network import Batch, Network
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 LAYOUT = Layout.of(make("mlp:hidden=6", (5,), 3))
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @RUNNERS

@@ -5,10 +5,9 @@ import torch
 from torch import nn
 
 import unskew as us
-from toys import federation_of, small_federation
+from toys import federation_of, small_federation, vector_of
 from unskew.layout import Layout, flatten
 from unskew.methods.fedbn import FedBN
-from unskew.network import Network
 
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
 
@@ -32,10 +31,6 @@ class Oddly(nn.Module):
 with torch.random.fork_rng():
     torch.manual_seed(0)
     ODDLY = Oddly()
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 import unskew as us
-from toys import slope, small_federation
+from toys import slope, small_federation, vector_of
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.methods.base import Server
 from unskew.methods.feddyn import FedDyn
 from unskew.methods.table import make_method
@@ -15,10 +14,6 @@ from unskew.network import Batch, Network
 from unskew.rules.uploads import Uploads
 
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def test_the_terms_by_hand():

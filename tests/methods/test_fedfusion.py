@@ -46,7 +46,7 @@ def test_weights_apply_to_parameters_and_statistics_and_counters_take_the_larges
     torch.testing.assert_close(server.vector[: counters.start], expected[: counters.start])
     assert server.vector[counters].tolist() == [6.0]
     assert told["allocation"].shape == (6, 2)
-    assert set(told) == {"weights", "allocation", "components", "pi"}
+    assert set(told) == {"weights", "allocation", "cluster", "pi"}
 
 
 def test_the_autoencoder_is_refitted_every_so_many_rounds():

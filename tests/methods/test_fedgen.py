@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import unskew as us
+from toys import vector_of
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.methods.fedgen import FedGen
 from unskew.methods.generator import Fitting, Generator, Heads, Shape, sameness
 from unskew.models import make
@@ -17,10 +17,6 @@ from unskew.network import Batch, Network
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 SMALL = {"hidden": 8, "noise": 4, "samples": 9, "generator_steps": 3, "generator_batch": 8}
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

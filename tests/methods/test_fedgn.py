@@ -7,17 +7,13 @@ import torch
 from torch import nn
 
 import unskew as us
+from toys import vector_of
 from unskew.errors import UnskewError
 from unskew.layout import Layout, flatten
 from unskew.methods.fedgn import FedGN
 from unskew.models import make
-from unskew.network import Network
 
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1}
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @pytest.mark.parametrize("model", ["mlp:hidden=8", "mlp:hidden=8,norm=layer"])

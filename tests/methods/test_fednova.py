@@ -7,19 +7,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
-from toys import small_federation
+from toys import small_federation, vector_of
 from unskew.engine.optimiser import SGD
-from unskew.layout import Layout, flatten
+from unskew.layout import Layout
 from unskew.methods.base import Server
 from unskew.methods.fednova import FedNova
-from unskew.network import Network
 from unskew.rules.uploads import Uploads
 
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def combine(stack, reach, samples, previous, layout=None):

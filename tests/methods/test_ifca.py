@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from toys import opposed
+from toys import opposed, vector_of
 from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.methods.base import Client, Server
@@ -19,10 +19,6 @@ from unskew.rules.uploads import Uploads
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
 NORMED = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def clusters(run) -> list:

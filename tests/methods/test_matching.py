@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
+from toys import vector_of
 from unskew.errors import UnskewError
 from unskew.layout import Layout, flatten
 from unskew.methods.base import Server
@@ -29,10 +30,6 @@ CHAINS = {
     "lenet5": (1, 16, 16),
     "feddisk-cnn:channels=4": (1, 16, 16),
 }
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def random_network(name, shape, seed=0):

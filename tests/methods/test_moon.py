@@ -7,18 +7,14 @@ import torch
 from torch import nn
 
 import unskew as us
+from toys import vector_of
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.methods.moon import Moon, directions
 from unskew.models import make
 from unskew.network import Batch, Network, Pass
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def objective(own, positive, negative, *, mu=2.0, temperature=0.5, strength=None):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from toys import federation_of
+from toys import federation_of, loss_after_steps, vector_of
 from unskew.errors import UnskewError
 from unskew.layout import Layout, flatten
 from unskew.methods.base import Method
@@ -15,7 +15,6 @@ from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.head import head_mask
 from unskew.models import make
-from unskew.network import Network
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
@@ -23,10 +22,6 @@ BODY, HEAD = 5 * 6 + 6, 6 * 3 + 3
 LAYOUT = Layout.of(make("mlp:hidden=6", (5,), 3))
 IN_HEAD = head_mask(LAYOUT)
 START = flatten(make("mlp:hidden=6", (5,), 3), LAYOUT)
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def logged(cls, **options):
@@ -179,14 +174,7 @@ def test_fedbabu_tunes_for_evaluation_by_hand(federation, part):
         module = make("mlp:hidden=6", (5,), 3)
         module.load_state_dict(run.model.state_dict())
         tuned = module.head if part == "head" else module
-        optimiser = torch.optim.SGD(tuned.parameters(), 0.1)
-        x, y = (torch.from_numpy(each) for each in federation.train.client(k))
-        for _ in range(4):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(module(x), y.long()).backward()
-            optimiser.step()
-        x, y = (torch.from_numpy(each) for each in federation.test.client(k))
-        losses.append(nn.functional.cross_entropy(module(x), y.long()).item())
+        losses.append(loss_after_steps(module, tuned, federation, k, steps=4))
     personal = run.client_tables[-1]
     assert personal["kind"] == "personal"
     assert personal["loss"] == pytest.approx(losses, rel=1e-4)

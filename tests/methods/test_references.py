@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import unskew as us
-from toys import federation_of, small_federation
+from toys import federation_of, small_federation, vector_of
 from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.models import make
@@ -13,10 +13,6 @@ from unskew.network import Network
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 # Local.

@@ -5,13 +5,11 @@ import torch
 import torch.nn.functional as F
 
 import unskew as us
-from toys import federation_of, slope, small_federation
+from toys import federation_of, slope, small_federation, vector_of
 from unskew.engine.optimiser import SGD, Adam
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.methods.scaffold import Scaffold
 from unskew.models import make
-from unskew.network import Network
 
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
@@ -41,10 +39,6 @@ def watch(federation, **options):
     for memory in (COMMON, OWN, CORRECTIONS):
         memory.clear()
     return us.train(federation, Watched(), **QUICK | options)
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 @RUNNERS

@@ -5,20 +5,14 @@ import pytest
 import torch
 
 import unskew as us
-from toys import small_federation
+from toys import small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
-from unskew.layout import flatten
 from unskew.methods.data_sharing import DataSharing
 from unskew.methods.fedcluster import FedCluster
-from unskew.network import Network
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 4, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
-
-
-def vector_of(run) -> torch.Tensor:
-    return flatten(run.model, Network(run.model).layout)
 
 
 def who(run) -> list:

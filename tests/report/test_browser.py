@@ -28,7 +28,7 @@ MARKS = {
     "maps": "image.map",
     "clusters": "image.map",
     "points": "circle.point",
-    "histograms": "path",
+    "histograms": "path.steps",
 }
 """What a figure of each kind must have drawn."""
 

@@ -6,18 +6,22 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import RUNS, clustered_run, made_run, trained_runs
 from unskew.errors import UnskewError
+from unskew.methods.base import SAMPLE_WEIGHTS
 from unskew.report.draw import draw_picture
 from unskew.report.export import export_figures, export_table
 from unskew.report.pictures import all_pictures
 from unskew.report.pictures.picture import thinned, tidy
+from unskew.report.pictures.weights import scale_end
 from unskew.report.table import Table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.runs.sample_weights import weights_table
 
 
 def pictures_of(runs, **options):
@@ -120,9 +124,42 @@ def test_clusters_and_sample_weights_are_shown_where_a_method_tells_them():
     found = pictures_of(Runs([clustered_run(), made_run("mean")]))
     (clusters,) = found["clusters"].data["maps"]
     assert clusters["values"] == [[0, 1], [None, None], [1, 8], [1, None]]
-    (weights,) = found["sample-weights"].data["series"]
-    assert (weights["edges"], weights["counts"]) == ([0, 1, 2], [4, 6])
     assert "clusters" not in pictures_of(RUNS)
+
+
+def test_sample_weights_by_hand():
+    found = pictures_of(Runs([clustered_run(), made_run("mean")]))
+    overall, clients = found["sample-weights"], found["sample-weights-clients"]
+    # Six samples: three of weight 0.5, two of 1, one of 2.5 (log10 -0.301, 0, 0.398).
+    assert overall.data["edges"] == [-0.4, -0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3, 0.4]
+    assert overall.data["bins"][0] == "0.4 to 0.5"
+    assert overall.data["ticks"] == [[-0.30103, "0.5"], [0, "1"], [0.30103, "2"]]
+    (series,) = overall.data["series"]
+    assert series["shares"] == pytest.approx([1 / 2, 0, 0, 0, 1 / 3, 0, 0, 1 / 6], abs=1e-5)
+    (one,) = clients.data["maps"]
+    assert one["rows"] == ["0", "3"]
+    assert one["values"] == [[0.75, 0, 0, 0, 0, 0, 0, 0.25], [0, 0, 0, 0, 1, 0, 0, 0]]
+    # (3 * 0.5 + 2.5)^2 / (4 * (3 * 0.25 + 6.25)) = 16 / 28, and 1 for equal weights
+    assert [row[3] for row in clients.table.rows] == ["0.57142857", "1"]
+    assert "ifca 79 % (at least 57 %)" in overall.note
+    assert "sample-weights" not in pictures_of(RUNS)
+
+
+def test_many_clients_share_rows_of_the_map_of_sample_weights():
+    run = made_run()
+    run.sample_weights = weights_table(
+        {k: {SAMPLE_WEIGHTS: torch.tensor([1.0, 0.1, 10.0][: 1 + k % 3])} for k in range(900)}
+    )
+    (one,) = pictures_of(Runs([run]))["sample-weights-clients"].data["maps"]
+    values = np.array(one["values"])
+    assert values.shape[0] == 300
+    assert one["rows"][0] == "0 to 2"
+    assert values.sum(axis=1) == pytest.approx(1, abs=1e-4)
+
+
+def test_one_map_of_large_weights_leaves_the_others_readable():
+    assert scale_end([0.2, 0.2, 0.2, 0.9]) == pytest.approx(0.3)
+    assert scale_end([0.2, 0.25]) == 0.25
 
 
 def test_personal_models_get_figures_of_their_own():

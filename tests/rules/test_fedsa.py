@@ -79,6 +79,7 @@ def test_clusters_of_each_tensor():
 def test_one_clustering_for_the_model():
     vector, diagnostics = fedsa(scope="model").apply(two_tensors())
     assert diagnostics["clusters"].tolist() == [[0, 0, 0, 0, 1, 1]]
+    assert diagnostics["cluster"].tolist() == [0, 0, 0, 0, 1, 1]
     torch.testing.assert_close(vector, torch.tensor([10.0, 2.4, 10.0, 3.6, 0.75]))
 
 

@@ -45,7 +45,7 @@ def test_any_network_will_do(name):
     uploads = uploads_of(network(name))
     explained = fusion(**QUICK).explain(uploads)
     assert explained["allocation"].shape == (6, 2)
-    assert explained["components"].tolist() == explained["allocation"].argmax(1).tolist()
+    assert explained["cluster"].tolist() == explained["allocation"].argmax(1).tolist()
     assert float(explained["pi"].sum()) == pytest.approx(1)
     assert float(explained["weights"].sum()) == pytest.approx(1)
 
@@ -67,7 +67,7 @@ def test_components_follow_the_number_of_clients():
 def test_identical_clients_count_the_same():
     explained = fusion(components=3, **QUICK).explain(uploads_of(spread=0.0))
     torch.testing.assert_close(explained["weights"], torch.full((6,), 1 / 6).double())
-    assert len(explained["components"].unique()) == 1
+    assert len(explained["cluster"].unique()) == 1
 
 
 def test_half_the_clients_identical():

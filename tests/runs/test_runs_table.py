@@ -150,3 +150,11 @@ def test_a_run_s_own_table():
     assert table.columns == ["round", "train loss", "global", "local", "worst client", "personal"]
     assert table.rows[0] == ["1", "1.0000", "25.00 %", "50.00 %", "25.00 %", "50.00 %"]
     assert table.rows[1][2] == "-"
+
+
+def test_the_title_counts_the_rounds_of_the_task_alone():
+    run = made_run("feddisk", 0, [None, None, 0.2, 0.6, 0.8])
+    for row in run.metrics[:2]:
+        row["stage"] = "density"
+    assert (run.rounds, run.task_rounds) == (5, 3)
+    assert "3 rounds" in Runs([run]).table(0.5).title

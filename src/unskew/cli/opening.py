@@ -22,9 +22,13 @@ def open_data(wanted: DataConfig, seed: int) -> Federation:
             holdout=wanted.holdout,
             pool=wanted.pool,
             common=wanted.common,
+            samples=wanted.samples,
         )
-    if wanted.skew is not None or wanted.clients is not None:
-        raise UnskewError(f"{wanted.name}: brings its own clients; leave skew and clients away")
+    given = (wanted.skew, wanted.clients, wanted.samples)
+    if any(value is not None for value in given):
+        raise UnskewError(
+            f"{wanted.name}: brings its own clients; leave skew, clients and samples away"
+        )
     holdout = wanted.holdout or 0.0
     if path.is_dir() and is_saved(path):
         saved = Federation.open(path)

@@ -23,7 +23,10 @@ def report_runs(
         typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to a folder."),
     ] = None,
     tsne: Annotated[
-        bool, typer.Option("--tsne", help="Also map the clients by what they hold.")
+        bool,
+        typer.Option(
+            "--tsne", help="Also map the clients (5 or more): near where they hold similar labels."
+        ),
     ] = False,
 ) -> None:
     """Write one page about runs: who leads, whether the lead is real, and all the figures.
@@ -31,8 +34,12 @@ def report_runs(
     The page is one file that needs nothing else; it can be read offline, and printed.
 
     Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
+
+    Example:  [bold]unskew report runs/digits -o report.html --tsne[/bold]
     """
     from unskew.report.page import write_page  # noqa: PLC0415
+    from unskew.report.pictures.embedding import check_embedding  # noqa: PLC0415
+    from unskew.report.tuning import tuning_table  # noqa: PLC0415
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
     from unskew.runs.verdict import judge  # noqa: PLC0415
@@ -40,7 +47,12 @@ def report_runs(
     known = read_comparison(runs[0]) if len(runs) == 1 else Known()
     found = known.sorted(read_runs(runs))
     goal = known.target if target is None else target
+    if tsne:
+        check_embedding(found)
     page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    tuned = tuning_table(found)
+    if tuned is not None:
+        print_rich(tuned)
     print_rich(found.table(goal))
     verdict = judge(found)
     if verdict is not None:

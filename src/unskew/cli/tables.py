@@ -1,33 +1,10 @@
-"""``unskew methods`` and ``unskew models``: what there is to choose from."""
+"""``unskew models``: the networks there are, with their options."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from unskew.cli.output import Json, print_json, print_rich
-
-
-def list_methods(json: Json = False) -> None:
-    """List the methods: paper, kind, options, and which accuracy each is meant for.
-
-    Spell one as name:option=value,option=value.
-
-    Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
-    """
-    from unskew.methods.table import METHODS  # noqa: PLC0415
-
-    rows = [
-        {
-            "name": name,
-            "title": cls.about.title,
-            "paper": cls.about.paper,
-            "kind": cls.about.kind,
-            "meant for": cls.about.level,
-            "needs individual updates": cls.about.needs_individual_updates,
-            "options": options_of(cls),
-        }
-        for name, cls in sorted(METHODS.items())
-    ]
-    _show(rows, "methods", json=json)
 
 
 def list_models(json: Json = False) -> None:
@@ -47,7 +24,7 @@ def list_models(json: Json = False) -> None:
         }
         for name, cls in MODELS.items()
     ]
-    _show(rows, "models", json=json)
+    show_rows(rows, "models", json=json)
 
 
 def options_of(cls: type[Any]) -> dict[str, Any]:
@@ -55,7 +32,8 @@ def options_of(cls: type[Any]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(cls) if field.init}
 
 
-def _show(rows: list[dict[str, Any]], title: str, *, json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> None:
+    """Print a table, or its rows as JSON."""
     if json:
         print_json(rows)
         return

@@ -36,6 +36,7 @@ def load(
     holdout: float | None = None,
     pool: Dealt = "train",
     common: Common = "source",
+    samples: int | None = None,
 ) -> Federation:
     """Deal a named source out to clients by a skew such as ``dirichlet:alpha=0.1``.
 
@@ -44,9 +45,13 @@ def load(
     it has any, and nothing is kept back unless ``holdout`` is given. The common test is the
     source's test set or, with ``common="union"``, all local tests together. With ``pool="all"``
     the source's training and test samples are merged before they are dealt out, as PFLlib does;
-    the common test is then always the union.
+    the common test is then always the union. ``samples`` deals out so many of them only, drawn at
+    random.
     """
-    return federate(source(name), skew, clients, seed, holdout=holdout, pool=pool, common=common)
+    return federate(
+        source(name), skew, clients, seed,
+        holdout=holdout, pool=pool, common=common, samples=samples,
+    )  # fmt: skip
 
 
 def federate(
@@ -58,6 +63,7 @@ def federate(
     holdout: float | None = None,
     pool: Dealt = "train",
     common: Common = "source",
+    samples: int | None = None,
 ) -> Federation:
     """Deal a source out to clients; the options are those of :func:`load`."""
     _check_choice("pool", pool, get_args(Dealt))
@@ -68,6 +74,8 @@ def federate(
     train, test, vocabulary = _samples(data)
     merged = pool == "all"
     dealt = train.joined(test) if merged else train
+    if samples is not None:
+        dealt = dealt.some(samples, seed)
     seen = Pool(dealt.y, data.classes, dealt.group)
     partition = recipe.deal(seen, recipe.clients(seen, clients), generator(seed, "skew"))
     columns = _distorted(recipe, dealt.columns(partition), seed, 0)
@@ -80,7 +88,7 @@ def federate(
         client_names=_client_names(partition, data.group_names),
         class_names=data.class_names,
         vocabulary=vocabulary,
-        report=SkewReport.of(spelled, seen, partition, _notes(merged)),
+        report=SkewReport.of(spelled, seen, partition, _notes(merged), samples),
     )
     own = None if merged or holdout is not None else _own_tests(test, partition, seed)
     if own is not None:
@@ -103,6 +111,14 @@ class _Samples:
         if self.group is not None and other.group is not None:
             group = np.concatenate([self.group, other.group])
         return _Samples(np.concatenate([self.x, other.x]), np.concatenate([self.y, other.y]), group)
+
+    def some(self, number: int, seed: int) -> "_Samples":
+        """Return so many of the samples, in their order."""
+        if not 1 <= number <= len(self.y):
+            raise UnskewError(f"samples must be from 1 to {len(self.y)} (got {number})")
+        rows = np.sort(generator(seed, "samples").permutation(len(self.y))[:number])
+        group = None if self.group is None else self.group[rows]
+        return _Samples(self.x[rows], self.y[rows], group)
 
     def columns(self, partition: Partition) -> Columns:
         rows = partition.rows

@@ -16,10 +16,11 @@ from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.engine.private import PrivateGradients, PrivateStage
+from unskew.engine.replay import Replays
 from unskew.engine.settings import Settings
 from unskew.layout import Layout, rows_are_finite
 from unskew.methods.base import Client, Finished, Method, Pass, Start, Tensors, Trained
-from unskew.network import Batch, Network
+from unskew.network import Batch, Buffers, Network
 from unskew.rng import stream
 
 
@@ -39,6 +40,8 @@ class Workshop:
     """Set where local steps keep a budget of privacy."""
     only: Callable[[Layout], Tensor] | None = None
     """Marks the coordinates that may change, in place of what the method says."""
+    replays: Replays | None = None
+    """Set where steps of clients that train one by one may be recorded and replayed."""
 
     @cached_property
     def passes(self) -> tuple["Workshop", ...]:
@@ -51,7 +54,10 @@ class Workshop:
         if each.epochs is not None:
             changes |= {"epochs": each.epochs, "steps": None}
         settings = self.settings.model_copy(update=changes)
-        return replace(self, method=each.method, settings=settings, only=each.trains)
+        replays = None if self.replays is None else Replays()
+        return replace(
+            self, method=each.method, settings=settings, only=each.trains, replays=replays
+        )
 
     def client(self, k: int, round_: int) -> Client:
         """Return client k's handle for the hooks."""
@@ -129,9 +135,9 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     size = np.array([len(client.y)])
     plan = Plan(np.array([client.id]), size, settings, round_, couples=network.couples_samples)
     # Layers that draw random numbers (Dropout) get the client's own stream.
-    torch.manual_seed(int(stream(settings.seed, "layers", round_, client.id)) >> 1)
+    seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable
-    weights = start.vector[:trainable].to(device, copy=True).requires_grad_()
+    weights = start.vector[:trainable].to(device, copy=True)
     rest = start.vector[trainable:].to(device, copy=True)
     buffers = network.own_buffers(rest)
     refs = {name: ref.to(device) for name, ref in start.refs.items()}
@@ -139,6 +145,7 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     network.module.train()
     total = torch.zeros((), device=device)
     draws = shop.method.draws(network)
+    gradients = _gradients(shop, buffers, refs)
     for t, positions in enumerate(plan.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
@@ -151,8 +158,7 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
             _to(plan.chance(t, len(rows), draws), device),
         )
         if shop.private is None:
-            value = shop.method.objective(network, weights, buffers, batch, refs)
-            (gradient,) = torch.autograd.grad(value, weights)
+            value, gradient = gradients(weights, batch)
         else:
             value, gradient = _private(shop, round_, client, weights, batch, refs, t)
         with torch.no_grad():
@@ -166,6 +172,36 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     finite = bool(rows_are_finite(vector))
     loss, reach = float(total) / max(1, len(plan)), optimiser.reach(len(plan), shop.method.pull())
     return Trained(vector, len(plan), loss, accuracy, finite, reach)
+
+
+def _gradients(
+    shop: Workshop, buffers: Buffers, refs: Tensors
+) -> Callable[[Tensor, Batch], tuple[Tensor, ...]]:
+    """Return the function that gives a step's loss and gradient.
+
+    Buffers change as they are used, so with them nothing can be replayed.
+    """
+    names = tuple(refs)
+
+    def compute(weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        batch = Batch(*tensors[len(names) :])
+        with torch.enable_grad():
+            leaf = weights.detach().requires_grad_()
+            own = dict(zip(names, tensors, strict=False))
+            value = shop.method.objective(shop.network, leaf, buffers, batch, own)
+            (gradient,) = torch.autograd.grad(value, leaf)
+        return value.detach(), gradient
+
+    step = compute
+    if shop.replays is not None and not buffers:
+        step = shop.replays.of(names, compute)
+    given = refs.values()
+
+    def call(weights: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        chance = () if batch.chance is None else (batch.chance,)
+        return step(weights, *given, batch.x, batch.y, batch.scale, *chance)
+
+    return call
 
 
 def _private(
@@ -212,6 +248,18 @@ def own_accuracy(
 def _to(numbers: NDArray[np.float32] | None, device: torch.device) -> Tensor | None:
     """Return one client's random numbers of a step, if it has any."""
     return None if numbers is None else torch.from_numpy(numbers[0]).to(device)
+
+
+def seed_layers(seed: int, device: torch.device) -> None:
+    """Seed torch's own generators.
+
+    ``torch.manual_seed`` also writes down, for each kind of accelerator that there is none of, by
+    which way it was called: that takes a millisecond, as a step of a small network does.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def to_tensor(array: NDArray[Any]) -> Tensor:

@@ -24,6 +24,8 @@ from torch import Tensor
 from unskew.engine.client import Workshop, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
+from unskew.engine.replay import Replays
+from unskew.engine.shelf import Reader, Shelf, share
 from unskew.errors import UnskewError
 from unskew.methods.base import Finished, Tensors, Trained
 
@@ -34,16 +36,17 @@ class Pool:
     kind = "per client"
 
     def __init__(self, shop: Workshop, workers: int, cohort: int) -> None:
-        self._stack = _share(torch.empty(cohort, shop.network.layout.size))
+        self._stack = share(torch.empty(cohort, shop.network.layout.size))
         self._workers: list[_Worker] = []
         for _ in range(min(workers, cohort)):
             pipes = [worker.pipe for worker in self._workers]
             self._workers.append(_Worker(shop, self._stack, pipes))
         self._sizes = shop.federation.train.offsets
+        self._shelf = Shelf()
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round; the largest start first, so that none ends alone."""
-        shared = _Shared()
+        self._shelf.begin_round()
         by_size = sorted(range(len(tasks)), key=lambda row: -self._samples(tasks[row].client))
         waiting = deque(by_size)
         trained: list[Trained] = [_NOTHING] * len(tasks)
@@ -52,7 +55,7 @@ class Pool:
         while waiting or busy:
             while idle and waiting:
                 worker, row = idle.pop(), waiting.popleft()
-                worker.send(round_, row, shared.of(tasks[row]))
+                worker.send(round_, row, tasks[row], self._shelf)
                 busy.add(worker)
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
@@ -78,25 +81,6 @@ class Pool:
 _NOTHING = Trained(torch.empty(0), 0, 0.0)
 
 
-class _Shared:
-    """Moves what is sent to many clients into shared memory once, instead of once a client."""
-
-    def __init__(self) -> None:
-        self._moved: dict[tuple[object, ...], Tensor] = {}
-        self._alive: list[Tensor] = []
-
-    def of(self, task: Task) -> Task:
-        return replace(task, payload={k: self._move(v) for k, v in task.payload.items()})
-
-    def _move(self, tensor: Tensor) -> Tensor:
-        # By place, for a view of one model among several is a new object each time.
-        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if place not in self._moved:
-            self._moved[place] = _share(tensor.clone())
-            self._alive.append(tensor)  # so that its place is not given to another
-        return self._moved[place]
-
-
 class _Worker:
     """One process and the pipe to it."""
 
@@ -117,11 +101,13 @@ class _Worker:
             self._process.start()
         theirs.close()
         self._client = -1
+        self._known = set[int]()
 
-    def send(self, round_: int, row: int, task: Task) -> None:
+    def send(self, round_: int, row: int, task: Task, shelf: Shelf) -> None:
         self._client = task.client
+        delivery = shelf.deliver(task.payload, self._known)
         try:
-            self.pipe.send((round_, row, task))
+            self.pipe.send((round_, row, replace(task, payload={}), delivery))
         except OSError:
             raise self._died() from None
 
@@ -164,11 +150,13 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     torch.set_num_threads(1)
     keep_freed_memory()
+    shop, reader = replace(shop, replays=Replays()), Reader()
     while True:
         try:
-            round_, row, task = pipe.recv()
+            round_, row, task, delivery = pipe.recv()
         except (EOFError, OSError):
             return
+        task = replace(task, payload=reader.receive(delivery))
         try:
             trained, finished = run_client(shop, round_, task)
         except ClientFailed as failure:
@@ -176,11 +164,6 @@ def _serve(
             continue
         stack[row] = trained.vector
         pipe.send((row, (replace(trained, vector=_NOTHING.vector), finished)))
-
-
-def _share(tensor: Tensor) -> Tensor:
-    """Move a tensor into memory that the workers see too."""
-    return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _own(tensors: Tensors) -> Tensors:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
+import torch
 from torch import Tensor
 
 from unskew.engine.recording import Function, Recording
@@ -47,6 +48,9 @@ class Replays:
 
 def _try_to_record(function: Function, tensors: Sequence[Tensor]) -> Recording | None:
     try:
-        return Recording(function, tensors)
+        with torch.random.fork_rng(
+            devices=()
+        ):  # a function that draws then draws as if never tried
+            return Recording(function, tensors)
     except Exception:  # also of torch itself: what it cannot run while recording is just called
         return None

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from unskew.runs.checkpoint import Position
 from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
+from unskew.runs.sample_weights import weights_table
 from unskew.runs.states import States, StateStore
 from unskew.spelling import explain
 
@@ -45,6 +46,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | Watcher | None = None,
+    notes: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Run:
     """Train one model on a federation and return what happened.
@@ -54,7 +56,8 @@ def train(
     are the fields of :class:`unskew.engine.settings.Settings`: ``rounds``, ``participation`` or
     ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``, ``evaluate_every`` (0: never),
     ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
-    with ``resume`` it goes on from the folder's last checkpoint, bit for bit.
+    with ``resume`` it goes on from the folder's last checkpoint, bit for bit. ``notes`` join what
+    the run remembers in ``run.facts``, and change nothing.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
@@ -71,8 +74,8 @@ def train(
         seconds = checked.checkpoint_seconds if checked.engine == "unskew" else 0.0
         folder = RunFolder(out, seconds, checked.state_memory)
     if checked.engine == "flower-ray":
-        return _on_ray()(trainer, folder, resume=resume, progress=progress)
-    return trainer.run(folder, resume=resume, progress=progress)
+        return _on_ray()(trainer, folder, resume=resume, progress=progress, notes=notes)
+    return trainer.run(folder, resume=resume, progress=progress, notes=notes)
 
 
 def _on_ray() -> Callable[..., Run]:
@@ -145,7 +148,12 @@ class Trainer:
         return Trainer(federation, method, name, module, settings, device, attack, bad, held)
 
     def run(
-        self, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
+        self,
+        folder: RunFolder | None,
+        *,
+        resume: bool,
+        progress: bool | Watcher | None,
+        notes: Mapping[str, Any] | None = None,
     ) -> Run:
         """Play every stage that is not yet played."""
         position = Position(states=States(StateStore(memory=self.settings.state_memory)))
@@ -156,7 +164,7 @@ class Trainer:
             seed=self.settings.seed,
             clients=len(self.federation),
         )
-        run.facts = self._facts()
+        run.facts = {**(notes or {}), **self._facts()}
         if folder is not None:
             position = folder.open(self._identity(), run.facts, resume=resume)
             run.folder = folder.path
@@ -174,6 +182,9 @@ class Trainer:
                 folder.close()
         assert position.server is not None
         run.model, run.states = play.module(position.server), position.states
+        run.sample_weights = weights_table(position.states)
+        if folder is not None and run.sample_weights is not None:
+            folder.write_sample_weights(run.sample_weights)
         return run
 
     def _identity(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ every message is the place to find them.
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -42,7 +42,12 @@ _ANSWERS = 24 * 3600.0
 
 
 def train_on_ray(
-    trainer: Trainer, folder: RunFolder | None, *, resume: bool, progress: bool | Watcher | None
+    trainer: Trainer,
+    folder: RunFolder | None,
+    *,
+    resume: bool,
+    progress: bool | Watcher | None,
+    notes: Mapping[str, Any] | None,
 ) -> Run:
     """Play a run whose clients are virtual nodes, each message a job of a Ray cluster.
 
@@ -70,7 +75,7 @@ def train_on_ray(
             method=name_of(trainer.method),
             settings=trainer.settings,
         )
-        runs.append(trainer.run(folder, resume=resume, progress=progress))
+        runs.append(trainer.run(folder, resume=resume, progress=progress, notes=notes))
 
     server = ServerApp()
     server.main()(play)

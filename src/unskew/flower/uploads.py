@@ -49,7 +49,7 @@ def usable(
     refused: dict[int, str] = {}
     for k in sorted(contents):
         try:
-            good[k] = read(contents[k])
+            good[k] = _finite(read(contents[k]))
         except Unusable as reason:
             refused[k] = str(reason)
         except Exception as error:  # whatever bytes a node may send, the round goes on
@@ -83,6 +83,13 @@ def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str
         raise Unusable("it trained without samples")
     trained = Trained(model, steps, loss, accuracy, finite)
     return Upload(trained, extras, samples, bool(number(metrics, "keeps")))
+
+
+def _finite(upload: Upload) -> Upload:
+    """Return an upload; one that took steps and has no numbers to show for it is unusable."""
+    if upload.trained.steps > 0 and not upload.trained.finite:
+        raise Unusable("its model has infinite or undefined numbers")
+    return upload
 
 
 def figures(content: RecordDict) -> dict[str, float]:

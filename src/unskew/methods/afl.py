@@ -31,7 +31,10 @@ class Afl(Method):
     rate: Annotated[float, Field(ge=0)] = 0.1
 
     about: ClassVar[About] = About(
-        title="The worst mixture of clients", paper="Mohri et al. 2019", kind="server"
+        title="The worst mixture of clients",
+        paper="Mohri et al. 2019",
+        kind="server",
+        up="model, 1 number",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rate": (0.001, 0.01, 0.1)}
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, Tensor]
 
+SAMPLE_WEIGHTS = "sample_weights"
+"""The entry of a client's state with the weights of its samples, for methods that keep them."""
+
 
 @plain_dataclass(frozen=True)
 class About:
@@ -44,6 +47,12 @@ class About:
     level: Literal["global", "global on local tests", "personal"] = "global"
     needs_individual_updates: bool = False
     """Whether the server must see each client's update, which excludes secure aggregation."""
+    down: str = "model"
+    """What a client is sent in a round: the model or a part of it, and what else, with commas."""
+    up: str = "model"
+    """What a client sends; "(once)" and "(before)" mark what is not sent in every round."""
+    only_with_norms: bool = False
+    """Whether it does something only for networks with BatchNorm."""
 
 
 @plain_dataclass(frozen=True, eq=False)

@@ -21,7 +21,11 @@ class Central(Method):
     """
 
     about: ClassVar[About] = About(
-        title="All samples in one place", paper="reference", kind="server"
+        title="All samples in one place",
+        paper="reference",
+        kind="server",
+        down="nothing",
+        up="samples (once)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     sends_model: ClassVar[bool] = False

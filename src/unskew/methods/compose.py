@@ -28,6 +28,7 @@ def compose(parts: list[Method], names: list[str]) -> Method:
         "__doc__": f"{label}, composed.",
         "__module__": __name__,
         "spelling": label,
+        "parts": tuple(parts),
         "__reduce__": lambda _: (compose, (parts, names)),  # for workers that are spawned
         "about": About(
             title=" and ".join(kind.about.title for kind in kinds),
@@ -35,6 +36,9 @@ def compose(parts: list[Method], names: list[str]) -> Method:
             kind=kinds[0].about.kind,
             level=kinds[0].about.level,
             needs_individual_updates=any(kind.about.needs_individual_updates for kind in kinds),
+            down=_together([kind.about.down for kind in kinds]),
+            up=_together([kind.about.up for kind in kinds]),
+            only_with_norms=any(kind.about.only_with_norms for kind in kinds),
         ),
         "grid": {name: values for kind in kinds for name, values in kind.grid.items()},
         "wants_train_accuracy": any(kind.wants_train_accuracy for kind in kinds),
@@ -42,6 +46,13 @@ def compose(parts: list[Method], names: list[str]) -> Method:
     whole: Any = dataclass(frozen=True, config=OPTIONS, kw_only=True)(type(label, kinds, members))
     method: Method = whole(**_options(parts, label))
     return method
+
+
+def _together(sent: list[str]) -> str:
+    """Say what several methods send together: the least of the model, and everything else."""
+    pieces = [each.split(", ") for each in sent]
+    model = next((first for first, *_ in pieces if first != "model"), "model")
+    return ", ".join(dict.fromkeys([model, *(more for _, *others in pieces for more in others)]))
 
 
 def _check(parts: list[Method], names: list[str], label: str) -> None:

@@ -40,6 +40,7 @@ class DataSharing(Method):
         title="A small set shared by all (upper reference)",
         paper="Zhao et al. 2018",
         kind="server",
+        down="model, shared samples (once)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
         "beta": (0.025, 0.05, 0.1, 0.15, 0.2, 0.25),

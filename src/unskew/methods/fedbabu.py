@@ -33,6 +33,8 @@ class FedBABU(Method):
         paper="Oh et al. 2022",
         kind="personal",
         level="personal",
+        down="body",
+        up="body",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"epochs": (1, 5, 10)}
 

@@ -29,7 +29,12 @@ class FedBN(Method):
     fallback: Literal["average", "initial"] = "average"
 
     about: ClassVar[About] = About(
-        title="Local BatchNorm layers", paper="Li et al. 2021", kind="personal", level="personal"
+        title="Local BatchNorm layers",
+        paper="Li et al. 2021",
+        kind="personal",
+        level="personal",
+        down="all but BatchNorm, BatchNorm (once)",
+        only_with_norms=True,
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 

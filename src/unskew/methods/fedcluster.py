@@ -6,15 +6,21 @@ one group takes part.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method
+from unskew.methods.base import About, Method, Server, Tensors
 from unskew.rng import generator
+from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -38,5 +44,24 @@ class FedCluster(Method):
         cycle, turn = divmod(round_, groups)
         if self.order == "shuffled":
             turn = int(generator(seed, "order of groups", cycle).permutation(groups)[turn])
-        members = generator(seed, "groups of clients").permutation(clients)[turn::groups]
-        return [int(k) for k in np.sort(members)]
+        return np.flatnonzero(self._groups(clients, seed) == turn).tolist()
+
+    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+        """Let the server hold the list of groups, to tell them."""
+        federation, held = super().hand_out(federation, seed)
+        groups = torch.from_numpy(self._groups(len(federation), seed))
+        return federation, {**held, "group": groups}
+
+    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+        """Tell the group whose turn it was; inside one of several models there is no such list."""
+        server, told = super().aggregate(server, uploads)
+        if "group" not in server.slots:
+            return server, told
+        return server, {**told, "cluster": server.slots["group"][list(uploads.clients)]}
+
+    def _groups(self, clients: int, seed: int) -> NDArray[np.int64]:
+        """Return the group of each client: all have the same size, or one more."""
+        groups = np.empty(clients, dtype=np.int64)
+        order = generator(seed, "groups of clients").permutation(clients)
+        groups[order] = np.arange(clients) % min(self.groups, clients)
+        return groups

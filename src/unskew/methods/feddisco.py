@@ -28,7 +28,10 @@ class FedDisco(Method):
     """Whether discrepancies are scaled to sum to one; None: for kl only, as published."""
 
     about: ClassVar[About] = About(
-        title="Discrepancy of labels", paper="Ye et al. 2023", kind="server"
+        title="Discrepancy of labels",
+        paper="Ye et al. 2023",
+        kind="server",
+        up="model, label counts",
     )
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:

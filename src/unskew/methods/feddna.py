@@ -23,7 +23,10 @@ class FedDna(Method):
     """FedAvg whose running variances are those of all clients' samples together."""
 
     about: ClassVar[About] = About(
-        title="Norm statistics pooled as moments", paper="after Duan et al. 2021", kind="server"
+        title="Norm statistics pooled as moments",
+        paper="after Duan et al. 2021",
+        kind="server",
+        only_with_norms=True,
     )
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:

@@ -50,7 +50,11 @@ class FedGen(Method):
     seed: Annotated[int, Field(ge=0)] = 0
 
     about: ClassVar[About] = About(
-        title="Features from a generator", paper="Zhu et al. 2021", kind="objective"
+        title="Features from a generator",
+        paper="Zhu et al. 2021",
+        kind="objective",
+        down="model, generator",
+        up="model, label counts",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
         "alpha": (1.0, 10.0),

@@ -31,7 +31,12 @@ class FedGN(Method):
     groups: Annotated[int, Field(ge=1)] | None = None
 
     about: ClassVar[About] = About(
-        title="GroupNorm for BatchNorm", paper="Hsieh et al. 2020", kind="server"
+        title="GroupNorm for BatchNorm",
+        paper="Hsieh et al. 2020",
+        kind="server",
+        down="model with GroupNorm",
+        up="model with GroupNorm",
+        only_with_norms=True,
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"groups": (1, 2, 4, 8, 16, 32)}
 

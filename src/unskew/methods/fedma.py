@@ -39,6 +39,7 @@ class FedMa(Method):
         title="Hidden units matched, then averaged",
         paper="Wang et al. 2020 (FedMA)",
         kind="server",
+        up="model, label counts",
         needs_individual_updates=True,
     )
 

@@ -32,7 +32,10 @@ class FedNova(Method):
     """The average of normalised updates, times the average effective number of steps."""
 
     about: ClassVar[About] = About(
-        title="Normalised averaging", paper="Wang et al. 2020", kind="server"
+        title="Normalised averaging",
+        paper="Wang et al. 2020",
+        kind="server",
+        up="model, 1 number",
     )
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:

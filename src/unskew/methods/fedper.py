@@ -31,7 +31,12 @@ class FedPer(Method):
     fallback: Literal["initial", "average"] = "initial"
 
     about: ClassVar[About] = About(
-        title="Personal heads", paper="Arivazhagan et al. 2019", kind="personal", level="personal"
+        title="Personal heads",
+        paper="Arivazhagan et al. 2019",
+        kind="personal",
+        level="personal",
+        down="body",
+        up="body",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
@@ -61,6 +66,8 @@ class FedRep(FedPer):
         paper="Collins et al. 2021",
         kind="personal",
         level="personal",
+        down="body",
+        up="body",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
 

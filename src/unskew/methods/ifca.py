@@ -34,6 +34,8 @@ class Ifca(SeveralModels):
         paper="Ghosh et al. 2020",
         kind="several models",
         level="personal",
+        down="all models",
+        up="model, 1 number",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4)}
 

@@ -68,7 +68,11 @@ class Latent(Method):
     vae_lr: Annotated[float, Field(gt=0)] = 1e-3
 
     about: ClassVar[About] = About(
-        title="Distance of latent codes from the prior", paper="Page 2024", kind="densities"
+        title="Distance of latent codes from the prior",
+        paper="Page 2024",
+        kind="densities",
+        down="model, VAE (before)",
+        up="model, 1 number, VAE (before)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
     may_be_undefined: ClassVar[frozenset[str]] = frozenset({_DISTANCE})

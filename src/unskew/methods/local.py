@@ -17,7 +17,12 @@ class Local(Method):
     """Each client trains a model of its own, from the common start."""
 
     about: ClassVar[About] = About(
-        title="Each client alone", paper="reference", kind="personal", level="personal"
+        title="Each client alone",
+        paper="reference",
+        kind="personal",
+        level="personal",
+        down="nothing",
+        up="nothing",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 

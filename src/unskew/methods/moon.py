@@ -39,7 +39,11 @@ class Moon(Method):
     projection: Annotated[int, Field(ge=0)] = 256
 
     about: ClassVar[About] = About(
-        title="Model-contrastive learning", paper="Li et al. 2021", kind="objective"
+        title="Model-contrastive learning",
+        paper="Li et al. 2021",
+        kind="objective",
+        down="model with projection",
+        up="model with projection",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
 

@@ -30,7 +30,10 @@ class Qffl(Method):
     q: Annotated[float, Field(ge=0)] = 1.0
 
     about: ClassVar[About] = About(
-        title="High losses count more", paper="Li et al. 2020 (q-FFL)", kind="server"
+        title="High losses count more",
+        paper="Li et al. 2020 (q-FFL)",
+        kind="server",
+        up="model, 2 numbers",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"q": (0.001, 0.01, 0.1, 1, 2, 5, 15)}
 

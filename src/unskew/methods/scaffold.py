@@ -38,7 +38,11 @@ class Scaffold(Method):
 
     ends_once: ClassVar[bool] = True
     about: ClassVar[About] = About(
-        title="Control variates", paper="Karimireddy et al. 2020", kind="objective"
+        title="Control variates",
+        paper="Karimireddy et al. 2020",
+        kind="objective",
+        down="model, variate",
+        up="model, variate",
     )
 
     def broadcast(self, server: Server, client: int) -> Tensors:

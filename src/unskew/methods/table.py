@@ -1,6 +1,9 @@
 """The methods by name."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from unskew.errors import UnskewError
 from unskew.methods.afl import Afl
@@ -111,3 +114,14 @@ def name_of(method: Method) -> str:
         return composed
     known = {cls: name for name, cls in METHODS.items()}
     return spell(method, known.get(type(method), type(method).__name__.lower()))
+
+
+def with_options(method: Method, options: Mapping[str, Any]) -> Method:
+    """Return a method with some of its options changed, in every part that has them."""
+    parts: tuple[Method, ...] = getattr(type(method), "parts", (method,))
+    changed = [replace(part, **_own(part, options)) for part in parts]
+    return compose(changed, [name_of(part) for part in changed])
+
+
+def _own(part: Method, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: options[field.name] for field in fields(part) if field.name in options}

@@ -22,6 +22,7 @@ from unskew.models.recipe import Aim, Recipe, Takes
 from unskew.spelling import OPTIONS
 
 if TYPE_CHECKING:
+    from unskew.data.federation import Federation
     from unskew.network import Batch, Buffers, Network
 
 
@@ -31,6 +32,11 @@ class Reconstruction(Goal):
     def __init__(self, latent: int, beta: float) -> None:
         self.draws = latent
         self.beta = beta
+
+    def check(self, federation: "Federation") -> None:
+        """Take numbers: those of words are names, and no distance lies between them."""
+        if federation.vocabulary is not None:
+            raise UnskewError("a VAE reconstructs numbers; this data set is text")
 
     def losses(
         self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"

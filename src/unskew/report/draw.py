@@ -37,9 +37,12 @@ def _draw_histograms(picture: Picture, methods: Sequence[str]) -> "Figure":
     for series in picture.data["series"]:
         place = methods.index(series["method"])
         axes.stairs(
-            series["counts"], series["edges"], color=colour(place), label=series["method"],
+            series["shares"], picture.data["edges"], color=colour(place), label=series["method"],
             linestyle=dash(place),
         )  # fmt: skip
+    places, texts = zip(*picture.data["ticks"], strict=True)
+    axes.set_xticks(places, texts)
+    axes.yaxis.set_major_formatter(_per_cent())
     axes.set_xlabel(picture.data["x"])
     axes.set_ylabel(picture.data["y"])
     axes.legend(frameon=False, fontsize=8)

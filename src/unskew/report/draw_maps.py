@@ -14,22 +14,38 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+_NAMED = 60
+"""Up to so many points have their client's number beside them."""
+
 
 def draw_maps(picture: Picture, methods: Sequence[str]) -> "Figure":
     """Draw maps on one scale, three in a row."""
     del methods
     figure, images = _maps(picture, cmap="cividis", vmin=0, vmax=picture.data["top"])
-    figure.colorbar(images[-1], ax=figure.axes, label=picture.data["value"], pad=0.01, aspect=30)
+    top = picture.data["top"]
+    rows = [row for one in picture.data["maps"] for row in one["values"]]
+    beyond = any(value is not None and value > 1.0001 * top for row in rows for value in row)
+    figure.colorbar(
+        images[-1], ax=figure.axes, label=picture.data["value"], pad=0.01, aspect=30,
+        extend="max" if beyond else "neither",
+    )  # fmt: skip
     return figure
 
 
 def draw_clusters(picture: Picture, methods: Sequence[str]) -> "Figure":
     """Draw maps of clusters, a colour each."""
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 (slow to import)
+    from matplotlib.patches import Patch  # noqa: PLC0415
 
     del methods
     colours = len(COLOURS)
     figure, _ = _maps(picture, colours, cmap=ListedColormap(COLOURS), vmin=0, vmax=colours - 1)
+    rows = [row for one in picture.data["maps"] for row in one["values"]]
+    found = sorted({cluster for row in rows for cluster in row if cluster is not None})
+    figure.legend(
+        handles=[Patch(color=COLOURS[c % colours], label=str(c)) for c in found[:colours]],
+        title="cluster", loc="outside right upper", frameon=False, fontsize=8, title_fontsize=8,
+    )  # fmt: skip
     return figure
 
 
@@ -53,6 +69,9 @@ def draw_points(picture: Picture, methods: Sequence[str]) -> "Figure":
         x, y, c=values, s=20 + 120 * sizes / max(1, sizes.max()), cmap="cividis", edgecolors="0.4",
         plotnonfinite=True,
     )  # fmt: skip
+    if len(x) <= _NAMED:
+        for client, place in enumerate(zip(x, y, strict=True)):
+            axes.annotate(str(client), place, (5, 3), textcoords="offset points", fontsize=7)
     axes.set_xticks([])
     axes.set_yticks([])
     figure.colorbar(dots, label=picture.data["value"])
@@ -88,10 +107,20 @@ def _name_cells(axes: "Axes", one: dict[str, Any], data: dict[str, Any]) -> None
     rows = one.get("rows") or data["rows"]
     places = range(0, len(rows), max(1, -(-len(rows) // 12)))
     axes.set_yticks(list(places), [rows[i] for i in places], fontsize=7)
-    if "method" not in one:
-        axes.set_xticks([])
-        return
+    across, texts = _column_ticks(one, data)
+    axes.set_xticks(across, texts, fontsize=7)
+
+
+def _column_ticks(one: dict[str, Any], data: dict[str, Any]) -> tuple[list[float], list[str]]:
+    """Return which places along a map are named, in columns, and how."""
     columns = one["columns"]
+    if "ticks" in data:
+        first, *_, last = data["edges"]
+        scale = len(columns) / (last - first)
+        places = [(place - first) * scale - 0.5 for place, _ in data["ticks"]]
+        return places, [text for _, text in data["ticks"]]
+    if "method" not in one:
+        return [], []
     step = max(1, -(-len(columns) // 6))
-    across = range(step - 1, len(columns), step)
-    axes.set_xticks(list(across), [columns[i] for i in across], fontsize=7)
+    named = range(step - 1, len(columns), step)
+    return [float(i) for i in named], [columns[i] for i in named]

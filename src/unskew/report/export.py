@@ -5,6 +5,8 @@ from pathlib import Path
 from unskew.errors import UnskewError
 from unskew.report.draw import draw_picture
 from unskew.report.pictures import all_pictures
+from unskew.report.table import Table
+from unskew.report.tuning import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
 from unskew.runs.verdict import with_verdict
@@ -33,15 +35,25 @@ def export_figures(
 
 
 def export_table(folder: str | Path, runs: Runs, *, target: float | None = None) -> list[Path]:
-    """Write the table as CSV, LaTeX and Markdown into a folder, and return the files."""
-    folder, table = _made(folder), with_verdict(runs, target)
-    texts = {"csv": table.to_csv(), "tex": table.to_latex(), "md": table.to_markdown() + "\n"}
-    written = []
+    """Write the table as CSV, LaTeX and Markdown into a folder, and return the files.
+
+    Where methods were tuned, what was chosen is a table of its own.
+    """
+    folder = _made(folder)
+    tables = {"table": with_verdict(runs, target), "tuning": tuning_table(runs)}
+    return [
+        path
+        for name, table in tables.items()
+        if table is not None
+        for path in _write_table(folder / name, table)
+    ]
+
+
+def _write_table(path: Path, table: Table) -> list[Path]:
+    texts = {".csv": table.to_csv(), ".tex": table.to_latex(), ".md": table.to_markdown() + "\n"}
     for suffix, text in texts.items():
-        path = folder / f"table.{suffix}"
-        write_bytes(path, text.encode())
-        written.append(path)
-    return written
+        write_bytes(path.with_suffix(suffix), text.encode())
+    return [path.with_suffix(suffix) for suffix in texts]
 
 
 def _made(folder: str | Path) -> Path:

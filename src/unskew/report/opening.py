@@ -28,13 +28,13 @@ def compared(runs: Runs) -> str:
     parts = [
         f"{_several(len(runs.methods), 'method')}, {_several(seeds, 'seed')}",
         f"{first.network} on {_several(first.clients, 'client')}{_cohort(settings)}",
-        f"{_several(first.rounds, 'round')}",
+        f"{_several(first.task_rounds, 'round')}",
     ]
     if settings:
         work = f"{settings['steps']} steps" if settings.get("steps") else (
             _several(settings.get("epochs") or 1, "epoch")
         )  # fmt: skip
-        parts.append(f"{work} of {settings['optimizer']} a round, rate {settings['lr']:g}")
+        parts.append(f"{work} of {settings['optimizer']} a round, {_rate(runs)}")
     return "; ".join(parts)
 
 
@@ -104,6 +104,13 @@ def _skew(data: Mapping[str, Any]) -> str:
         f'<i style="width:{share:.1f}%"></i><b style="left:{chance:.1f}%"></b></div>'
         f'<dl class="numbers">{rows}</dl></section>'
     )
+
+
+def _rate(runs: Runs) -> str:
+    rates = {method: runs.learning_rate(method) for method in runs.methods}
+    if len(set(rates.values())) > 1:
+        return "each method's own rate"
+    return f"rate {next(iter(rates.values())):g}"
 
 
 def _cohort(settings: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from unskew.report.opening import opening, swatched_table
 from unskew.report.pictures import Picture, all_pictures
 from unskew.report.pictures.curves import has_personal_models
 from unskew.report.reproduce import configuration, python_text
+from unskew.report.tuning import tuning_section
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
 
@@ -63,6 +64,7 @@ def page_text(
             "<noscript><p>The figures are drawn by a script of this page.</p></noscript>",
             *(_section(name, list(group)) for name, group in groupby(pictures, _place)),
             densities_note(runs),
+            tuning_section(runs),
             "<h2>Configuration</h2>",
             configuration(runs),
             "<h2>How to reproduce</h2>",

@@ -5,7 +5,10 @@ from html import escape
 from typing import Any
 
 from unskew.engine.settings import Settings
+from unskew.report.tuning import tuning_facts
 from unskew.runs.runs import Runs
+
+_OF_DATA = ("skew", "samples", "clients", "train", "test", "common")
 
 _NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
 """Settings that do not change what is computed, or that a comparison sets itself."""
@@ -20,8 +23,9 @@ def configuration(runs: Runs) -> str:
         "seeds": ", ".join(str(seed) for seed in sorted({run.seed for run in runs})),
         "network": runs[0].network,
         "data": runs[0].data,
-        **{k: data[k] for k in ("skew", "clients", "train", "test", "common") if k in data},
-        **{key: value for key, value in settings.items() if key != "seed"},
+        **{k: data[k] for k in _OF_DATA if k in data},
+        **{key: value for key, value in settings.items() if key not in ("seed", "lr")},
+        "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
     }
     lines = "".join(
@@ -37,8 +41,14 @@ def python_text(runs: Runs) -> str:
     first = runs[0]
     data = first.facts.get("data", {})
     seeds = sorted({run.seed for run in runs})
-    spelled = [repr(runs.methods), f"seeds={seeds}", f"model={first.network!r}"]
-    spelled += [f"{k}={v!r}" for k, v in _changed(first.facts.get("configuration", {})).items()]
+    methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
+    found = tuning_facts(runs)
+    if found:
+        methods = [facts["asked"] for facts in found.values()]
+        settings |= {"tune": _tune(next(iter(found.values())))}
+        settings.pop("lr", None)
+    spelled = [repr(methods), f"seeds={seeds}", f"model={first.network!r}"]
+    spelled += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
         f"{_federation(first.data, data)}\n"
@@ -47,12 +57,17 @@ def python_text(runs: Runs) -> str:
     )
 
 
+def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"lr": facts["rates"], "trials": facts["trials"], "rounds": facts["rounds"]}
+
+
 def _federation(name: str, data: Mapping[str, Any]) -> str:
     if data.get("skew") is None:
         return f"deal = us.Federation.open({name!r})  # your own data, as these runs had it"
+    some = "" if data.get("samples") is None else f", samples={data['samples']}"
     return (
         "def deal(seed):\n"
-        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed)\n"
+        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{some})\n"
     )
 
 

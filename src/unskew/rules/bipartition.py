@@ -1,8 +1,6 @@
 """Splitting clients in two by the directions of their updates."""
 
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
 
@@ -19,6 +17,10 @@ def bipartition(similarity: Tensor) -> Tensor:
     Joining the most similar two until two parts are left (single linkage) finds exactly that. Of
     two parts of one size the first row's stays.
     """
+    # Loading these takes long, and a Flower node loads all methods for every message.
+    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
+    from scipy.spatial.distance import squareform  # noqa: PLC0415
+
     distances = 1 - (similarity + similarity.T) / 2
     distances.fill_diagonal_(0)
     tree = linkage(squareform(distances.numpy(), checks=False), method="single")

@@ -48,7 +48,8 @@ def fedsa(
     plain unless a weigher is given; buffers take the same mean.
 
     Diagnostics: ``clusters`` (a row a tensor, or one; -1 is unclustered), ``high_share`` of each
-    tensor, and ``weight_sums``, the least and largest sum of cluster weights at its coordinates.
+    tensor, and ``weight_sums``, the least and largest sum of cluster weights at its coordinates;
+    with ``scope="model"`` also ``cluster``, the row that holds for the whole model.
     """
     checks.between("cv_threshold", cv_threshold, 0.0)
     checks.between("similarity", similarity, 0.0, 1.0)
@@ -91,6 +92,7 @@ def fedsa(
             labels.append(_clusters_of(group, micro, macro, similarity))
             sums += _balance(group, Clusters.of(labels[-1], weights), micro, divisor)
         return {
+            **({"cluster": labels[0]} if scope == "model" else {}),
             "clusters": torch.stack(labels) if labels else unclustered[None],
             "high_share": torch.tensor(shares, dtype=torch.float64),
             "weight_sums": torch.tensor(sums, dtype=torch.float64).view(-1, 2),

@@ -102,7 +102,7 @@ class Fusion:
         samples = self._samples(uploads)
         return raw_weights(allocation, samples, self.pi, self.normalise), {
             "allocation": allocation.shares,
-            "components": allocation.components,
+            "cluster": allocation.components,
             "pi": component_weights(allocation, samples, self.pi),
         }
 

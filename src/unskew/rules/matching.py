@@ -6,7 +6,6 @@ terms of its score are the same for every assignment.
 """
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from unskew.rules.chain import Layer, renumber
@@ -57,6 +56,8 @@ def _unit_features(vector: Tensor, layer: Layer) -> Tensor:
 
 
 def _best_order(total: Tensor, units: Tensor, current: Tensor) -> Tensor:
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 (seldom used, slow to load)
+
     products = total @ units.T
     _, order = linear_sum_assignment(products.numpy(), maximize=True)
     best = torch.from_numpy(order)

@@ -29,6 +29,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     return {
         "name": federation.name,
         "skew": federation.report.skew if federation.report else None,
+        "samples": federation.report.samples if federation.report else None,
         "clients": clients,
         "train": federation.train.samples,
         "test": federation.test.samples,

@@ -4,6 +4,8 @@
 - ``metrics.jsonl``: a line a round.
 - ``clients.jsonl``: a line a round with a table of its clients (weights, losses, traffic), and a
   line an evaluation with the accuracy of each client.
+- ``sample_weights.json``: at the end, where clients weigh samples; the simulator's own view, see
+  :mod:`unskew.runs.sample_weights`.
 - ``checkpoints/``: see :mod:`unskew.runs.checkpoint`.
 """
 
@@ -13,11 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from unskew.errors import UnskewError
-from unskew.runs.atomic import sync_file, write_json
+from unskew.errors import FolderError, UnskewError
+from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.states import MEMORY, States
 
+SAMPLE_WEIGHTS_FILE = "sample_weights.json"
 _LOGS = ("metrics.jsonl", "clients.jsonl")
 
 
@@ -45,7 +48,7 @@ class RunFolder:
         known = self._read_run()
         found = None if known is None else self._checkpoints.load()
         if found is not None and not resume:
-            raise UnskewError(
+            raise FolderError(
                 f"{self.path}: there is a run already; resume it, or choose another folder"
             )
         if known is not None and found is not None:
@@ -92,6 +95,10 @@ class RunFolder:
         self._checkpoints.save(*self._whole)
         self._whole, self._last = None, time.monotonic()
 
+    def write_sample_weights(self, table: Mapping[str, Any]) -> None:
+        """Write down how clients weigh their samples."""
+        write_bytes(self.path / SAMPLE_WEIGHTS_FILE, (json.dumps(table) + "\n").encode())
+
     def close(self) -> None:
         """Close the files."""
         for file in self._files.values():
@@ -129,12 +136,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise if a resumed run would not be the one in the folder, and name what differs."""
     if "identity" not in known:
-        raise UnskewError(f"{path}: its run.json was not written by unskew; choose another folder")
+        raise FolderError(f"{path}: its run.json was not written by unskew; choose another folder")
     flat_known, flat_asked = _flat(known["identity"]), _flat(asked)
     for key in sorted(set(flat_known) | set(flat_asked)):
         was, now = flat_known.get(key), flat_asked.get(key)
         if was != now:
-            raise UnskewError(
+            raise FolderError(
                 f"{path}: cannot resume, {key} was {was!r} and is now {now!r}; "
                 "change it back, or choose another folder"
             )

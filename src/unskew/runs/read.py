@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.runs.folder import read_lines
+from unskew.runs.folder import SAMPLE_WEIGHTS_FILE, read_lines
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+
+TUNING = "tuning"
+"""The folder of a comparison that holds the trials of its search."""
 
 
 def read_run(folder: str | Path, *, tables: bool = True) -> Run:
@@ -17,7 +20,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     Without ``tables`` the tables of clients, which are most of a folder, are left unread.
     """
     folder = Path(folder)
-    facts = _read_facts(folder / "run.json")
+    facts = _read_json(folder / "run.json")
     try:
         identity, data = facts["identity"], facts["data"]
         return Run(
@@ -29,6 +32,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
             metrics=read_lines(folder / "metrics.jsonl"),
             client_tables=read_lines(folder / "clients.jsonl") if tables else [],
             folder=folder,
+            sample_weights=_read_sample_weights(folder) if tables else None,
             facts=facts,
         )
     except (KeyError, TypeError) as error:
@@ -56,24 +60,32 @@ def read_runs(paths: Iterable[str | Path]) -> Runs:
 
 
 def run_folders(path: str | Path) -> list[Path]:
-    """Return the folders of runs at or below a path, in the order of their names."""
+    """Return the folders of runs at or below a path, in the order of their names.
+
+    A search's trials are left out, unless there is nothing else yet.
+    """
     path = Path(path)
     if not path.is_dir():
         raise UnskewError(f"{path}: there is no such folder")
     found = sorted(file.parent for file in path.rglob("run.json"))
     if not found:
         raise UnskewError(f"{path}: there is no run in it (a folder with a run.json)")
-    return found
+    return [f for f in found if TUNING not in f.relative_to(path).parts] or found
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:
         raise UnskewError(f"{path}: is not JSON") from None
-    return facts
+    return content
+
+
+def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
+    path = folder / SAMPLE_WEIGHTS_FILE
+    return _read_json(path) if path.is_file() else None
 
 
 def _twice(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:

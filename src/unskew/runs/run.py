@@ -38,6 +38,8 @@ class Run:
 
     It stays where it was trained: a run that another process played comes without.
     """
+    sample_weights: dict[str, Any] | None = None
+    """How clients weigh their samples, where they do: see :mod:`unskew.runs.sample_weights`."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What was asked, of which data, with which versions: the content of ``run.json``."""
 
@@ -60,6 +62,11 @@ class Run:
     def rounds(self) -> int:
         """How many rounds were played, preparatory stages included."""
         return len(self.metrics)
+
+    @property
+    def task_rounds(self) -> int:
+        """How many rounds of the task itself were played: those of the last stage."""
+        return sum(row["stage"] == self.metrics[-1]["stage"] for row in self.metrics)
 
     @property
     def accuracy(self) -> float:

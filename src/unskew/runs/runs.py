@@ -58,6 +58,11 @@ class Runs(Sequence[Run]):
         """Return one method's runs."""
         return [run for run in self._runs if run.method == method]
 
+    def learning_rate(self, method: str) -> float:
+        """Return the learning rate of a method's runs; NaN if it is not known."""
+        settings = self.of(method)[0].facts.get("configuration", {})
+        return float(settings.get("lr", math.nan))
+
     def default_target(self) -> float:
         """Return a figure that every method reaches: the worst of their best mean ones."""
         best = [_best_mean(self.of(method), self.figure) for method in self.methods]
@@ -95,6 +100,11 @@ class Runs(Sequence[Run]):
             columns.insert(3, "personal")
             for row, cell in zip(rows, personal, strict=True):
                 row.insert(3, cell)
+        rates = [f"{self.learning_rate(summary.method):g}" for summary in summaries]
+        if len(set(rates)) > 1:
+            columns.insert(1, "lr")
+            for row, rate in zip(rows, rates, strict=True):
+                row.insert(1, rate)
         return Table(columns, rows, title=self._title())
 
     def _title(self) -> str:
@@ -102,7 +112,7 @@ class Runs(Sequence[Run]):
         seeds = len({run.seed for run in self._runs})
         return (
             f"{first.data}, {_several(first.clients, 'client')}, {first.network}, "
-            f"{_several(first.rounds, 'round')}, {_several(seeds, 'seed')}"
+            f"{_several(first.task_rounds, 'round')}, {_several(seeds, 'seed')}"
         )
 
 

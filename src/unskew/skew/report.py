@@ -29,6 +29,8 @@ class SkewReport:
     dropped: int
     notes: tuple[str, ...] = ()
     diagnosis: Diagnosis | None = None
+    samples: int | None = None
+    """How many of the source's samples were drawn to be dealt out; None means all."""
 
     def __post_init__(self) -> None:
         for name in ("sizes", "label_counts"):
@@ -45,7 +47,12 @@ class SkewReport:
 
     @classmethod
     def of(
-        cls, skew: str, pool: Pool, partition: Partition, notes: tuple[str, ...] = ()
+        cls,
+        skew: str,
+        pool: Pool,
+        partition: Partition,
+        notes: tuple[str, ...] = (),
+        samples: int | None = None,
     ) -> "SkewReport":
         """Report on a partition; ``notes`` go in front of the partition's own."""
         owned = partition.owner != NOBODY
@@ -57,6 +64,7 @@ class SkewReport:
             label_counts=counts.reshape(partition.clients, pool.classes),
             dropped=partition.dropped,
             notes=(*notes, *partition.notes),
+            samples=samples,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +76,7 @@ class SkewReport:
             "dropped": self.dropped,
             "notes": list(self.notes),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.to_dict(),
+            "samples": self.samples,
         }
 
     @classmethod
@@ -81,6 +90,7 @@ class SkewReport:
             dropped=values["dropped"],
             notes=tuple(values["notes"]),
             diagnosis=None if diagnosis is None else Diagnosis(**diagnosis),
+            samples=values.get("samples"),
         )
 
 

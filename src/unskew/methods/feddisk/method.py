@@ -19,6 +19,7 @@ from torch import Tensor
 from unskew.errors import UnskewWarning
 from unskew.layout import Layout
 from unskew.methods.base import (
+    SAMPLE_WEIGHTS,
     About,
     Client,
     Finished,
@@ -31,7 +32,7 @@ from unskew.methods.base import (
 )
 from unskew.methods.feddisk.federated import FederatedDensity
 from unskew.methods.feddisk.local import LocalDensity
-from unskew.methods.feddisk.on_device import PREFIX, WEIGHTS
+from unskew.methods.feddisk.on_device import PREFIX
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, ratio_network
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe, Order
@@ -87,6 +88,8 @@ class FedDisk(Method):
         paper="Nguyen et al. 2023",
         kind="densities",
         level="global on local tests",
+        down="model, densities (before)",
+        up="model, densities (before)",
     )
 
     def stages(self) -> tuple[Stage, ...]:
@@ -127,7 +130,7 @@ class FedDisk(Method):
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Weigh the samples."""
         start = super().prepare(client, payload, state)
-        weights = state.get(WEIGHTS)
+        weights = state.get(SAMPLE_WEIGHTS)
         if self.exact is not None:
             weights = weigh(self.exact(client.id, client.x), self.clip).values
         if weights is None:

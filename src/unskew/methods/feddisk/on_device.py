@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unskew.layout import Layout
 from unskew.methods.base import (
+    SAMPLE_WEIGHTS,
     Client,
     Finished,
     Method,
@@ -30,7 +31,6 @@ from unskew.rng import stream, uniforms
 from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
 
-WEIGHTS = "sample_weights"
 DENSITY = "feddisk.density"
 PREFIX = "feddisk."
 """Of everything a client keeps for the stages and may forget after them."""
@@ -103,7 +103,7 @@ class OnDevice(Method):
         log_ratio = self.log_ratio(client, best, start)
         if log_ratio is not None:
             weights = weigh(log_ratio, self.clip)
-            state[WEIGHTS] = weights.values
+            state[SAMPLE_WEIGHTS] = weights.values
             extras["effective"] = torch.tensor(weights.effective)
             extras["coverage"] = torch.tensor(weights.coverage)
         return Finished(extras, state)

@@ -33,7 +33,7 @@ DRAW.curves = (picture, width) => {
     const ready = s.x.map((_, i) => i).filter((i) => s.low[i] !== null && s.high[i] !== null);
     const edge = [...ready.map((i) => [s.x[i], s.high[i]]), ...ready.reverse().map((i) => [s.x[i], s.low[i]])];
     const points = edge.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
-    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": 0.13 }));
+    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": series.length > 3 ? 0.09 : 0.15 }));
   }
   for (const s of series) {
     const d = pieces(s.x.map(x), s.mean.map((v) => (v === null ? null : y(v))));
@@ -72,22 +72,19 @@ function hoverCurves(svg, series, box, x, y, data) {
 }
 
 DRAW.histograms = (picture, width) => {
-  const { data } = picture, series = data.series.filter(isShown);
-  const height = 260, box = { left: 60, right: width - 10, top: 8, bottom: height - 40 };
+  const { data } = picture, { edges } = data, series = data.series.filter(isShown);
+  const height = 260, box = { left: 54, right: width - 14, top: 8, bottom: height - 40 };
   const svg = canvasOf(picture, width, height);
   if (!series.length) return svg;
-  const ends = series.flatMap((s) => s.edges), top = Math.max(...series.flatMap((s) => s.counts), 1);
-  const low = Math.min(...ends), high = Math.max(...ends);
-  const x = scale(low, high, box.left, box.right), y = scale(0, top * 1.05, box.bottom, box.top);
-  axisX(svg, x, box, ticks(low, high, 6), data.x, (v) => tickText(v));
-  axisY(svg, y, box, ticks(0, top, 4), (v) => number(v));
+  const top = Math.max(...series.flatMap((s) => s.shares));
+  const x = scale(edges[0], edges[edges.length - 1], box.left, box.right), y = scale(0, top * 1.05, box.bottom, box.top);
+  axisX(svg, x, box, data.ticks.map(([place]) => place), data.x, (v) => data.ticks.find(([place]) => place === v)[1]);
+  axisY(svg, y, box, ticks(0, top, 4), (v) => tickText(v, true));
   for (const s of series) {
-    let d = `M${x(s.edges[0])} ${y(0)}`;
-    s.counts.forEach((count, i) => { d += `L${x(s.edges[i])} ${y(count)}L${x(s.edges[i + 1])} ${y(count)}`; });
-    d += `L${x(s.edges[s.edges.length - 1])} ${y(0)}`;
+    const steps = s.shares.map((share, i) => `L${x(edges[i])} ${y(share)}L${x(edges[i + 1])} ${y(share)}`);
     svg.append(svgNode("path", {
-      d, fill: colour(s.method), "fill-opacity": 0.13, stroke: colour(s.method), "stroke-width": 1.8,
-      "stroke-dasharray": dash(s.method),
+      d: `M${box.left} ${y(0)}${steps.join("")}L${box.right} ${y(0)}`, fill: colour(s.method), "fill-opacity": 0.13,
+      stroke: colour(s.method), "stroke-width": 1.8, "stroke-dasharray": dash(s.method), class: "steps",
     }));
   }
   const area = svgNode("rect", {
@@ -96,11 +93,8 @@ DRAW.histograms = (picture, width) => {
   });
   svg.append(area);
   follow(svg, area, (px, _, event) => {
-    const rows = series.map((s) => {
-      const i = s.counts.findIndex((_c, k) => px < x(s.edges[k + 1]));
-      return [s.method, i < 0 ? "0" : number(s.counts[i]), colour(s.method)];
-    });
-    showTip(event, data.y, rows);
+    const bin = Math.max(0, Math.min(data.bins.length - 1, edges.findIndex((edge) => px < x(edge)) - 1));
+    showTip(event, `weight ${data.bins[bin]}`, series.map((s) => [s.method, number(s.shares[bin], true), colour(s.method)]));
   });
   return svg;
 };

@@ -41,7 +41,8 @@ function drawMaps(picture, width, paint, format, legend) {
       label(data.x, (left + box.right) / 2, box.bottom + 31, { "text-anchor": "middle" }),
     );
     labelCells(svg, box, rows, count.y, (at, text) => label(shortened(text, 14), left - 5, at + 4, { "text-anchor": "end" }), "y");
-    if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
+    if (data.ticks) labelPlaces(svg, box, data);
+    else if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
     const area = svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "transparent", class: "hover" });
     svg.append(area);
     follow(svg, area, (px, py, event) => {
@@ -49,7 +50,7 @@ function drawMaps(picture, width, paint, format, legend) {
       const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
       const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
       const value = map.values[r][c];
-      showTip(event, head, [[data.value, value === null ? "took no part" : format(value)]]);
+      showTip(event, head, [[data.value, value === null ? data.empty || "took no part" : format(value)]]);
     });
   });
   return svg;
@@ -65,11 +66,19 @@ function labelCells(svg, box, texts, count, make, way) {
   }
 }
 
+function labelPlaces(svg, box, data) {
+  const x = scale(data.edges[0], data.edges[data.edges.length - 1], box.left, box.right);
+  for (const [place, text] of data.ticks) {
+    svg.append(label(text, x(place), box.bottom + 15, { "text-anchor": "middle" }), line(x(place), box.bottom, x(place), box.bottom + 4));
+  }
+}
+
 DRAW.maps = (picture, width) => {
   const top = picture.data.top || 1;
   return drawMaps(picture, width, (v) => shade(v / top), (v) => number(v), (svg, wide) => {
     const bar = Math.min(180, wide / 3);
-    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, number(top));
+    const more = picture.data.maps.some((m) => m.values.some((row) => row.some((v) => v > 1.0001 * top)));
+    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, (more ? "≥ " : "") + number(+top.toPrecision(3)));
   });
 };
 
@@ -77,7 +86,16 @@ DRAW.clusters = (picture, width) => {
   const style = getComputedStyle(document.documentElement);
   const hues = [0, 1, 2, 3, 4, 5, 6].map((i) => style.getPropertyValue(`--m${i}`).trim());
   const rgb = (c) => [1, 3, 5].map((i) => parseInt(hues[((c % 7) + 7) % 7].slice(i, i + 2), 16));
-  return drawMaps(picture, width, rgb, (v) => String(v), () => {});
+  return drawMaps(picture, width, rgb, (v) => String(v), (svg, wide) => {
+    const found = [...new Set(picture.data.maps.flatMap((m) => m.values.flat()))].filter((v) => v !== null).sort((a, b) => a - b);
+    const fitting = found.slice(0, Math.min(7, Math.floor((wide - 90) / 34)));
+    const start = wide - 34 * fitting.length - 8;
+    svg.append(label(fitting.length < found.length ? "cluster (some)" : "cluster", start - 8, 12, { "text-anchor": "end" }));
+    fitting.forEach((cluster, i) => svg.append(
+      svgNode("rect", { x: start + 34 * i, y: 2, width: 11, height: 11, fill: hues[cluster % 7] }),
+      label(String(cluster), start + 34 * i + 15, 12),
+    ));
+  });
 };
 
 DRAW.bubbles = (picture, room) => {
@@ -128,6 +146,10 @@ DRAW.points = (picture, width) => {
     const fill = p[2] === null ? "var(--empty)" : `rgb(${shade((p[2] - low) / (high - low || 1)).join(",")})`;
     const dot = svgNode("circle", { cx: x(p[0]), cy: y(p[1]), r: 3 + 8 * Math.sqrt(p[3] / most), fill, stroke: "var(--soft)", class: "hover point" });
     svg.append(dot);
+    if (points.length <= 60) {
+      const right = x(p[0]) < box.right - 40, away = 6 + 8 * Math.sqrt(p[3] / most);
+      svg.append(label(String(k), x(p[0]) + (right ? away : -away), y(p[1]) + 4, { "font-size": 11, "text-anchor": right ? "start" : "end" }));
+    }
     follow(svg, dot, (_x, _y, event) => showTip(event, `client ${k}`, [[value, number(p[2], share)], ["samples", number(p[3])]]));
   });
   const bar = Math.min(150, width / 3);

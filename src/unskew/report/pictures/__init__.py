@@ -1,12 +1,13 @@
 """The pictures of a report as plain numbers: a page draws them, and so does matplotlib."""
 
 from unskew.report.pictures.clients import box_pictures
-from unskew.report.pictures.clusters import cluster_pictures, sample_weight_pictures
+from unskew.report.pictures.clusters import cluster_pictures
 from unskew.report.pictures.cost import cost_pictures
 from unskew.report.pictures.curves import curve_pictures
 from unskew.report.pictures.embedding import embedding_pictures
 from unskew.report.pictures.holdings import holding_pictures
 from unskew.report.pictures.picture import Picture
+from unskew.report.pictures.sample_weights import sample_weight_pictures
 from unskew.report.pictures.weights import weight_pictures
 from unskew.runs.runs import Runs
 

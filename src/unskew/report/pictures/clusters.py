@@ -1,28 +1,37 @@
-"""Which cluster each client was in, and how methods weigh samples, where they say so.
-
-A method says so by its diagnostics: ``cluster``, a number a client; ``sample_weight_histogram``, a
-row of counts a client (or one for all), with the ends of its bins in ``sample_weight_edges``.
-"""
+"""Which cluster each client was in, where a method says so: ``cluster`` in its diagnostics."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unskew.report.pictures.picture import Picture, cell, tidied
+from unskew.report.pictures.picture import Picture, round_tables, thinned
 from unskew.report.pictures.weights import client_rows
 from unskew.report.table import Table
+from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+
+_MOST = 200
+"""A map shows at most so many clients and rounds, evenly spread; clusters have no mean."""
+
+_EMPTY = "took no part, or is in no cluster"
 
 
 def cluster_pictures(runs: Runs) -> list[Picture]:
     """Return a map of the clusters over the rounds, of the first seed of each method."""
     maps, rows = [], []
     for method in runs.methods:
-        matrix = client_rows(runs.of(method)[0], "cluster")
+        matrix = _clusters(runs.of(method)[0])
         if np.isnan(matrix).all():
             continue
         known = [[None if np.isnan(value) else int(value) for value in row] for row in matrix]
-        rounds = [str(i + 1) for i in range(matrix.shape[1])]
-        clients = [str(k) for k in range(len(matrix))]
-        maps.append({"method": method, "values": known, "rows": clients, "columns": rounds})
+        clients, rounds = thinned(len(known), _MOST), thinned(matrix.shape[1], _MOST)
+        maps.append(
+            {
+                "method": method,
+                "values": [[known[k][i] for i in rounds] for k in clients],
+                "rows": [str(k) for k in clients],
+                "columns": [str(i + 1) for i in rounds],
+            }
+        )
         for client, line in enumerate(known):
             pairs = enumerate(line, 1)
             rows += [[method, str(client), str(i), str(c)] for i, c in pairs if c is not None]
@@ -33,46 +42,20 @@ def cluster_pictures(runs: Runs) -> list[Picture]:
             name="clusters",
             section="Clusters",
             title="The cluster of each client over the rounds",
-            note="First seed. Cells are empty where a client took no part.",
+            note=f"First seed. Numbers say nothing but who is together. Empty: {_EMPTY}.",
             kind="clusters",
-            data={"x": "round", "y": "client", "value": "cluster", "maps": maps},
+            data={"x": "round", "y": "client", "value": "cluster", "maps": maps, "empty": _EMPTY},
             table=Table(["method", "client", "round", "cluster"], rows),
         )
     ]
 
 
-def sample_weight_pictures(runs: Runs) -> list[Picture]:
-    """Return the histograms of the weights that clients give their samples."""
-    series, rows = [], []
-    for method in runs.methods:
-        found = _last_histogram(runs.of(method)[0].metrics)
-        if found is None:
-            continue
-        edges, counts = found
-        series.append({"method": method, "edges": tidied(edges), "counts": counts})
-        rows += [
-            [method, cell(a), cell(b), str(count)]
-            for a, b, count in zip(edges, edges[1:], counts, strict=False)
-        ]
-    if not series:
-        return []
-    return [
-        Picture(
-            name="sample-weights",
-            section="How samples were weighed",
-            title="Weights of the samples",
-            note="First seed, all clients together, as last said in the run.",
-            kind="histograms",
-            data={"x": "weight of a sample", "y": "samples", "series": series},
-            table=Table(["method", "from", "to", "samples"], rows),
-        )
-    ]
+def _clusters(run: Run) -> NDArray[np.float64]:
+    """Return the clusters, clients x rounds; NaN also for clients that no cluster took in.
 
-
-def _last_histogram(metrics: list[dict[str, object]]) -> tuple[list[float], list[float]] | None:
-    for row in reversed(metrics):
-        found = row.get("diagnostics")
-        if isinstance(found, dict) and "sample_weight_histogram" in found:
-            counts = np.atleast_2d(np.array(found["sample_weight_histogram"], dtype=np.float64))
-            return list(found["sample_weight_edges"]), counts.sum(axis=0).tolist()
-    return None
+    Weights that are multiplied with others tell what they come from under a name before a dot.
+    """
+    reasons = {name for table in round_tables(run) for name in table["reasons"]}
+    told = sorted(name for name in reasons if name.rpartition(".")[2] == "cluster")
+    matrix = client_rows(run, min(told, key=len, default="cluster"))
+    return np.where(matrix < 0, np.nan, matrix)

@@ -1,7 +1,9 @@
 """The clients as points: near each other where they hold similar labels (t-SNE)."""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from unskew.errors import UnskewError
 from unskew.report.pictures.picture import Picture, cell, tidy
 from unskew.report.table import Table
 from unskew.runs.run import Run
@@ -12,11 +14,20 @@ _FEWEST = 5
 """t-SNE of fewer clients says nothing."""
 
 
+def check_embedding(runs: Runs) -> None:
+    """Complain, naming the reason, if there is nothing to draw."""
+    clients = runs[0].clients
+    if clients < _FEWEST:
+        raise UnskewError(f"tsne: needs {_FEWEST} clients or more (these runs have {clients})")
+    if len(_label_counts(runs)) < _FEWEST:
+        raise UnskewError("tsne: these runs hold no label counts, as they have too many clients")
+
+
 def embedding_pictures(runs: Runs) -> list[Picture]:
     """Return the map of the first run's clients, coloured by how the leader's model serves them."""
     from sklearn.manifold import TSNE  # noqa: PLC0415 (slow to import)
 
-    counts = np.array(runs[0].facts.get("data", {}).get("label_counts") or np.empty((0, 0)))
+    counts = _label_counts(runs)
     if len(counts) < _FEWEST:
         return []
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
@@ -51,6 +62,12 @@ def embedding_pictures(runs: Runs) -> list[Picture]:
             table=Table(["client", "x", "y", runs.figure.name, "samples"], rows),
         )
     ]
+
+
+def _label_counts(runs: Runs) -> NDArray[np.int64]:
+    """Return the first run's label counts, clients x classes; empty if not written down."""
+    counts = runs[0].facts.get("data", {}).get("label_counts") or np.empty((0, 0))
+    return np.array(counts, dtype=np.int64)
 
 
 def _served(run: Run, figure: str) -> dict[int, float]:

@@ -1,12 +1,12 @@
 """How much each client counted, round by round: a heat map a method."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.report.pictures.picture import Picture, cell, round_tables, thinned, tidied
+from unskew.report.pictures.bins import bin_names, bin_starts, mean_of_bins
+from unskew.report.pictures.picture import Picture, cell, round_tables, tidied
 from unskew.report.table import Table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -30,7 +30,7 @@ def weight_pictures(runs: Runs) -> list[Picture]:
             [run.method, str(client), *(cell(value) for value in line)]
             for client, line in enumerate(matrix)
         ]
-    top = max(float(np.nanmax(matrix)) for _, matrix in known)
+    top = scale_end([float(np.nanmax(matrix)) for _, matrix in known])
     longest = max(matrix.shape[1] for _, matrix in known)
     heads = ["method", "client", *(f"round {i + 1}" for i in range(longest))]
     padded = [row + [""] * (len(heads) - len(row)) for row in rows]
@@ -39,13 +39,22 @@ def weight_pictures(runs: Runs) -> list[Picture]:
             name="weights",
             section="Who counted how much",
             title="Weight of each client over the rounds",
-            note=f"Seed {known[0][0].seed}. The weights of a round sum to one; all maps have the "
-            "same scale. Cells are empty where a client took no part.",
+            note=f"Seed {known[0][0].seed}. The weights of a round sum to one, with several models "
+            "inside each; all maps have the same scale, whose end may stand for more. Cells are "
+            "empty where a client took no part.",
             kind="maps",
             data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
             table=Table(heads, padded),
         )
     ]
+
+
+def scale_end(largest: list[float]) -> float:
+    """Return where the common scale of maps ends, given the largest number of each.
+
+    One map with much larger numbers than most must not leave the others in the dark.
+    """
+    return min(max(largest), 1.5 * float(np.median(largest)))
 
 
 def client_rows(run: Run, column: str) -> NDArray[np.float64]:
@@ -62,33 +71,11 @@ def client_rows(run: Run, column: str) -> NDArray[np.float64]:
 def _binned(matrix: NDArray[np.float64], cells: int) -> dict[str, Any]:
     """Average neighbouring clients and rounds until a matrix has few enough cells."""
     side = max(1, int(cells**0.5))
-    clients = _starts(len(matrix), max(side, cells // max(1, matrix.shape[1])))
-    rounds = _starts(matrix.shape[1], max(1, cells // len(clients)))
-    means = _mean_of_bins(_mean_of_bins(matrix, clients).T, rounds).T
+    clients = bin_starts(len(matrix), max(side, cells // max(1, matrix.shape[1])))
+    rounds = bin_starts(matrix.shape[1], max(1, cells // len(clients)))
+    means = mean_of_bins(mean_of_bins(matrix, clients).T, rounds).T
     return {
         "values": [tidied(row) for row in means],
-        "rows": _names(clients, len(matrix), 0),
-        "columns": _names(rounds, matrix.shape[1], 1),
+        "rows": bin_names(clients, len(matrix), 0),
+        "columns": bin_names(rounds, matrix.shape[1], 1),
     }
-
-
-def _starts(length: int, most: int) -> list[int]:
-    return thinned(length, most) if length <= most else [i * length // most for i in range(most)]
-
-
-def _mean_of_bins(matrix: NDArray[np.float64], starts: list[int]) -> NDArray[np.float64]:
-    if len(starts) == len(matrix):
-        return matrix
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a bin in which nobody took part
-        bins = np.split(matrix, starts[1:])
-        return np.array([np.nanmean(rows, axis=0) for rows in bins])
-
-
-def _names(starts: list[int], length: int, first: int) -> list[str]:
-    """Name the bins: one number, or the first and the last of it."""
-    ends = [*starts[1:], length]
-    return [
-        str(a + first) if b == a + 1 else f"{a + first} to {b - 1 + first}"
-        for a, b in zip(starts, ends, strict=True)
-    ]

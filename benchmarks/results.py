@@ -1,0 +1,95 @@
+"""Write docs/results.md from the folder of a comparison.
+
+unskew compare … --tune --out runs/fashion
+python -m benchmarks.results runs/fashion docs/results.md
+"""
+
+import argparse
+from pathlib import Path
+
+from unskew.report.opening import compared
+from unskew.report.tuning import tuning_table
+from unskew.report.writing import read_comparison
+from unskew.runs.read import read_runs
+from unskew.runs.runs import Runs
+from unskew.runs.verdict import TEST, judge, with_verdict
+
+
+def results_text(folder: Path) -> str:
+    """Return the page: what was run, the command, the table, who leads, and what was chosen."""
+    known = read_comparison(folder)
+    runs = known.sorted(read_runs([folder]))
+    others, references = _apart(runs)
+    parts = [
+        "# Results: all methods on Fashion-MNIST",
+        f"{_setting(runs)} Written by `python -m benchmarks.results` from the runs of:",
+        f"```\n{known.command}\n```",
+        with_verdict(others, known.target).to_markdown(),
+        "*Accuracy is the global model's on the common test set, mean ± deviation over seeds; "
+        "local is its mean over the clients' own tests, worst the client it serves worst, "
+        "personal the mean of the clients' own models on their own tests. "
+        "Rounds and MB count until the global model first reaches the target, both directions, "
+        f"all clients. Judged by: {TEST}.*",
+        "Methods meant for personal models are to be read by the column *personal*: the global "
+        "model of those with several models or personal heads is an average that nobody uses.",
+        *_verdicts(others),
+        *_reference_parts(references),
+        f"Training took {_hours(runs)} core hours in all, the search not counted.",
+    ]
+    tuned = tuning_table(runs)
+    if tuned is not None:
+        parts += ["## What was chosen", f"{tuned.title}; see [tuning](tuning.md).".capitalize()]
+        parts += [tuned.to_markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+_REFERENCES = ("central", "data-sharing")
+"""Not methods for use: samples leave their owners."""
+
+
+def _apart(runs: Runs) -> tuple[Runs, Runs]:
+    """Return the runs of methods for use, and those of references."""
+    names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
+    return (
+        Runs(run for run in runs if run.method not in names),
+        Runs(run for run in runs if run.method in names),
+    )
+
+
+def _reference_parts(references: Runs) -> list[str]:
+    if not len(references):
+        return []
+    return [
+        "## References",
+        "With these, samples leave their owners: they say what could be had, not what to use.",
+        references.table().to_markdown(),
+    ]
+
+
+def _setting(runs: Runs) -> str:
+    data = runs[0].facts["data"]
+    some = "" if data["samples"] is None else f", {data['samples']:,} of its training samples"
+    return f"{data['name']}, {data['skew']}{some}: {compared(runs)}."
+
+
+def _verdicts(runs: Runs) -> list[str]:
+    found = {"global": judge(runs), "personal": judge(runs, "personal")}
+    return [f"By {level} accuracy: {verdict}" for level, verdict in found.items() if verdict]
+
+
+def _hours(runs: Runs) -> str:
+    seconds = sum(row["seconds"] for run in runs for row in run.metrics)
+    return f"{seconds / 3600:.1f}"
+
+
+def main() -> None:
+    """Read the two paths and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("page", type=Path)
+    asked = parser.parse_args()
+    asked.page.write_text(results_text(asked.folder), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""``unskew methods``: the methods there are, and all there is to know of one."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.cli.output import Json, print_json, print_rich
+from unskew.cli.tables import options_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from unskew.methods.base import Method
+
+Row = dict[str, Any]
+
+
+def list_methods(
+    name: Annotated[
+        str | None, typer.Argument(help="One method, or several with a plus, in detail.")
+    ] = None,
+    long: Annotated[bool, typer.Option("--long", help="Show every method in detail.")] = False,
+    json: Json = False,
+) -> None:
+    """List the methods: what each does, its paper, its kind, the accuracy it is meant for.
+
+    With a name: also what it sends, whether the server must see each client's update (which
+    excludes secure aggregation), how it is trained, its options and the values that are searched.
+    Spell a method as name:option=value,option=value.
+
+    Example:  [bold]unskew methods scaffold[/bold]
+
+    Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
+    """
+    from unskew.methods.table import METHODS, make_method  # noqa: PLC0415
+
+    if name is not None:
+        rows = [_facts(name, type(make_method(name)))]
+    else:
+        rows = [_facts(each, cls) for each, cls in sorted(METHODS.items())]
+    if json:
+        print_json(rows)
+    elif long or name is not None:
+        for row in rows:
+            print_rich(_block(row))
+    else:
+        print_rich(_list(rows))
+
+
+def _facts(name: str, cls: "type[Method]") -> Row:
+    about = cls.about
+    return {
+        "name": name,
+        "title": about.title,
+        "paper": about.paper,
+        "kind": about.kind,
+        "meant for": about.level,
+        "sent to clients": about.down,
+        "sent to the server": about.up,
+        "needs individual updates": about.needs_individual_updates,
+        "trained": "in the pool" if about.only_with_norms else "vectorised",
+        "options": options_of(cls),
+        "searched": {option: list(values) for option, values in cls.grid.items()},
+    }
+
+
+_WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
+
+
+def _list(rows: list[Row]) -> "Table":
+    """Lay the methods out in 80 columns; only the words of a cell may wrap."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading, width in _WIDTHS.items():
+        table.add_column(heading, width=width)
+    for row in rows:
+        table.add_row(*(row[key] for key in ("name", "title", "paper", "kind", "meant for")))
+    table.caption = "unskew methods NAME shows one in detail: options, what travels, how it trains"
+    table.caption_justify = "left"
+    return table
+
+
+_TRAINED = {
+    "vectorised": "vectorised where the network is small and of linear layers, else in the pool",
+    "in the pool": "in the pool: it is for networks with BatchNorm",
+}
+
+
+def _block(row: Row) -> "Table":
+    """Lay one method out, a line a fact."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=f"{row['name']}: {row['title']}", show_header=False, box=None)
+    table.title_justify = "left"
+    options = ", ".join(f"{key}={_text(value)}" for key, value in row["options"].items())
+    searched = "; ".join(
+        f"{key}: {', '.join(f'{value:g}' for value in values)}"
+        for key, values in row["searched"].items()
+    )
+    shown = {
+        **{key: row[key] for key in ("paper", "kind")},
+        "meant for": f"{row['meant for']} accuracy",
+        "sent to clients": row["sent to clients"],
+        "sent to the server": row["sent to the server"],
+        "needs individual updates": _text(row["needs individual updates"]),
+        "trained": _TRAINED[row["trained"]],
+        "options": options,
+        "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
+    }
+    for key, value in shown.items():
+        table.add_row(key, value)
+    table.columns[0].no_wrap = True
+    table.add_row("", "")
+    return table
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -1,0 +1,115 @@
+"""``unskew study``: the papers' tables and figures, played again."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.cli.output import Json, print_json
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Play papers' tables and figures again, and judge their claims.",
+    rich_markup_mode="rich",
+)
+
+Name = Annotated[str, typer.Argument(help="A study (unskew study list) or a TOML file.")]
+
+
+@app.command("list")
+def list_studies(json: Json = False) -> None:
+    """List the studies: the paper, and which of its tables and figures each makes.
+
+    Example:  [bold]unskew study list[/bold]
+    """
+    from unskew.studies.shelf import read_study, study_names  # noqa: PLC0415
+
+    files = {name: read_study(name) for name in study_names()}
+    if json:
+        print_json(
+            [
+                {"name": name, **file.model_dump(include={"paper", "makes", "title"})}
+                for name, file in files.items()
+            ]
+        )
+        return
+    from unskew.report.table import Table  # noqa: PLC0415
+
+    lines = [[name, ", ".join(file.makes), file.title] for name, file in files.items()]
+    typer.echo(str(Table(["study", "makes", "what it compares"], lines)))
+
+
+@app.command("show")
+def show_study(
+    name: Name,
+    scale: Annotated[str | None, typer.Option(help="Only this scale: smoke, cpu or paper.")] = None,
+    json: Json = False,
+) -> None:
+    """Show a study: its claims, its cases, and what each scale changes.
+
+    Example:  [bold]unskew study show ida-table1[/bold]
+    """
+    from unskew.studies.shelf import open_study  # noqa: PLC0415
+    from unskew.studies.showing import study_facts, study_text  # noqa: PLC0415
+
+    scales = ("paper", "cpu", "smoke") if scale is None else (scale,)
+    studies = [open_study(name, one) for one in scales]
+    if json:
+        print_json({study.scale: study_facts(study) for study in studies})
+    else:
+        typer.echo(study_text(studies))
+
+
+@app.command("run")
+def run_one(
+    name: Name,
+    scale: Annotated[
+        str, typer.Option(help="smoke: a minute; cpu: minutes on two cores; paper: as it was.")
+    ] = "cpu",
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; default: the study's.")] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with runs that are there already, or refuse to.")
+    ] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; default: studies/NAME-SCALE.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; default: one a core.")] = None,
+    json: Json = False,
+) -> None:
+    """Play a study and write result.json, result.md, figures and pages.
+
+    Runs are kept beside the results by their content, so that what was played once is read.
+
+    Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
+    """
+    from unskew.studies.result import figures_table  # noqa: PLC0415
+    from unskew.studies.running import run_study  # noqa: PLC0415
+    from unskew.studies.shelf import open_study  # noqa: PLC0415
+
+    study = open_study(name, scale, seeds)
+    folder = out or Path("studies") / f"{study.name}-{scale}"
+    command = shlex.join(["unskew", *sys.argv[1:]])
+    outcome = run_study(study, folder, resume=resume, jobs=jobs, command=command)
+    if json:
+        print_json(outcome.result)
+        return
+    typer.echo(str(figures_table(study, outcome.result)))
+    for judged in outcome.judged:
+        typer.echo(f"{judged.word}: {judged.claim.text}\n    {judged}")
+    typer.echo(f"results: {folder}")
+
+
+@app.command("index")
+def index_results(
+    folder: Annotated[Path, typer.Argument(help="A folder with a folder of results a study.")],
+) -> None:
+    """Write README.md of a folder of results: a table of all claims and what became of them.
+
+    Example:  [bold]unskew study index docs/results[/bold]
+    """
+    from unskew.studies.index import write_index  # noqa: PLC0415
+
+    page, count = write_index(folder)
+    typer.echo(f"{count} studies: {page}")

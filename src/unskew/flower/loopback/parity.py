@@ -1,0 +1,87 @@
+"""Whether a federation and one process come to the same weights."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from unskew.engine.train import train
+from unskew.errors import UnskewError
+from unskew.flower.loopback.apps import Config, load_task
+from unskew.methods.base import Server
+from unskew.runs.checkpoint import Checkpoints
+
+TOLERANCE = 1e-6
+"""How far weights may be apart where sums are taken in another order, as on another processor."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How two ends of a run compare."""
+
+    numbers: int
+    largest: float
+    """The largest difference of all numbers; infinite if the ends are of different kinds."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether both came to the same weights."""
+        return self.largest <= TOLERANCE
+
+    def __str__(self) -> str:
+        if self.largest == 0:
+            return f"parity: in one process, all {self.numbers:,} numbers are the same to the bit"
+        verdict = "allowed" if self.holds else "NOT allowed"
+        return (
+            f"parity: in one process, numbers differ by up to {self.largest:.3g} "
+            f"({verdict}: {TOLERANCE:g})"
+        )
+
+
+def check_parity(app: Path, config: Config, run: Path) -> Parity:
+    """Repeat an app's run in this process and compare where the server ended."""
+    task = load_task(app)
+    settings = {**task.settings(config), "runner": "loop", "evaluate_every": 0}
+    with TemporaryDirectory() as folder:
+        train(
+            task.federation(config),
+            task.METHOD,
+            model=task.MODEL,
+            out=folder,
+            progress=False,
+            **settings,
+        )
+        return compare(final_tensors(run), final_tensors(Path(folder)))
+
+
+def final_tensors(run: Path) -> dict[str, Tensor]:
+    """Return what the server of a run ended with, earlier stages included."""
+    found = Checkpoints(run / "checkpoints").load()
+    position = None if found is None else found[0]
+    if position is None or position.server is None:
+        raise UnskewError(f"{run}: there is no checkpoint to compare")
+    servers: dict[str, Server] = {**position.earlier, "": position.server}
+    return {
+        f"{stage}/{name}": tensor
+        for stage, server in servers.items()
+        for name, tensor in {"vector": server.vector, **server.slots}.items()
+    }
+
+
+def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Parity:
+    """Compare tensors by name."""
+    numbers = sum(tensor.numel() for tensor in ours.values())
+    if ours.keys() != theirs.keys() or any(ours[k].shape != theirs[k].shape for k in ours):
+        return Parity(numbers, float("inf"))
+    return Parity(numbers, max((_apart(ours[k], theirs[k]) for k in ours), default=0.0))
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference; numbers that are no numbers are the same as themselves."""
+    if torch.equal(one, other):
+        return 0.0
+    difference = (one.double() - other.double()).abs()
+    same = one.isnan() & other.isnan() if one.is_floating_point() else one == other
+    return float(difference.masked_fill(same, 0.0).nan_to_num(nan=float("inf")).max())

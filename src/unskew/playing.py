@@ -1,0 +1,130 @@
+"""Playing many runs: beside each other where that is possible and worth it."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from torch import nn
+
+from unskew.data.federation import Federation
+from unskew.engine.settings import Settings
+from unskew.engine.train import keeps_to_one_core, train
+from unskew.errors import FolderError, UnskewError
+from unskew.jobs import Job, can_run_beside, cores, play_jobs
+from unskew.methods.base import Method
+from unskew.methods.table import name_of
+from unskew.progress import Board, Watcher
+from unskew.runs.run import Run
+from unskew.spelling import explain
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A run that is wanted; its data is dealt out when its turn has come."""
+
+    label: str
+    method: Method
+    data: Callable[[], Federation]
+    settings: dict[str, Any]
+    folder: Path | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    may_refuse: bool = False
+    """Whether a method that cannot be trained here is no error: the run then says why."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """Plays runs of one network, ``jobs`` at once; None means one a core, if a run keeps to one."""
+
+    model: str | nn.Module | None
+    resume: bool
+    jobs: int | None
+    board: Board
+
+    def play(self, wanted: Sequence[Wanted]) -> list[Run]:
+        """Play all runs and return them in the order they were named."""
+        labels = [each.label for each in wanted]
+        rounds = [checked_settings(each.settings).rounds for each in wanted]
+        return play_jobs(
+            labels,
+            lambda place: self._job(wanted[place]),
+            self.board,
+            self._at_once(wanted),
+            rounds,
+        )
+
+    def _job(self, wanted: Wanted) -> Job:
+        data = wanted.data()
+
+        def play(watcher: Watcher) -> Run:
+            try:
+                run = train(
+                    data,
+                    wanted.method,
+                    model=self.model,
+                    out=wanted.folder,
+                    resume=self.resume and wanted.folder is not None,
+                    progress=watcher,
+                    notes=wanted.notes,
+                    **wanted.settings,
+                )
+            except FolderError:
+                raise
+            except UnskewError as error:
+                if not wanted.may_refuse:
+                    raise
+                return _refused(wanted, str(error), data)
+            return _as_long_as_asked(run, wanted.settings)
+
+        return play
+
+    def _at_once(self, wanted: Sequence[Wanted]) -> int:
+        most = min(len(wanted), cores() if self.jobs is None else self.jobs)
+        if most < 2 or not can_run_beside(self.model):
+            return 1
+        first = wanted[0]
+        settings = checked_settings(first.settings)
+        if self.jobs is None and not keeps_to_one_core(
+            first.data(), first.method, self.model, settings
+        ):
+            return 1
+        return most
+
+
+def folder_name(method: str) -> str:
+    """Return a method's spelling as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method)
+
+
+def checked_settings(settings: dict[str, Any]) -> Settings:
+    """Check the settings of a run."""
+    try:
+        return Settings(**settings)
+    except ValidationError as error:
+        raise UnskewError(f"settings: {explain(error, Settings)}") from None
+
+
+def _refused(wanted: Wanted, reason: str, data: Federation) -> Run:
+    return Run(
+        method=name_of(wanted.method),
+        network="",
+        data=data.name,
+        seed=wanted.settings["seed"],
+        clients=len(data),
+        facts={"refused": reason},
+    )
+
+
+def _as_long_as_asked(run: Run, settings: dict[str, Any]) -> Run:
+    """Refuse a run of an earlier comparison that was longer: its figures are of later rounds."""
+    asked = checked_settings(settings).rounds
+    played = max((row["round"] for row in run.metrics if row["stage"] == "task"), default=0)
+    if played > asked:
+        raise UnskewError(
+            f"rounds: {run.folder} has {played} already (asked for {asked}); ask for {played} or "
+            "more, or choose another folder"
+        )
+    return run

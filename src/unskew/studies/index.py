@@ -1,0 +1,75 @@
+"""The index of committed results: every study, every claim, and what became of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import UnskewError
+from unskew.report.table import Table
+from unskew.runs.atomic import write_bytes
+from unskew.studies.result import left_aligned
+from unskew.studies.study import PAPERS
+
+_WORDS = ("held", "not held", "within noise", "not testable at this scale")
+
+
+def write_index(folder: Path) -> tuple[Path, int]:
+    """Write README.md from the result.json files below a folder; return it and their number."""
+    results = [_read(path) for path in sorted(folder.glob("*/result.json"))]
+    if not results:
+        raise UnskewError(f"{folder}: there is no result.json in a folder below it")
+    path = folder / "README.md"
+    write_bytes(path, index_text(results).encode())
+    return path, len(results)
+
+
+def index_text(results: list[dict[str, Any]]) -> str:
+    """Return the index: a line a study, then each claim with its verdict."""
+    lines = [
+        "# Results of the studies",
+        "",
+        "Written by `unskew study index docs/results` from the result.json files here; see "
+        "[how studies work](../studies.md). A claim is judged by a paired t-test over seeds, "
+        "corrected for the number of rivals; most results are of the scale `cpu`, whose changes "
+        "each page states.",
+        "",
+        _counts(results).to_markdown(),
+    ]
+    for paper, title in PAPERS.items():
+        own = [result for result in results if result["paper"] == paper]
+        if own:
+            lines += ["", f"## {title}", "", left_aligned(_claims(own))]
+    return "\n".join([*lines, ""])
+
+
+def _counts(results: list[dict[str, Any]]) -> Table:
+    rows = []
+    for result in results:
+        words = [claim["verdict"] for claim in result["claims"]]
+        rows.append(
+            [
+                f"[{result['study']}]({result['study']}/result.md)",
+                ", ".join(result["makes"]),
+                result["scale"],
+                str(result["seeds"]),
+                *(str(words.count(word)) for word in _WORDS),
+            ]
+        )
+    return Table(["study", "makes", "scale", "seeds", *_WORDS], rows)
+
+
+def _claims(results: list[dict[str, Any]]) -> Table:
+    rows = [
+        [result["study"], claim["text"], f"**{claim['verdict']}**", claim["by"]]
+        for result in results
+        for claim in result["claims"]
+    ]
+    return Table(["study", "the paper says", "verdict", "measured (positive is better)"], rows)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise UnskewError(f"{path}: is not JSON; run the study again") from None
+    return result

@@ -1,0 +1,194 @@
+"""Playing a study: all its runs on one board, cached by content, as many at once as cores."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unskew.comparison import run_folder
+from unskew.data.catalogue import CATALOGUE
+from unskew.data.federation import Federation
+from unskew.data.sources import find
+from unskew.engine.train import train
+from unskew.errors import UnskewError
+from unskew.jobs import Job, can_run_beside, cores, play_jobs
+from unskew.methods.table import make_method, name_of
+from unskew.models import MODELS
+from unskew.progress import Board, Watcher, watching_many
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+from unskew.spelling import build, lookup
+from unskew.studies.measure_table import measure_of
+from unskew.studies.measures import worst_clients
+from unskew.studies.opening import open_case_data
+from unskew.studies.study import Case, Study, StudyData
+
+_WORST = 3
+"""So many clients get twice their samples where one case follows another."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The runs of a study, by case, and which spelling each label had."""
+
+    study: Study
+    runs: dict[str, Runs] = field(default_factory=dict)
+
+    def of(self, case: str, label: str) -> list[Run]:
+        """Return a method's runs in a case, none if it was not played there."""
+        spelled = self.study.case(case).methods.get(label)
+        if spelled is None or case not in self.runs:
+            return []
+        return self.runs[case].of(name_of(make_method(spelled)))
+
+
+def play_study(
+    study: Study,
+    cache: Path,
+    *,
+    resume: bool = True,
+    jobs: int | None = None,
+    progress: bool | None = None,
+) -> Played:
+    """Play every method of every case with every seed; runs that are in the cache are read.
+
+    Cases that follow others come after them. Cases whose data is missing are left out.
+    """
+    check_study(study)
+    played = Played(study)
+    playable = [case for case in study.cases if case.missing is None and case.methods]
+    rounds = max((case.train.rounds for case in playable), default=1)
+    count = study.seeds * sum(len(case.methods) for case in playable)
+    at_once = min(count, jobs or cores()) if can_run_beside(None) else 1
+    with watching_many(progress, count, rounds) as board:
+        for followers in (False, True):
+            cases = [case for case in playable if (case.follows is not None) == followers]
+            plan = _Plan.of(cases, study.seeds, cache, resume, at_once, played)
+            plan.play(board)
+    return played
+
+
+def check_study(study: Study) -> None:
+    """Complain, before anything is trained, about names that are not known and missing data."""
+    for name in study.file.measures:
+        measure_of(name)
+    for case in study.cases:
+        _check_case(study.name, case)
+    wanted = {case.data.name for case in study.cases if case.missing is None}
+    lacking = sorted(name for name in wanted if CATALOGUE[name].file and find(name) is None)
+    if lacking:
+        raise UnskewError(
+            f"data: {study.name} at scale {study.scale} needs {', '.join(lacking)}, which is not "
+            "on this machine; get it with `unskew data fetch NAME`, point UNSKEW_DATA to a folder "
+            "that has it, or use --scale smoke"
+        )
+
+
+def _check_case(study: str, case: Case) -> None:
+    try:
+        if case.missing is None:
+            lookup(CATALOGUE, case.data.name, "data")
+        if case.model is not None:
+            build(MODELS, case.model, "model")
+        spelled = [name_of(make_method(text)) for text in case.methods.values()]
+    except UnskewError as error:
+        raise UnskewError(f"{study}: case {case.name!r}: {error}") from None
+    if len(set(spelled)) < len(spelled):
+        raise UnskewError(f"{study}: case {case.name!r}: methods: two are the same ({spelled})")
+
+
+def content_key(case: Case, skew: str | None) -> str:
+    """Return a short hash of everything that shapes a run's numbers, but its seed and method."""
+    content = {
+        "data": case.data.model_dump() | {"skew": skew or case.data.skew},
+        "model": case.model,
+        "train": case.train.training_identity() | {"rounds": case.train.rounds},
+    }
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class _Task:
+    case: Case
+    label: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.case.name}: {self.label}, seed {self.seed}"
+
+
+@dataclass(eq=False)
+class _Plan:
+    """Runs that can be played beside each other, in an order that deals data out once each."""
+
+    tasks: Sequence[_Task]
+    cache: Path
+    resume: bool
+    at_once: int
+    played: Played
+    last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
+
+    @staticmethod
+    def of(
+        cases: Sequence[Case], seeds: int, cache: Path, resume: bool, at_once: int, played: Played
+    ) -> "_Plan":
+        tasks = [
+            _Task(case, label, seed)
+            for case in cases
+            for seed in range(seeds)
+            for label in case.methods
+        ]
+        return _Plan(tasks, cache, resume, at_once, played)
+
+    def play(self, board: Board) -> None:
+        """Play the runs and file them under their cases."""
+        runs = play_jobs([str(task) for task in self.tasks], self.job, board, self.at_once)
+        by_case: dict[str, list[Run]] = {}
+        for task, run in zip(self.tasks, runs, strict=True):
+            by_case.setdefault(task.case.name, []).append(run)
+        for task in self.tasks:
+            order = [name_of(make_method(text)) for text in task.case.methods.values()]
+            found = by_case[task.case.name]
+            self.played.runs[task.case.name] = Runs(
+                sorted(found, key=lambda run: order.index(run.method))
+            )
+
+    def job(self, place: int) -> Job:
+        """Return one run's job; its data is dealt out now."""
+        task = self.tasks[place]
+        case, method = task.case, make_method(task.case.methods[task.label])
+        skew = self._skew(task)
+        data = self._federation(case.data, skew, task.seed)
+        folder = run_folder(self.cache / content_key(case, skew), name_of(method), task.seed)
+        settings = case.train.model_dump() | {"seed": task.seed}
+        if self.at_once > 1:
+            settings["workers"] = 1  # a run keeps to its core; a pool gives the same bits
+
+        def play(watcher: Watcher) -> Run:
+            return train(
+                data,
+                method,
+                model=case.model,
+                out=folder,
+                resume=self.resume,
+                progress=watcher,
+                **settings,
+            )
+
+        return play
+
+    def _skew(self, task: _Task) -> str | None:
+        """Return the skew of a case that follows another: with its worst clients doubled."""
+        if task.case.follows is None:
+            return None
+        before = self.played.runs[task.case.follows]
+        run = next(run for run in before if run.seed == task.seed)
+        return f"{task.case.data.skew},double={'/'.join(map(str, worst_clients(run, _WORST)))}"
+
+    def _federation(self, data: StudyData, skew: str | None, seed: int) -> Federation:
+        key = (data, skew, seed)
+        if self.last is None or self.last[0] != key:
+            self.last = key, open_case_data(data, seed, skew)
+        return self.last[1]

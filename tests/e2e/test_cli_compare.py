@@ -1,0 +1,187 @@
+"""``unskew compare`` and ``report`` as a user types them."""
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+
+
+def compare(data: Path, *options: object) -> tuple[object, ...]:
+    return ("compare", "--data", data, "--model", "logistic", "--rounds", 2, "--seeds", 2, *options)
+
+
+def test_compare_prints_a_row_a_method(terminal, data):
+    output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1,buffers=local"))
+    assert "custom, 4 clients, logistic, 2 rounds, 2 seeds" in output
+    assert "fedprox:buffers=local,mu=0.1" in output
+    assert "rounds to" in output
+
+
+def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
+    out = tmp_path / "comparison"
+    output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1", "--out", out))
+    assert f"page: {out / 'report.html'}" in output
+    for method in ("fedavg", "fedprox-mu=0.1"):
+        for seed in (0, 1):
+            assert (out / method / f"seed{seed}" / "metrics.jsonl").read_text().count("\n") == 2
+    assert (out / "table.md").read_text().startswith("| method | accuracy |")
+    assert (out / "table.tex").read_text().startswith("\\begin{tabular}")
+    page = (out / "report.html").read_text()
+    assert f"unskew compare --data {data} --model logistic" in page
+    assert '<figure id="who-holds-what">' in page
+
+
+def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again.html"
+    terminal.output(*compare(data, "--methods", "mean,fedavg", "--out", out, "--target", "0.3"))
+    figures = tmp_path / "figures"
+    output = terminal.output("report", out, "-o", again, "--figures", figures)
+    assert f"page: {again}" in output
+    assert "leads by" in output
+    assert again.read_text() == (out / "report.html").read_text()
+    assert (figures / "global-accuracy.svg").is_file()
+    assert (figures / "table.tex").is_file()
+
+
+def test_report_of_nothing_is_one_line(terminal, tmp_path):
+    assert "there is no run in it" in terminal.complaint("report", tmp_path)
+
+
+def test_a_new_method_or_seed_plays_nothing_else(terminal, data, tmp_path, monkeypatch):
+    from unskew.engine import stage
+
+    out, played, play = tmp_path / "out", [], stage.play_round
+
+    def noted(shop, *arguments):
+        played.append(shop.settings.seed)
+        return play(shop, *arguments)
+
+    monkeypatch.setattr(stage, "play_round", noted)
+    for methods, seeds, new in (
+        ("fedavg", 1, [0, 0]),
+        ("fedavg,mean", 1, [0, 0]),
+        ("fedavg,mean", 2, [1, 1] * 2),
+        ("fedavg,mean", 2, []),
+    ):
+        played.clear()
+        options = ("--methods", methods, "--out", out, "--seeds", seeds, "--jobs", 1)
+        terminal.output(*compare(data, *options))
+        assert played == new
+
+
+def test_a_longer_run_is_not_taken_for_a_shorter(terminal, data, tmp_path):
+    command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out", "--rounds", 3)
+    terminal.output(*command)
+    message = terminal.complaint(*command, "--rounds", 2)
+    assert "has 3 already (asked for 2)" in message
+    terminal.output(*command, "--rounds", 4)
+
+
+def test_compare_as_json_has_stdout_for_itself(terminal, data, tmp_path):
+    code, output, errors = terminal.run(*compare(data, "--out", tmp_path / "out", "--json"))
+    rows = json.loads(output, parse_constant=pytest.fail)
+    assert code == 0
+    assert errors == f"page: {tmp_path / 'out' / 'report.html'}\n"
+    assert [row["method"] for row in rows] == ["fedavg", "mean", "fedprox"]
+    assert all(row["seeds"] == 2 for row in rows)
+
+
+def test_a_target_that_nobody_reaches_is_null(terminal, data):
+    rows = terminal.json(*compare(data, "--methods", "mean", "--target", "1"))
+    assert (rows[0]["reached"], rows[0]["rounds_to_target"]) == (0, None)
+
+
+def test_compare_goes_on_with_resume(terminal, data, tmp_path):
+    command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out")
+    first = terminal.output(*command)
+    assert terminal.output(*command) == first
+    assert "there is a run already" in terminal.complaint(*command, "--no-resume")
+    message = terminal.complaint(*command, "--lr", "1")
+    assert "cannot resume, settings.lr was 0.05 and is now 1.0" in message
+
+
+def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
+    terminal.output(
+        "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 3, "--methods", "mean",
+        "--model", "logistic", "--rounds", 1, "--seeds", 2, "--set", "steps=1",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    facts = [
+        json.loads((tmp_path / "out" / "mean" / f"seed{seed}" / "run.json").read_text())
+        for seed in (0, 1)
+    ]
+    assert facts[0]["identity"]["data"] != facts[1]["identity"]["data"]
+    assert facts[0]["identity"]["settings"]["steps"] == 1
+
+
+TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
+
+
+def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    command = compare(data, *TUNED, "--tune-trials", 3, "--tune-rounds", 1, "--out", out)
+    output = terminal.output(*command)
+    words = "tuned on 20 % of each client's training samples (trials a method: 3, rounds a trial: 1"
+    assert words in " ".join(output.split())
+    assert "personal accuracy" in output
+    for suffix in ("csv", "tex", "md"):
+        assert (out / f"tuning.{suffix}").is_file()
+    assert (out / "tuning.md").read_text().startswith("| chosen | lr | validation |")
+    page = (out / "report.html").read_text()
+    assert "<h2>Tuning</h2>" in page
+    tune = "tune={'lr': [0.01, 0.2], 'trials': 3, 'rounds': 1}"
+    assert tune in html.unescape(page)
+    assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
+    facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
+    assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
+    monkeypatch.setattr("unskew.engine.stage.play_round", lambda *_: pytest.fail("played again"))
+    assert terminal.output(*command) == output
+    again = terminal.output("report", out, "-o", tmp_path / "again.html")
+    assert words in " ".join(again.split())
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_a_tuned_comparison_as_json(terminal, data):
+    rows = terminal.json(*compare(data, *TUNED, "--tune-trials", 3))
+    for row, asked in zip(rows, ("fedavg", "fedprox", "ditto"), strict=True):
+        assert row["tuning"]["asked"] == asked
+        assert row["tuning"]["chosen"]["method"] == row["method"]
+        assert len(row["tuning"]["tried"]) == 3
+        assert row["tuning"]["rounds"] == 1  # a quarter of two, rounded up
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--methods", "fedavg,fedpro"], "did you mean 'fedprox'?"),
+        (["--methods", "fedavg,fedavg"], "methods: each may stand once"),
+        (["--methods", ","], "methods: name at least one"),
+        (["--lr", "-1"], "lr must be greater than 0"),
+        (["--participation", "0"], "participation must be greater than 0"),
+        (["--participation", "0.5", "--cohort", "2"], "give participation or cohort, not both"),
+        (["--set", "momentun=0.9"], "momentun is not known; did you mean 'momentum'?"),
+        (["--set", "seed=3"], "seed: a comparison has several; give seeds"),
+        (["--set", "model=mlp"], "model is not known"),
+        (["--set", "train.lr=1"], "train is not known"),
+        (["--jobs", "0"], "jobs must be at least 1"),
+        (["--tune-lr", "0.1,0.2"], "--tune-lr: belongs to a search; give --tune too"),
+        (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: write numbers with commas between"),
+        (["--tune", "--tune-lr", "0.1"], "lr: give at least two learning rates"),
+        (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
+        (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
+        (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),
+        (["--target", "75"], "target must be"),
+        (["--target", "-0.1"], "target must be"),
+        (["--clients", "3"], "brings its own clients"),
+        (["--samples", "3"], "brings its own clients"),
+        (["--skew", "dirichlt"], "did you mean 'dirichlet'?"),
+    ],
+)
+def test_bad_comparisons_are_one_line_and_code_two(terminal, data, options, words):
+    assert words in terminal.complaint(*compare(data, *options))
+
+
+def test_nothing_is_left_behind_by_a_bad_comparison(terminal, data, tmp_path):
+    terminal.complaint(*compare(data, "--lr", "-1", "--out", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,65 @@
+"""``unskew report`` of real runs: the figures that only some methods have."""
+
+import json
+
+import pytest
+
+from unskew.errors import UnskewWarning
+
+QUICK = "density_rounds=1,ratio_rounds=2,pool=64"
+
+
+def figures(page: str) -> dict[str, dict]:
+    """The pictures that a page draws, by name."""
+    data = json.JSONDecoder().raw_decode(page.partition('id="report-data">')[2])[0]
+    return {picture["name"]: picture for picture in data["pictures"]}
+
+
+@pytest.mark.filterwarnings(f"ignore::{UnskewWarning.__module__}.{UnskewWarning.__name__}")
+def test_a_comparison_with_feddisk_shows_how_samples_were_weighed(terminal, tmp_path):
+    out = tmp_path / "out"
+    terminal.output(
+        "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 4, "--seeds", 2, "--rounds", 1,
+        "--model", "logistic", "--methods", f"fedavg,feddisk:{QUICK}", "--out", out,
+    )  # fmt: skip
+    found = figures((out / "report.html").read_text())
+    (series,) = found["sample-weights"]["data"]["series"]
+    assert series["method"].startswith("feddisk")
+    assert sum(series["shares"]) == pytest.approx(1, abs=1e-3)
+    (one,) = found["sample-weights-clients"]["data"]["maps"]
+    assert one["rows"] == ["0", "1", "2", "3"]
+    written = sorted(out.glob("*/seed*/sample_weights.json"))
+    assert [path.parent.name for path in written] == ["seed0", "seed1"]
+    assert all(path.parts[-3].startswith("feddisk") for path in written)
+
+
+def test_a_method_without_sample_weights_has_no_such_figure(terminal, data, tmp_path):
+    out = tmp_path / "out"
+    terminal.output("compare", "--data", data, "--model", "logistic", "--methods", "fedavg",
+                    "--rounds", 1, "--seeds", 1, "--out", out)  # fmt: skip
+    found = figures((out / "report.html").read_text())
+    assert "weights" in found
+    assert not [name for name in found if name.startswith("sample-weights")]
+
+
+def test_tsne_maps_the_clients_where_it_is_asked_for(terminal, tmp_path):
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    terminal.output(
+        "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 6, "--seeds", 1, "--rounds", 1,
+        "--model", "logistic", "--methods", "fedavg", "--set", "steps=1", "--out", out,
+    )  # fmt: skip
+    assert "embedding" not in figures((out / "report.html").read_text())
+    terminal.output("report", out, "-o", page, "--tsne", "--figures", tmp_path / "figures")
+    points = figures(page.read_text())["embedding"]["data"]["points"]
+    assert len(points) == 6
+    assert len({(x, y) for x, y, *_ in points}) == 6
+    assert (tmp_path / "figures" / "embedding.svg").is_file()
+
+
+def test_tsne_of_a_few_clients_is_refused(terminal, data, tmp_path):
+    out = tmp_path / "out"
+    terminal.output("compare", "--data", data, "--model", "logistic", "--methods", "fedavg",
+                    "--rounds", 1, "--seeds", 1, "--out", out)  # fmt: skip
+    message = terminal.complaint("report", out, "-o", tmp_path / "page.html", "--tsne")
+    assert "tsne: needs 5 clients or more (these runs have 4)" in message
+    assert not (tmp_path / "page.html").exists()

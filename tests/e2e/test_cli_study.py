@@ -1,0 +1,137 @@
+"""``unskew study`` as a user types it, on the embedded digits."""
+
+import json
+import re
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """Keep runs and data of the user out of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("UNSKEW_DATA", raising=False)
+
+
+GRID = """
+title = "A grid that takes seconds"
+paper = "ida"
+makes = ["Table 0"]
+measures = ["global", "worst"]
+seeds = 3
+model = "logistic"
+data = { name = "digits", skew = "n-classes:n=3,balanced=false,cap=40", clients = 5 }
+train = { rounds = 2, evaluate_every = 1 }
+[methods]
+FedAvg = "fedavg"
+IDA = "ida"
+[[cases]]
+name = "before"
+paper.global = { FedAvg = 50.0 }
+[[cases]]
+name = "after"
+follows = "before"
+[[cases]]
+name = "elsewhere"
+missing = "nobody has it"
+[[claims]]
+text = "IDA is better than nothing"
+measure = "global"
+method = "IDA"
+than_value = 0.0
+scales = ["cpu"]
+[scales.cpu]
+changes = "nothing at all"
+[scales.smoke]
+changes = "nothing at all"
+cases = ["before"]
+data = { samples = 300 }
+"""
+
+
+@pytest.fixture
+def grid(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return path
+
+
+def test_list_names_every_study(terminal):
+    rows = terminal.json("study", "list")
+    assert {"ida-table1", "feddisk-mnist", "latent-niid"} <= {row["name"] for row in rows}
+    assert "Table 1" in terminal.output("study", "list")
+
+
+def test_show_says_what_each_scale_changes(terminal):
+    text = terminal.output("study", "show", "ida-table1")
+    for scale in ("scale paper", "scale cpu", "scale smoke", "vgg11"):
+        assert scale in text
+    facts = terminal.json("study", "show", "ida-table1", "--scale", "cpu")
+    assert facts["cpu"]["changes"].startswith("30 rounds")
+
+
+def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
+    text = terminal.output("study", "run", grid, "--scale", "cpu", "--out", "out/grid")
+    assert "held: IDA is better than nothing" in text
+    result = json.loads((tmp_path / "out/grid/result.json").read_text())
+    before, after, elsewhere = result["cases"]
+    assert before["rows"][0]["paper"] == {"global": 50.0}
+    assert len(before["rows"][0]["measured"]["global"]["values"]) == 3
+    assert after["rows"][1]["measured"]["worst"]["mean"] is not None
+    assert elsewhere["rows"][0]["measured"]["global"]["mean"] is None
+    assert result["claims"][0]["verdict"] == "held"
+    page = (tmp_path / "out/grid/result.md").read_text()
+    assert "nobody has it" in page
+    assert "50.00" in page
+    assert (tmp_path / "out/grid/figures/overview.png").is_file()
+    assert (tmp_path / "out/grid/report-before.html").is_file()
+    index = terminal.output("study", "index", "out")
+    assert "1 studies" in index
+    assert "IDA is better than nothing" in (tmp_path / "out/README.md").read_text()
+
+
+def test_clients_that_follow_are_doubled_by_what_was_measured(terminal, grid, tmp_path):
+    terminal.output("study", "run", grid, "--scale", "cpu", "--seeds", "1", "--out", "out/grid")
+    facts = [json.loads(path.read_text()) for path in tmp_path.glob("out/runs/*/*/*/run.json")]
+    skews = {fact["data"]["skew"] for fact in facts}
+    assert any(re.fullmatch(r".*,double=\d/\d/\d", skew) for skew in skews)
+
+
+def test_what_was_played_is_read_and_not_played_again(terminal, grid, tmp_path):
+    arguments = ("study", "run", grid, "--scale", "smoke", "--seeds", "1", "--out", "out/grid")
+    first = terminal.output(*arguments)
+    logs = sorted(tmp_path.glob("out/runs/*/*/*/metrics.jsonl"))
+    times = [log.read_text() for log in logs]  # with the seconds each round took
+    assert len(logs) == 2
+    assert terminal.output(*arguments) == first
+    assert [log.read_text() for log in logs] == times
+    assert "there is a run already" in terminal.complaint(*arguments, "--no-resume")
+
+
+def test_probes_measure_and_draw(terminal, tmp_path):
+    result = terminal.json("study", "run", "latent-codes", "--scale", "smoke", "--out", "out/codes")
+    rows = {row["method"]: row["measured"]["w1"] for row in result["cases"][0]["rows"]}
+    assert set(rows) == {"even clients", "uneven clients"}
+    assert all(row["mean"] > 0 for row in rows.values())
+    assert (tmp_path / "out/codes/figures/codes.png").is_file()
+
+
+def test_two_phases_count_their_rounds(terminal):
+    """FedDisk exchanges densities for three rounds before the task."""
+    result = terminal.json("study", "run", "feddisk-mnist", "--scale", "smoke", "--seeds", "1")
+    rows = {row["method"]: row["measured"] for row in result["cases"][0]["rows"]}
+    assert rows["FedDisk"]["rounds-before"]["mean"] == 3
+    assert rows["FedAvg"]["rounds-before"]["mean"] == 0
+    size = 64 * 16 + (4 * 16 + 1) + (16 * 10 + 10)  # BatchNorm has a counter too
+    rounds = rows["FedAvg"]["rounds"]["mean"]
+    assert rows["FedAvg"]["cost"]["mean"] == pytest.approx(2 * size * rounds, rel=1e-5)
+
+
+def test_missing_data_is_said_before_anything_is_trained(terminal):
+    complaint = terminal.complaint("study", "run", "ida-table2", "--scale", "cpu")
+    assert "needs cifar10, fashion" in complaint
+    assert "unskew data fetch" in complaint
+
+
+def test_an_unknown_study_is_named(terminal):
+    assert "did you mean 'ida-table2'" in terminal.complaint("study", "show", "ida-table")

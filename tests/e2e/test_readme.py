@@ -1,0 +1,66 @@
+"""What README tells a newcomer to type does what it says."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import unskew
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ELSEWHERE = ("unskew data fetch", "unskew flower up")
+"""They need a package registry, and a minute of real processes (tests/flower_deploy)."""
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for name, text in found if name == language]
+
+
+def commands() -> list[str]:
+    (block,) = (text for text in blocks("") if text.startswith("unskew"))
+    lines = [line.partition("#")[0] for line in block.splitlines()]
+    return [command.strip() for line in lines for command in line.split(";")]
+
+
+def quick(text: str) -> str:
+    """The same with few rounds."""
+    text = re.sub(r"rounds=\d+", "rounds=2", text)
+    return re.sub(r"--rounds \d+", "--rounds 2", text)
+
+
+def test_commands_run_in_their_order(terminal):
+    (config,) = blocks("toml")
+    Path("experiment.toml").write_text(re.sub(r"rounds = \d+", "rounds = 2", config))
+    for command in commands():
+        if not command.startswith(ELSEWHERE):
+            terminal.output(*shlex.split(quick(command))[1:])
+    assert Path("who-holds-what.png").is_file()
+    assert Path("figures", "table.tex").is_file()
+    assert Path("report.html").is_file()
+    assert len(list(Path("runs/three").glob("*/seed*/run.json"))) == 9
+
+
+def test_python_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "readme"}
+    for text in blocks("python"):
+        if "grid" in text:  # Flower's, which only a server app is given
+            continue
+        exec(compile(quick(text), "README", "exec"), names)
+    assert names["run"].method == "fedprox:mu=0.1"
+    own = unskew.train(names["fed"], names["FedProx"](mu=0.1), rounds=1)
+    assert own.method == "fedprox:mu=0.1"
+    assert Path("runs/first/run.json").is_file()
+    assert "worst client" in capsys.readouterr().out
+
+
+def test_the_method_it_shows_is_the_one_there_is():
+    source = Path(unskew.__file__).parent / "methods" / "fedprox.py"
+    assert source.read_text(encoding="utf-8") in blocks("python")
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README))
+def test_links_lead_somewhere(link):
+    assert (Path(__file__).parents[2] / link).exists()

@@ -1,0 +1,33 @@
+"""All methods of the table, the slow ones with options that make them quick."""
+
+import warnings
+
+import torch
+
+import unskew as us
+from unskew.errors import UnskewWarning
+from unskew.layout import flatten
+from unskew.methods.table import METHODS
+from unskew.network import Network
+
+QUICK = {
+    "feddisk": "feddisk:density_rounds=2,local_rounds=1,ratio_rounds=2,hidden=4,ratio_hidden=4",
+    "latent": "latent:encoder=8,vae_rounds=1",
+    "fedgen": "fedgen:hidden=8,generator_steps=2",
+    "moon": "moon:projection=16",
+    "fedrep": "fedrep:head_epochs=1",
+    "fedbabu": "fedbabu:epochs=1",
+}
+SPELLINGS = [QUICK.get(name, name) for name in METHODS]
+
+
+def play(federation, method, **options):
+    """Train quickly; a method may warn of what is odd about the data."""
+    usual = {"batch_size": 4, "lr": 0.1, "model": "mlp:hidden=6"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnskewWarning)
+        return us.train(federation, method, **usual | options)
+
+
+def is_finite(run) -> bool:
+    return bool(torch.isfinite(flatten(run.model, Network(run.model).layout)).all())

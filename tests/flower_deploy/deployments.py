@@ -1,0 +1,128 @@
+"""Real federations on loopback for the tests: apps, nodes with faults, and what runs wrote down."""
+
+import json
+from pathlib import Path
+
+from unskew.flower.loopback.apps import changed, read_app_config
+from unskew.flower.loopback.federation import Loopback
+from unskew.flower.loopback.parity import Parity, check_parity
+from unskew.flower.loopback.places import wait_until
+from unskew.flower.new import write_app
+from unskew.runs.folder import read_lines
+
+NODES = 3
+A_RUN = 1200.0
+"""Seconds that a run of a few rounds gets; on an idle machine it takes half a minute."""
+SECRET = "patient 4711"
+
+FAULTY_CLIENT = f'''
+"""Nodes that do what they are told to do wrong: ``faults`` is a list of round:node:fault."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from task import METHOD, MODEL, federation
+
+import unskew.flower
+
+
+def fault(message, context):
+    round_ = json.loads(message.content.config_records["order"]["json"])["round"]
+    for text in context.run_config["faults"].split():
+        when, node, kind = text.split(":")
+        if int(when) == round_ and node == str(context.node_config["partition-id"]):
+            return kind
+    return None
+
+
+def sound(message, context, broken=False):
+    def samples(context):
+        if broken:
+            raise ValueError("{SECRET} is in a wrong column")
+        return federation(context.run_config)
+
+    return unskew.flower.client_app(MODEL, samples, METHOD)(message, context)
+
+
+SPOILT = {{
+    "nan": lambda model: np.where(np.arange(len(model)) == 3, np.float32("nan"), model),
+    "shape": lambda model: model[:-1],
+    "dtype": lambda model: model.astype(np.float64),
+    "scale": lambda model: model * np.float32(1e9),
+}}
+
+app = ClientApp()
+
+
+@app.query("unskew")
+def hello(message, context):
+    return sound(message, context)
+
+
+@app.train("unskew")
+def train(message, context):
+    kind = fault(message, context)
+    if kind == "sleep":
+        mark = Path(context.run_config["out"]) / f"asleep-{{context.node_config['partition-id']}}"
+        if not mark.exists():
+            mark.touch()
+            time.sleep(3600)
+    reply = sound(message, context, broken=kind == "raise")
+    if kind in SPOILT:
+        arrays = dict(reply.content.array_records["arrays"])
+        arrays["model"] = Array(SPOILT[kind](arrays["model"].numpy()))
+        reply.content["arrays"] = ArrayRecord(arrays)
+    return reply
+'''
+
+
+def make_app(folder: Path, method: str) -> Path:
+    """Write an app as ``unskew flower new`` does, small enough to try."""
+    write_app(
+        folder, method=method, data="digits", model="mlp:hidden=8", clients=NODES,
+        skew="dirichlet:alpha=1", rounds=2,
+    )  # fmt: skip
+    return folder
+
+
+def make_faulty_app(folder: Path, method: str) -> Path:
+    """Write an app whose nodes do wrong what its setting ``faults`` says."""
+    make_app(folder, method)
+    (folder / "client_app.py").write_text(FAULTY_CLIENT)
+    project = folder / "pyproject.toml"
+    section = "[tool.flwr.app.config]\n"
+    project.write_text(project.read_text().replace(section, f'{section}faults = ""\n'))
+    return folder
+
+
+def settings(out: Path, **changes) -> dict:
+    """Return what a run is told; evaluation is a phase of its own and left out."""
+    return {"out": str(out), "train.evaluate_every": 0, **changes}
+
+
+def play(federation: Loopback, app: Path, config: dict) -> str:
+    """Play an app to its end and return what its server said."""
+    outcome = federation.run(app, config, A_RUN)
+    assert outcome.completed, outcome.log
+    return outcome.log
+
+
+def parity(app: Path, config: dict) -> Parity:
+    """Repeat a run in this process and compare."""
+    return check_parity(app, changed(read_app_config(app), config, app), Path(config["out"]))
+
+
+def rounds(out: Path) -> list[dict]:
+    return read_lines(out / "metrics.jsonl")
+
+
+def until(is_so, what: str, seconds: float = A_RUN) -> None:
+    assert wait_until(is_so, seconds), f"not within {seconds} s: {what}"
+
+
+def names_of(out: Path) -> list[str]:
+    return list(json.loads((out / "nodes.json").read_text())["nodes"])

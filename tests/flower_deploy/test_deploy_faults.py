@@ -1,0 +1,133 @@
+"""What a federation makes of nodes that die, raise, or send what cannot be used."""
+
+import signal
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from deployments import (
+    A_RUN,
+    NODES,
+    SECRET,
+    make_app,
+    make_faulty_app,
+    names_of,
+    parity,
+    play,
+    rounds,
+    settings,
+    until,
+)
+
+from unskew.flower.loopback.federation import Loopback, node_name
+from unskew.flower.loopback.parity import final_tensors
+
+
+@pytest.fixture
+def federation(tmp_path):
+    with Loopback(tmp_path / "federation", NODES) as started:
+        yield started
+    assert started.programs.leftovers() == []
+
+
+def test_bad_answers_are_rejected_by_name_and_the_round_goes_on(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "ida"), tmp_path / "run"
+    faults = "0:1:nan 0:2:shape 1:0:dtype 1:1:raise 2:2:scale"
+    log = play(federation, app, settings(out, faults=faults, **{"train.rounds": 3}))
+    words = {
+        (1, "1"): "infinite or undefined",
+        (1, "2"): "shape",
+        (2, "0"): "float64",
+        (2, "1"): "it raised ValueError",
+        (3, "2"): "times as far",
+    }
+    said = {
+        (row["round"], name): why for row in rounds(out) for name, why in row["rejected"].items()
+    }
+    assert said.keys() == words.keys()
+    for (number, name), word in words.items():
+        assert said[number, name].startswith(f"{names_of(out)[int(name)]}: ")
+        assert word in said[number, name]
+    assert all(row["train_loss"] is not None and "kept_model" not in row for row in rounds(out))
+    assert SECRET not in log + (out / "metrics.jsonl").read_text()
+    assert SECRET in federation.programs[node_name(1)].text()  # its owner can look it up
+
+
+def kill_in_round_two(federation, app, out, sign, **changes):
+    """Submit a run, and end node 1 with a signal when it trains in the second round."""
+    run = federation.submit(app, settings(out, faults="1:1:sleep", **changes))
+    until((out / "asleep-1").exists, "node 1 trains in round 2")
+    federation.programs[node_name(1)].signal(sign)
+    return run
+
+
+def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "scaffold"), tmp_path / "run"
+    run = kill_in_round_two(
+        federation, app, out, signal.SIGTERM,
+        **{"train.rounds": 3, "train.quorum": 3, "wait": 120.0},
+    )  # fmt: skip
+    until(lambda: len(rounds(out)) == 2, "round 2 ends without node 1")
+    federation.start_node(1)
+    assert federation.wait(run, A_RUN).completed
+    first, second, third = rounds(out)
+    assert "missing" not in first
+    assert list(second["missing"]) == ["1"]
+    assert second["missing"]["1"].startswith("1: ")
+    assert second["kept_model"] == "fewer than 3 good uploads: the old model stays"
+    # With its memory gone, only its file can hold the state that the server asks for.
+    assert not {"missing", "rejected", "kept_model"} & set(third)
+
+
+@pytest.mark.slow
+def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tmp_path):
+    app, out = make_faulty_app(tmp_path / "app", "fedavg"), tmp_path / "run"
+    run = kill_in_round_two(
+        federation, app, out, signal.SIGKILL, **{"train.rounds": 4, "timeout": 150.0}
+    )
+    assert federation.wait(run, A_RUN).completed
+    first, second, *later = rounds(out)
+    assert "missing" not in first
+    assert list(second["missing"]) == ["1"]
+    assert second["seconds"] < 150 + 15  # the timeout, and the pauses between Flower's looks
+    for row in (second, *later):
+        assert list(row["missing"]) == ["1"]
+        assert row["train_loss"] is not None
+        assert "kept_model" not in row
+
+
+@pytest.mark.slow
+def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_path):
+    federation.programs[node_name(2)].stop()
+    app, out = make_app(tmp_path / "app", "fedavg"), tmp_path / "run"
+    options = {"train.quorum": 2, "train.rounds": 3, "wait": 20.0}
+    run = federation.submit(app, settings(out, **options))
+    until(lambda: len(rounds(out)) == 1, "a round with two of three nodes")
+    federation.programs[node_name(1)].stop()
+    outcome = federation.wait(run, A_RUN)
+    assert outcome.completed
+    assert "2 of 3 nodes after 20 s; going on" in outcome.log
+    first, second, third = rounds(out)
+    assert "kept_model" not in first
+    for row in (second, third):
+        assert list(row["missing"]) == ["1"]
+        assert row["kept_model"] == "fewer than 2 good uploads: the old model stays"
+    assert third["seconds"] > 20  # it waited for a second node
+
+
+@pytest.mark.slow
+def test_a_restarted_superlink_goes_on_bit_for_bit(federation, tmp_path):
+    app, out = make_app(tmp_path / "app", "scaffold"), tmp_path / "run"
+    changes = settings(out, **{"train.rounds": 4})
+    federation.submit(app, changes)
+    until(lambda: len(rounds(out)) >= 2, "two rounds are played")
+    superlink = federation.programs["superlink"]
+    superlink.signal(signal.SIGKILL)
+    superlink.stop()
+    before = final_tensors(out)
+    federation.start_superlink()
+    play(federation, app, {**changes, "resume": True})
+    assert [row["round"] for row in rounds(out)] == [1, 2, 3, 4]
+    assert not before["/vector"].equal(final_tensors(out)["/vector"])
+    assert parity(app, {**changes, "resume": True}).largest == 0

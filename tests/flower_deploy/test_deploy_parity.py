@@ -1,0 +1,45 @@
+"""A SuperLink and three SuperNodes with TLS and node keys come to the weights of one process."""
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from deployments import NODES, make_app, parity, play, rounds, settings, until
+
+from unskew.flower.loopback.certificates import make_node_key
+from unskew.flower.loopback.federation import Loopback
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    with Loopback(tmp_path_factory.mktemp("federation"), NODES, tls=True) as started:
+        yield started
+    assert started.programs.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    "method", ["fedavg", "ida", "fedsa", "feddisk:density_rounds=1,ratio_rounds=1"]
+)
+@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
+def test_real_nodes_and_one_process_end_with_the_same_bits(federation, tmp_path, method):
+    app = make_app(tmp_path / "app", method)
+    config = settings(tmp_path / "run")
+    play(federation, app, config)
+    found = parity(app, config)
+    assert found.largest == 0, str(found)
+    assert found.numbers > 600
+    assert [row.get("missing") for row in rounds(tmp_path / "run")].count(None) >= 2
+
+
+def test_strangers_and_plain_text_are_refused(federation):
+    stranger = make_node_key(federation.folder / "keys", "stranger")
+    trust = ["--root-certificates", str(federation.folder / "certificates" / "ca.crt")]
+    unknown = federation.launch_node(
+        NODES, [*trust, "--auth-supernode-private-key", str(stranger.private)]
+    )
+    nameless = federation.launch_node(NODES + 1, trust)
+    plain = federation.launch_node(NODES + 2, ["--insecure", "--max-retries", "1"])
+    refused = (unknown, nameless, plain)
+    until(lambda: not any(each.is_running for each in refused), "strangers are sent away", 60)
+    assert all(each.exit_code != 0 for each in refused), [each.text() for each in refused]
+    assert federation.online() <= NODES

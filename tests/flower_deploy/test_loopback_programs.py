@@ -1,0 +1,121 @@
+"""Programs in the background end with all their children, whatever happens."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from unskew.errors import UnskewError
+from unskew.flower.loopback.families import Known, descendants, end, living
+from unskew.flower.loopback.places import free_ports, listens, wait_until
+from unskew.flower.loopback.programs import Programs
+
+SLEEPER = "import time; print('asleep', flush=True); time.sleep(600)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+PARENT = (
+    "import subprocess, sys\n"
+    "child = subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
+    "child.wait()"
+)
+
+
+def is_there(pid: int) -> bool:
+    return bool(descendants(pid))
+
+
+@pytest.fixture
+def programs(tmp_path):
+    with Programs(tmp_path / "logs", os.environ) as started:
+        yield started
+
+
+def start(programs, name: str, text: str):
+    """Start a program and wait until it, or its child, says that it sleeps."""
+    program = programs.start(name, [sys.executable, "-c", text])
+    assert wait_until(lambda: "asleep" in program.text(), 20)
+    return program
+
+
+def test_the_end_reaches_children_in_sessions_of_their_own(programs):
+    program = start(programs, "parent", PARENT.format(child=SLEEPER))
+    family = descendants(program.pid)
+    assert len(family) == 2
+    program.stop()
+    assert living(family) == []
+    assert programs.leftovers() == []
+
+
+def test_who_does_not_listen_is_killed(programs):
+    program = start(programs, "deaf", DEAF)
+    began = time.monotonic()
+    end(program.family, lambda: program.is_running, grace=0.3)
+    assert not is_there(program.pid)
+    assert 0.3 <= time.monotonic() - began < 5
+
+
+def test_children_are_found_after_their_parent_was_killed(programs):
+    program = start(programs, "parent", PARENT.format(child=SLEEPER))
+    program.signal(signal.SIGKILL)
+    assert wait_until(lambda: not program.is_running, 10)
+    assert program.exit_code == -signal.SIGKILL
+    assert len(programs.leftovers()) == 1
+    programs.stop_all()
+    assert programs.leftovers() == []
+
+
+@pytest.mark.parametrize("reason", [KeyboardInterrupt, RuntimeError])
+def test_an_error_leaves_nothing_behind(tmp_path, reason):
+    families = []
+
+    def fail() -> None:
+        with Programs(tmp_path / "logs", os.environ) as programs:
+            families.extend(start(programs, "parent", PARENT.format(child=SLEEPER)).family)
+            raise reason
+
+    with pytest.raises(reason):
+        fail()
+    assert len(families) == 2
+    assert living(families) == []
+
+
+def test_a_process_that_got_the_same_id_is_left_alone(programs):
+    program = start(programs, "sleeper", SLEEPER)
+    (known,) = descendants(program.pid)
+    end([Known(known.pid, known.parent, "at another time")], lambda: None, grace=0.1)
+    assert program.is_running
+
+
+def test_a_program_that_ends_by_itself_is_told_with_its_last_words(programs):
+    program = programs.start(
+        "weak", [sys.executable, "-c", "print('no port'); raise SystemExit(3)"]
+    )
+    assert wait_until(lambda: not program.is_running, 20)
+    with pytest.raises(
+        UnskewError, match=r"weak ended with code 3; the end of .*weak\.log:"
+    ) as told:
+        programs.check("weak")
+    assert "    no port" in str(told.value)
+
+
+def test_a_name_is_free_again_after_an_end_and_the_log_goes_on(programs):
+    first = start(programs, "sleeper", SLEEPER)
+    with pytest.raises(UnskewError, match="sleeper is already running"):
+        programs.start("sleeper", [sys.executable, "-c", SLEEPER])
+    first.stop()
+    second = programs.start("sleeper", [sys.executable, "-c", SLEEPER])
+    assert wait_until(lambda: second.text().count("asleep") == 2, 20)
+    assert programs["sleeper"] is second
+
+
+def test_free_ports_differ_and_nobody_listens_there():
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    assert not any(map(listens, ports))
+
+
+def test_waiting_is_bounded():
+    began = time.monotonic()
+    assert not wait_until(lambda: False, 0.2)
+    assert 0.2 <= time.monotonic() - began < 5

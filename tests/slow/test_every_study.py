@@ -1,0 +1,26 @@
+"""Every study of the package at the scale smoke, as CI plays them."""
+
+import json
+import math
+
+import pytest
+
+from unskew.studies.running import run_study
+from unskew.studies.shelf import open_study, study_names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", study_names())
+def test_a_study_plays_on_the_embedded_digits(name, tmp_path, monkeypatch):
+    monkeypatch.delenv("UNSKEW_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    study = open_study(name, "smoke")
+    run_study(study, tmp_path / "out")
+    result = json.loads((tmp_path / "out/result.json").read_text())
+    rows = [row for case in result["cases"] for row in case["rows"]]
+    first = study.file.measures[0]
+    played = [row["measured"][first]["mean"] for row in rows if first in row["measured"]]
+    assert played
+    assert all(value is not None and math.isfinite(value) for value in played)
+    assert (tmp_path / "out/result.md").is_file()
+    assert list((tmp_path / "out/figures").glob("*.png"))

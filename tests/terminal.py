@@ -1,0 +1,44 @@
+"""A terminal for tests of the command line."""
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+PROGRAM = [sys.executable, "-c", "from unskew.cli import main; main()"]
+"""The command as a process of its own."""
+
+
+@dataclass
+class Terminal:
+    """Types commands and reads what they print; one process, or torch would load each time."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: object) -> tuple[int, str, str]:
+        from unskew.cli import main
+
+        self.monkeypatch.setattr("sys.argv", ["unskew", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert isinstance(end.value.code, int)
+        return end.value.code, *self.capsys.readouterr()
+
+    def output(self, *arguments: object) -> str:
+        code, output, errors = self.run(*arguments)
+        assert (code, errors) == (0, "")
+        return output
+
+    def json(self, *arguments: object) -> Any:
+        return json.loads(self.output(*arguments, "--json"), parse_constant=pytest.fail)
+
+    def complaint(self, *arguments: object) -> str:
+        """Return the one line that bad input must end with."""
+        code, output, errors = self.run(*arguments)
+        assert (code, output) == (2, "")
+        assert errors.count("\n") == 1
+        assert errors.startswith("error: ")
+        return errors
