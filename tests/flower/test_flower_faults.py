@@ -87,16 +87,13 @@ def not_a_number(model):
 )
 def test_a_bad_upload_is_rejected_by_name_and_the_round_goes_on(spoil, reason):
     run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
-    good = grids.play(small_federation(), "fedavg", **OPTIONS).run
     for line in run.metrics:
         assert list(line["rejected"]) == ["1"]
         assert reason in line["rejected"]["1"]
         assert "kept_model" not in line
     assert np.isnan(run.weights[:, 1]).all()
     assert np.allclose(np.nansum(run.weights, 1), 1)
-    model = grids.vector_of(run.model)
-    assert bool(torch.isfinite(model).all())
-    assert not torch.equal(model, grids.vector_of(good.model))
+    assert bool(torch.isfinite(grids.vector_of(run.model)).all())
 
 
 def test_reasons_of_checks_begin_with_the_nodes_name():

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from logging import WARNING
 
 from flwr.app import RecordDict
-from flwr.serverapp import Grid
 
-from unskew.flower.post import Answers, send
+from unskew.flower.post import Answers, Line, send
 from unskew.flower.roster import Roster
 from unskew.flower.wire import log
 
@@ -16,7 +15,7 @@ from unskew.flower.wire import log
 class Nodes:
     """The nodes of a run: how to reach them, and how long to wait."""
 
-    grid: Grid
+    grid: Line
     roster: Roster
     quorum: int
     wait: float

@@ -1,12 +1,24 @@
 """Sending messages to nodes and sorting their answers, whatever becomes of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from flwr.app import Error, Message, RecordDict
-from flwr.serverapp import Grid
 
 from unskew.flower.wire import REFUSAL
+
+
+class Line(Protocol):
+    """What is used of Flower's grid."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the numbers of the connected nodes."""
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and wait for the answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +31,7 @@ class Answers:
 
 
 def send(
-    grid: Grid,
+    grid: Line,
     kind: str,
     letters: Mapping[int, tuple[int, RecordDict]],
     timeout: float,

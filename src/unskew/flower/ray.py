@@ -4,8 +4,11 @@ Workers get data, method and network through Ray's store, once each; what Flower
 every message is the place to find them.
 """
 
+import logging
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
@@ -32,6 +35,8 @@ from unskew.runs.run import Run
 
 _START = 600.0
 """Seconds for the virtual nodes to be there."""
+_GROUP = 100
+"""Messages that are sent at once, at least."""
 _ANSWERS = 24 * 3600.0
 """Seconds that answers may take: virtual nodes do not get lost."""
 
@@ -53,12 +58,13 @@ def train_on_ray(
 
     def play(grid: Grid, context: Context) -> None:
         del context
-        roster = Roster(grid, _ANSWERS)
+        line = _InGroups(grid, max(_GROUP, 8 * workers))
+        roster = Roster(line, _ANSWERS)
         roster.gather(clients, clients, _START)
         if folder is not None:
             roster.remember(folder.path, resume=resume)
         trainer.crew = Remote(
-            nodes=Nodes(grid, roster, trainer.settings.quorum, _START, _ANSWERS),
+            nodes=Nodes(line, roster, trainer.settings.quorum, _START, _ANSWERS),
             bound=None,
             measure=None,
             method=name_of(trainer.method),
@@ -69,6 +75,7 @@ def train_on_ray(
     server = ServerApp()
     server.main()(play)
     _connect()
+    workers = int(ray.cluster_resources().get("CPU", 1) / trainer.settings.client_cpus)
     states = None if folder is None else folder.path.resolve() / "nodes"
     settings = trainer.settings
     app = _Stored(
@@ -86,6 +93,27 @@ def train_on_ray(
         },
     )
     return runs[0]
+
+
+@dataclass(frozen=True)
+class _InGroups:
+    """Sends messages in groups: Flower goes through all that wait for each of the nodes."""
+
+    grid: Grid
+    size: int
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self.grid.get_node_ids()
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        waiting = list(messages)
+        replies: list[Message] = []
+        for first in range(0, len(waiting), self.size):
+            group = waiting[first : first + self.size]
+            replies += self.grid.send_and_receive(group, timeout=timeout)
+        return replies
 
 
 class _Stored(ClientApp):
@@ -113,6 +141,6 @@ def _connect() -> None:
         ray.init(
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             runtime_env={"env_vars": {"PYTHONPATH": path}},
         )

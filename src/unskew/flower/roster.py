@@ -9,11 +9,10 @@ from logging import INFO, WARNING
 from pathlib import Path
 
 from flwr.app import ConfigRecord, RecordDict
-from flwr.serverapp import Grid
 
 from unskew.errors import UnskewError
 from unskew.flower.absent import Facts
-from unskew.flower.post import send
+from unskew.flower.post import Line, send
 from unskew.flower.wire import HELLO, ORDER, log
 from unskew.runs.atomic import write_json
 
@@ -23,10 +22,14 @@ _ANSWER = 60.0
 """Seconds that a node has at least to say who it is."""
 
 
+_LISTED = 20
+"""How many names the log lists."""
+
+
 class Roster:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Grid, patience: float = _ANSWER) -> None:
+    def __init__(self, grid: Line, patience: float = _ANSWER) -> None:
         self._grid = grid
         self._patience = max(patience, _ANSWER)
         """Seconds for an answer, and until one that gave none is asked again."""
@@ -54,7 +57,8 @@ class Roster:
         if len(present) < least:
             log(WARNING, "unskew: %d of %d nodes after %g s; going on", len(present), least, wait)
         self.names = sorted(present, key=_in_order)
-        log(INFO, "unskew: nodes %s", ", ".join(self.names))
+        first = ", ".join(self.names[:_LISTED]) + (", …" if len(self.names) > _LISTED else "")
+        log(INFO, "unskew: %d nodes: %s", len(self.names), first)
 
     def remember(self, folder: Path, *, resume: bool) -> None:
         """Write the nodes down, or give them the numbers they had when the run began.

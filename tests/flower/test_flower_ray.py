@@ -1,0 +1,38 @@
+"""Flower's simulation on Ray gives the bits of the plain loop; takes a minute to start."""
+
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation
+from unskew.errors import UnskewError
+
+grids = pytest.importorskip("grids")
+pytest.importorskip("ray")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+OPTIONS = {"model": grids.MODEL, "lr": 0.1, "batch_size": 8, "seed": 2}
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedprox:mu=0.1+ida", "data-sharing"])
+def test_a_run_on_ray_is_the_same_and_can_be_resumed(method, tmp_path):
+    federation = small_federation(unit=True)
+    for rounds in (1, 3):
+        run = us.train(
+            federation,
+            method,
+            engine="flower-ray",
+            rounds=rounds,
+            out=tmp_path / "run",
+            resume=True,
+            progress=False,
+            **OPTIONS,
+        )
+    here = us.train(federation, method, runner="loop", rounds=3, progress=False, **OPTIONS)
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(here.model))
+    assert run.last("personal") == pytest.approx(here.last("personal"), abs=1e-6)
+
+
+def test_what_trains_in_one_place_is_refused():
+    with pytest.raises(UnskewError, match="trains in one place"):
+        us.train(small_federation(), "central", engine="flower-ray", rounds=1, **OPTIONS)
