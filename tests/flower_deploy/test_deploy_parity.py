@@ -40,6 +40,6 @@ def test_strangers_and_plain_text_are_refused(federation):
     nameless = federation.launch_node(NODES + 1, trust)
     plain = federation.launch_node(NODES + 2, ["--insecure", "--max-retries", "1"])
     refused = (unknown, nameless, plain)
-    until(lambda: not any(each.is_running for each in refused), "strangers are sent away", 60)
+    until(lambda: not any(each.is_running for each in refused), "strangers are sent away", 180)
     assert all(each.exit_code != 0 for each in refused), [each.text() for each in refused]
     assert federation.online() <= NODES
