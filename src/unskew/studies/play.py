@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unskew.comparison import run_folder
@@ -41,6 +41,11 @@ class Played:
         if spelled is None or case not in self.runs:
             return []
         return self.runs[case].of(name_of(make_method(spelled)))
+
+    def labelled(self, case: str) -> Runs:
+        """Return a case's runs under the labels of the study, which are shorter than spellings."""
+        labels = self.study.case(case).methods
+        return Runs(replace(run, method=label) for label in labels for run in self.of(case, label))
 
 
 def play_study(

@@ -73,9 +73,10 @@ def _write_pages(out: Path, figures: Path, played: Played, command: str | None) 
         alone = len(played.runs) == 1
         write_page(out / ("report.html" if alone else f"report-{slug(case)}.html"), runs,
                    command=command)  # fmt: skip
-        density = density_picture(runs)
-        pictures = (*all_pictures(runs), time_picture(runs))
-        drawings = [(one, runs.methods) for one in pictures if one.kind in _DRAWN]
+        named = played.labelled(case)
+        density = density_picture(named)
+        pictures = (*all_pictures(named), time_picture(named))
+        drawings = [(one, named.methods) for one in pictures if one.kind in _DRAWN]
         if density is not None:
             drawings.append((density, ["training", "validation"]))
         for picture, names in drawings:
