@@ -115,7 +115,7 @@ class Trainer:
     attack: Attack | None
     bad: frozenset[int]
     held: Tensors
-    """What the server holds of the samples that the method handed out."""
+    """What the server holds from the start."""
     crew: Crew = field(default_factory=Here)
 
     @staticmethod
@@ -140,6 +140,7 @@ class Trainer:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         federation, held = method.hand_out(federation, settings.seed)
+        held = {**held, **method.knows(len(federation), settings.seed)}
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)

@@ -203,6 +203,11 @@ class Method:
         del seed
         return federation, {}
 
+    def knows(self, clients: int, seed: int) -> Tensors:
+        """Return what the server holds of its clients from the start; it joins its slots."""
+        del clients, seed
+        return {}
+
     def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
         """Return who may take part in a round, in ascending order; None means everybody."""
         del clients, round_, seed

@@ -6,7 +6,7 @@ one group takes part.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from unskew.methods.base import About, Method, Server, Tensors
 from unskew.rng import generator
 from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
-
-if TYPE_CHECKING:
-    from unskew.data.federation import Federation
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -46,11 +43,10 @@ class FedCluster(Method):
             turn = int(generator(seed, "order of groups", cycle).permutation(groups)[turn])
         return np.flatnonzero(self._groups(clients, seed) == turn).tolist()
 
-    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+    def knows(self, clients: int, seed: int) -> Tensors:
         """Let the server hold the list of groups, to tell them."""
-        federation, held = super().hand_out(federation, seed)
-        groups = torch.from_numpy(self._groups(len(federation), seed))
-        return federation, {**held, "group": groups}
+        groups = torch.from_numpy(self._groups(clients, seed))
+        return {**super().knows(clients, seed), "group": groups}
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Tell the group whose turn it was; inside one of several models there is no such list."""
