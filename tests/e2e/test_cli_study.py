@@ -87,7 +87,9 @@ def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
     assert (tmp_path / "out/grid/report-before.html").is_file()
     index = terminal.output("study", "index", "out")
     assert "1 studies" in index
-    assert "IDA is better than nothing" in (tmp_path / "out/README.md").read_text()
+    listed = (tmp_path / "out/README.md").read_text()
+    assert "IDA is better than nothing" in listed
+    assert "No result is kept yet of: feddisk-femnist" in listed
 
 
 def test_clients_that_follow_are_doubled_by_what_was_measured(terminal, grid, tmp_path):

@@ -8,6 +8,7 @@ from unskew.errors import UnskewError
 from unskew.report.table import Table
 from unskew.runs.atomic import write_bytes
 from unskew.studies.result import left_aligned
+from unskew.studies.shelf import study_names
 from unskew.studies.study import PAPERS
 
 _WORDS = ("held", "not held", "within noise", "not testable at this scale")
@@ -35,6 +36,10 @@ def index_text(results: list[dict[str, Any]]) -> str:
         "",
         _counts(results).to_markdown(),
     ]
+    there = {result["study"] for result in results}
+    lacking = [name for name in study_names() if name not in there]
+    if lacking:
+        lines += ["", f"No result is kept yet of: {', '.join(lacking)}."]
     for paper, title in PAPERS.items():
         own = [result for result in results if result["paper"] == paper]
         if own:
