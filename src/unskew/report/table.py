@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table as RichTable
 
 
@@ -33,10 +34,13 @@ class Table:
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
         from rich.table import Table as RichTable  # noqa: PLC0415
 
-        table = RichTable(title=self.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table = RichTable(
+            title=self.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+        )
         for i, column in enumerate(self.columns):
-            widest = max((len(row[i]) for row in self.rows), default=0)  # only headings may wrap
-            table.add_column(column, justify="left" if i == 0 else "right", min_width=widest)
+            # In a narrow terminal columns with long headings wrap; else the last ones were cut off.
+            side: JustifyMethod = "left" if i == 0 else "right"
+            table.add_column(column, justify=side, no_wrap=" " not in column)
         for row in self.rows:
             table.add_row(*row)
         return table

@@ -1,0 +1,25 @@
+"""The table of a comparison is whole in a terminal of 80 columns."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from unskew.report.table import Table
+
+COLUMNS = ("method", "accuracy", "local", "personal", "worst", "rounds to 91 %", "MB to 91 %")
+ROWS = [
+    ("feddyn:alpha=0.1", "95.45 ± 0.80 %", "97.00 %", "97.00 %", "82.76 %", "37.0 (1/3 seeds)", "174.92"),
+    ("fedavg", "93.13 ± 0.16 %", "92.33 %", "92.33 %", "55.71 %", "35.3", "84.86"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_figure_is_cut_off(width):
+    out = io.StringIO()
+    Console(file=out, width=width).print(Table(COLUMNS, ROWS))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for row in ROWS:
+        (line,) = (line for line in lines if line.strip().startswith(row[0]))
+        assert all(cell.partition(" (")[0] in line for cell in row)
