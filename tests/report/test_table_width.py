@@ -9,7 +9,8 @@ from unskew.report.table import Table
 
 COLUMNS = ("method", "accuracy", "local", "personal", "worst", "rounds to 91 %", "MB to 91 %")
 ROWS = [
-    ("feddyn:alpha=0.1", "95.45 ± 0.80 %", "97.00 %", "97.00 %", "82.76 %", "37.0 (1/3 seeds)", "174.92"),
+    ("feddyn:alpha=0.1", "95.45 ± 0.80 %", "97.00 %", "97.00 %", "82.76 %",
+     "37.0 (1/3 seeds)", "174.92"),
     ("fedavg", "93.13 ± 0.16 %", "92.33 %", "92.33 %", "55.71 %", "35.3", "84.86"),
 ]  # fmt: skip
 
