@@ -7,6 +7,7 @@ samples of noise a client.
 """
 
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def main() -> None:
         print(f"{row} {ray / loop:.1f} |", flush=True)
 
 
-def _seconds(clients: int, cohort: int, **how: str) -> float:
+def _seconds(clients: int, cohort: int, **how: Any) -> float:
     """Return the median of the rounds after the first, which waits for workers."""
     rng = np.random.default_rng(0)
     total = clients * SAMPLES
@@ -42,7 +43,7 @@ def _seconds(clients: int, cohort: int, **how: str) -> float:
         progress=False,
         **how,
     )
-    return median(row["seconds"] for row in run.metrics[1:])
+    return float(median(row["seconds"] for row in run.metrics[1:]))
 
 
 if __name__ == "__main__":
