@@ -2,10 +2,10 @@
 
     python -m benchmarks.rounds --peers-python .venv-peers/bin/python
 
-Every repetition plays all contestants one after the other, so that a slow minute of the machine
-hits all alike; only ratios of medians over the repetitions mean anything. Peers are separate
-programs (benchmarks/peers), tried in each layout their documentation recommends; the best one
-counts. `python -m benchmarks.rounds --help` shows how to leave contestants out.
+Every repetition plays all contestants one after the other, and unskew again after each peer, so
+that a slow minute of the machine hits all alike; only ratios of medians mean anything. Peers are
+separate programs (benchmarks/peers), tried in each layout their documentation recommends; the
+best one counts. `python -m benchmarks.rounds --help` shows how to leave contestants out.
 """
 
 import argparse
@@ -47,8 +47,9 @@ def _play(name: str, repetitions: int, peers: list[str], python: str) -> dict[st
         for title, module in PEERS.items():
             if module in peers:
                 print(f"{name}: {title}", file=sys.stderr)
-                for layout, times in _peer(module, name, max(3, rounds // 4), python).items():
+                for layout, times in _peer(module, name, rounds, python).items():
                     seconds[f"{title}: {layout}"] += times
+                seconds["unskew"] += unskew_rounds(work, rounds)
     limit.close()
     return seconds
 

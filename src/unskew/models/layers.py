@@ -1,5 +1,6 @@
 """The pieces convolutional networks share."""
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unskew.models.norms import Norm
@@ -29,6 +30,32 @@ def conv(
         groups=groups,
         bias=norm == "none",
     )
+
+
+class SpareConv2d(nn.Conv2d):
+    """A convolution among layers that carry spare channels, all zero, up to a multiple of eight.
+
+    Processors take eight numbers at a time, and a pool over six channels takes over twice as long
+    as one over eight. Spare channels stay zero in ReLU and pool, and get zero weight in the next
+    convolution: the function is the same, as are the parameters.
+    """
+
+    LANES = 8
+
+    def __init__(
+        self, inputs: int, outputs: int, size: int, *, padding: int = 0, adds_spare: bool = False
+    ) -> None:
+        super().__init__(inputs, outputs, size, padding=padding)
+        self.adds_spare = adds_spare
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute with the spare channels that come in, and those that shall go out."""
+        inputs = x.shape[-3] - self.weight.shape[1]
+        outputs = -self.weight.shape[0] % self.LANES if self.adds_spare else 0
+        weight = F.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
+        bias = None if self.bias is None else F.pad(self.bias, (0, outputs))
+        result: Tensor = self._conv_forward(x, weight, bias)
+        return result
 
 
 class Residual(nn.Module):

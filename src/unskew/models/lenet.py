@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 from torch import nn
 
-from unskew.models.layers import named
+from unskew.models.layers import SpareConv2d, named
 from unskew.models.norms import Norm, image_norm
 from unskew.models.recipe import Network, Recipe, Takes
 from unskew.spelling import OPTIONS
@@ -36,13 +36,21 @@ class LeNet5(Recipe):
         del vocabulary
         channels, height, width = shape
         padding = min(MOST_PADDING, max(0, (DRAWN_FOR + 1 - min(height, width)) // 2))
+        conv1: nn.Module
+        conv2: nn.Module
+        if self.norm == "none":
+            conv1 = SpareConv2d(channels, 6, 5, padding=padding, adds_spare=True)
+            conv2 = SpareConv2d(6, 16, 5)
+        else:  # a norm has as many channels as it was made for
+            conv1 = nn.Conv2d(channels, 6, 5, padding=padding, bias=False)
+            conv2 = nn.Conv2d(6, 16, 5, bias=False)
         # ReLU after the pool is the same function as before it, for a quarter of the work.
         body = named(
-            conv1=nn.Conv2d(channels, 6, 5, padding=padding, bias=self.norm == "none"),
+            conv1=conv1,
             norm1=image_norm(self.norm, 6),
             pool1=nn.MaxPool2d(2),
             relu1=nn.ReLU(),
-            conv2=nn.Conv2d(6, 16, 5, bias=self.norm == "none"),
+            conv2=conv2,
             norm2=image_norm(self.norm, 16),
             pool2=nn.MaxPool2d(2),
             relu2=nn.ReLU(),
