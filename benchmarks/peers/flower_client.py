@@ -1,5 +1,9 @@
 # mypy: ignore-errors
-"""The client of ``flower_ray``: a module of its own, for Ray's actors to import by name."""
+"""The client of ``flower_ray``: a module of its own, for Ray's actors to import by name.
+
+As in Flower's own PyTorch quickstart, each message makes a network and goes through a DataLoader
+(which PEERS_TUNED=1 spares it).
+"""
 
 import os
 from functools import lru_cache
@@ -16,24 +20,27 @@ client_app = ClientApp()
 
 @lru_cache
 def _equipment(title):
-    """Return the samples and the network of a workload, once an actor."""
-    from benchmarks.peers.torch_parts import network_of, samples_of
+    """Return a workload and its samples, once an actor."""
+    from benchmarks.peers.torch_parts import samples_of
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     work = next(work for work in WORKLOADS.values() if work.title == title)
-    return work, *samples_of(work), network_of(work)
+    return work, *samples_of(work)
 
 
 @client_app.train()
 def train(message, context):
     """Train one epoch on a client's samples."""
-    work, x, y, network = _equipment(message.content["config"]["title"])
+    from benchmarks.peers.torch_parts import batches_of, network_of
+
+    work, x, y = _equipment(message.content["config"]["title"])
+    network = network_of(work)
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
     own = context.node_config["partition-id"]
     optimiser = torch.optim.SGD(network.parameters(), lr=work.lr)
-    for rows in torch.randperm(work.samples).split(work.batch):
+    for inputs, labels in batches_of(work, x[own], y[own]):
         optimiser.zero_grad()
-        F.cross_entropy(network(x[own][rows]), y[own][rows]).backward()
+        F.cross_entropy(network(inputs), labels).backward()
         optimiser.step()
     reply = {
         "arrays": ArrayRecord(network.state_dict()),

@@ -8,10 +8,9 @@ Where the work differs from unskew's:
   meant to move to a real network pays.
 - Its runtime and its server look for messages every tenth of a second.
 
-To Flower's advantage, an actor keeps the samples and the network between messages, batches are
-cut from tensors without a DataLoader, and convolutions compute channels-last. Layouts are the
-processors that a client asks for: they set how many actors share the cores, and each actor
-computes with as many threads.
+To Flower's advantage, an actor keeps the samples between messages. Layouts are the processors that
+a client asks for: they set how many actors share the cores, and each actor computes with as many
+threads.
 """
 
 import os

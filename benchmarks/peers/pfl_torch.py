@@ -9,8 +9,7 @@ Where the work differs from unskew's:
 - A cohort is drawn with replacement, so a client may be in it twice.
 - It trains clients in place, one after another, and sums differences from the global parameters.
 
-To pfl's advantage, convolutions compute channels-last. Workers are started by torchrun, as pfl's
-documentation asks for; each takes its share of a cohort.
+Workers are started by torchrun, as pfl's documentation asks for; each takes its share of a cohort.
 """
 
 import os

@@ -2,12 +2,14 @@
 """What peers on PyTorch share: the network of a workload, and each client's samples as tensors.
 
 The order of layers and of an image's numbers in memory is the one of the peers' documentation. With
-PEERS_TUNED=1 in the environment both are unskew's: pooling before the ReLU, and channels last.
+PEERS_TUNED=1 in the environment both are unskew's: pooling before the ReLU, and channels last; and
+batches are cut from tensors.
 """
 
 import os
 
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.customary import customary
 from unskew.models import make
@@ -27,6 +29,15 @@ def samples_of(work):
         # With one channel both orders have the same bytes, and a mere request changes nothing.
         x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
     return x.split(work.samples), y.split(work.samples)
+
+
+def batches_of(work, x, y):
+    """Go through one client's samples in a new order, for peers that leave this to their users."""
+    if not _tuned(work):
+        yield from DataLoader(TensorDataset(x, y), work.batch, shuffle=True)
+        return
+    for rows in torch.randperm(work.samples).split(work.batch):
+        yield x[rows], y[rows]
 
 
 def _tuned(work):
