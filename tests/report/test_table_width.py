@@ -24,3 +24,15 @@ def test_no_figure_is_cut_off(width):
     for row in ROWS:
         (line,) = (line for line in lines if line.strip().startswith(row[0]))
         assert all(cell.partition(" (")[0] in line for cell in row)
+
+
+def test_a_long_name_takes_more_lines_and_leaves_figures_whole():
+    name = "feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10,estimator=classifier"
+    out = io.StringIO()
+    Console(file=out, width=80).print(Table(COLUMNS, [*ROWS, (name, *ROWS[1][1:])]))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in out.getvalue()
+    names = [line[: line.index("93.13")] if "93.13" in line else line for line in lines]
+    assert name in "".join(part.strip() for part in names)
+    assert sum("93.13 ± 0.16 %" in line and "55.71 %" in line for line in lines) == 2

@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import JustifyMethod
+    from rich.console import Console, ConsoleOptions, JustifyMethod
     from rich.table import Table as RichTable
 
 
@@ -30,20 +30,24 @@ class Table:
             for line in lines
         )
 
-    def __rich__(self) -> "RichTable":
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> Iterator["RichTable"]:
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
         from rich.table import Table as RichTable  # noqa: PLC0415
 
         table = RichTable(
             title=self.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
         )
+        # Where all is too wide, columns with long headings and long names of rows take more
+        # lines; else figures were cut off.
+        narrow = max(map(len, str(self).splitlines())) + 2 > options.max_width
         for i, column in enumerate(self.columns):
-            # In a narrow terminal columns with long headings wrap; else the last ones were cut off.
             side: JustifyMethod = "left" if i == 0 else "right"
             table.add_column(column, justify=side, no_wrap=" " not in column)
-        for row in self.rows:
-            table.add_row(*row)
-        return table
+        for name, *cells in self.rows:
+            table.add_row(_folded(name) if narrow else name, *cells)
+        yield table
 
     def to_markdown(self) -> str:
         """Return the table as Markdown."""
@@ -65,6 +69,14 @@ class Table:
         start = rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}"
         body = [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
         return "\n".join([*body, r"\end{tabular}", ""])
+
+
+_NAME = 16
+"""Characters of a row's name that a narrow terminal has room for."""
+
+
+def _folded(name: str) -> str:
+    return "\n".join(name[start : start + _NAME] for start in range(0, len(name), _NAME))
 
 
 _LATEX = {
