@@ -87,14 +87,15 @@ def draw(panels: dict[str, list[tuple[Any, Any]]], path: Path) -> None:
 def main() -> None:
     """Run all seeds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--picture", type=Path)
     found = parser.parse_args()
     warnings.simplefilter("ignore", UnskewWarning)
     losses: dict[str, list[float]] = {}
     correlations: dict[str, list[float]] = {}
     panels: dict[str, list[tuple[Any, Any]]] = {}
-    for seed in range(found.seeds):
+    for seed in range(found.first, found.first + found.seeds):
         case = opposites(seed=seed)
         for name, data in (("FedAvg", case.federation), ("pooled", case.pooled)):
             run = us.train(data, seed=seed, **TASK)
