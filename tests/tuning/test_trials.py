@@ -1,5 +1,6 @@
 """Which settings are tried: the same number for every method, the published ones first."""
 
+import math
 from itertools import islice
 
 import pytest
@@ -10,6 +11,7 @@ from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.methods.table import METHODS, make_method, name_of, with_options
 from unskew.runs.figures import ACCURACY, LOSS
+from unskew.runs.run import Run
 from unskew.tuning.choice import Choice, Tried, best_of, level_of
 from unskew.tuning.plan import make_plan
 from unskew.tuning.search import check_apart
@@ -105,6 +107,20 @@ def test_methods_whose_searches_meet_are_refused():
 
 def tried(value, figure=ACCURACY):
     return Tried(Trial(make_method("fedavg"), 0.1), figure, value)
+
+
+def test_a_trial_is_worth_its_mean_over_the_second_half():
+    accuracies = {2: 0.9, 4: 0.9, 5: 0.9, 6: 0.1, 8: 0.4, 10: 0.7}
+    rows = [
+        {"stage": "task", "round": t, "global": {"accuracy": accuracy}}
+        for t, accuracy in accuracies.items()
+    ]
+    run = Run(method="fedavg", network="", data="", seed=0, clients=1, metrics=rows, facts={})
+    trial = Trial(make_method("fedavg"), 0.1)
+    assert Tried.of(trial, run, "global").value == pytest.approx(0.4)
+    rows[-1]["global"]["accuracy"] = None  # as NaN is written
+    assert math.isnan(Tried.of(trial, run, "global").value)
+    assert math.isnan(Tried.of(trial, run, "personal").value)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from unskew.tuning.trials import Trial, first_trials, further_trials, settings_o
 
 Play = Callable[[Sequence[Wanted]], list[Run]]
 
+_EVALUATIONS = 10
+"""How often a trial is measured, at least; those of the second half count."""
+
 
 def search(
     methods: Sequence[Method],
@@ -74,8 +77,13 @@ class _Room:
         out: Path | None,
     ) -> None:
         self._plan, self._federation, self._play = plan, federation, play
-        rounds = plan.rounds  # and one evaluation, at the end
-        self._settings = {**settings, "rounds": rounds, "evaluate_every": rounds, "seed": plan.seed}
+        rounds = plan.rounds
+        self._settings = {
+            **settings,
+            "rounds": rounds,
+            "evaluate_every": max(1, rounds // _EVALUATIONS),
+            "seed": plan.seed,
+        }
         self._out = None if out is None else out / TUNING / f"{rounds}-rounds"
 
     def try_all(self, trials: Sequence[Sequence[Trial]], *, first: bool) -> list[list[Tried]]:
