@@ -1,5 +1,7 @@
 """What all tests share; that this file is here also lets them import ``toys``."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -9,6 +11,11 @@ from unskew.engine.threads import threads
 # A busy machine or a first import must not fail a property.
 settings.register_profile("unskew", deadline=None)
 settings.load_profile("unskew")
+
+# Ctrl-C must count for programs that tests start, though a shell told tests in the background to
+# ignore it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

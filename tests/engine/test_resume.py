@@ -137,7 +137,10 @@ def test_killed_runs_resume_bit_for_bit(tmp_path, signal_number):
         _wait_for_rounds(process, killed, after)
         if process.poll() is None:
             process.send_signal(signal_number)
-            process.wait(timeout=30)
+            try:
+                process.wait(timeout=30)
+            finally:
+                process.kill()
             kills += 1
     subprocess.run([sys.executable, script, killed], check=True, timeout=120)
     assert kills == 2

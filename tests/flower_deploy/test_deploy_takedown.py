@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -11,14 +10,10 @@ pytest.importorskip("flwr")
 
 from deployments import A_RUN, make_app, until
 
+from terminal import PROGRAM
 from unskew.flower.loopback.families import descendants, end, living
 
-# Ctrl-C must count, though tests that run in the background were told to ignore it.
-PROGRAM = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from unskew.cli import main; main()"
-)
-UP = [sys.executable, "-c", PROGRAM, "flower", "up"]
+UP = [*PROGRAM, "flower", "up"]
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
