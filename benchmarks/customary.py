@@ -22,12 +22,17 @@ def customary(model: str, shape: tuple[int, ...]) -> nn.Module:
     for i, (first, second) in enumerate(pairwise(names)):
         if isinstance(layers[first], nn.MaxPool2d) and isinstance(layers[second], nn.ReLU):
             names[i : i + 2] = second, first
-    network.body = named(**{name: _plain(layers[name]) for name in names})
+    network.body = named(**{name: layers[name] for name in names})
+    return without_spare(network)
+
+
+def without_spare(network: nn.Module) -> nn.Module:
+    """Put plain convolutions in place of those with spare channels; the weights stay."""
+    body = cast(nn.Module, network.body)
+    for name, layer in list(body.named_children()):
+        if isinstance(layer, SpareConv2d):
+            size, padding = layer.kernel_size[0], int(layer.padding[0])
+            plain = nn.Conv2d(layer.in_channels, layer.out_channels, size, padding=padding)
+            plain.load_state_dict(layer.state_dict())
+            setattr(body, name, plain)
     return network
-
-
-def _plain(layer: nn.Module) -> nn.Module:
-    if not isinstance(layer, SpareConv2d):
-        return layer
-    size, padding = layer.kernel_size[0], int(layer.padding[0])
-    return nn.Conv2d(layer.in_channels, layer.out_channels, size, padding=padding)

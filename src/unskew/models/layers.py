@@ -35,9 +35,9 @@ def conv(
 class SpareConv2d(nn.Conv2d):
     """A convolution among layers that carry spare channels, all zero, up to a multiple of eight.
 
-    Processors take eight numbers at a time, and a pool over six channels takes over twice as long
-    as one over eight. Spare channels stay zero in ReLU and pool, and get zero weight in the next
-    convolution: the function is the same, as are the parameters.
+    Processors take eight numbers at a time, so six channels cost more than eight
+    (benchmarks/spare.py). Spare channels stay zero in ReLU and pool, and get zero weight in the
+    next convolution: the function is the same, as are the parameters.
     """
 
     LANES = 8

@@ -33,8 +33,8 @@ class Tried:
     def of(trial: Trial, run: Run, level: str) -> "Tried":
         """Read the figure of a trial that was played: its mean over the second half.
 
-        Under skew the accuracy jumps by ten points from round to round, and a single one would
-        make the choice a lottery.
+        Under skew the accuracy jumps from round to round, and a single one would make the choice
+        a lottery.
         """
         rounds, values = run.curve(level, run.figure.name)
         late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]

@@ -1,0 +1,70 @@
+"""What LeNet-5's spare channels bring: `python -m benchmarks.spare`
+
+Steps of the network as it is and of the same with plain convolutions, in turns, one thread; only
+the ratio of their medians means anything.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from benchmarks.customary import without_spare
+from unskew.engine.memory import keep_freed_memory
+from unskew.engine.recording import Recording
+from unskew.models import make
+from unskew.network import channels_last
+
+SHAPE, BATCH, TURNS, STEPS = (1, 28, 28), 32, 15, 40
+
+
+def recorded(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
+    """Return a step of the network as workers play it: recorded, on one flat vector."""
+    shapes = {name: value.shape for name, value in network.named_parameters()}
+    weights = nn.utils.parameters_to_vector(network.parameters()).detach()
+
+    def gradient(flat: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        leaf = flat.detach().requires_grad_()
+        parts = torch.split(leaf, [shape.numel() for shape in shapes.values()])
+        named = {
+            name: part.view(shape)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }
+        loss = F.cross_entropy(functional_call(network, named, (x,)), y)
+        return torch.autograd.grad(loss, [leaf])
+
+    recording = Recording(gradient, (weights, x, y))
+    return lambda: recording(weights, x, y)
+
+
+def milliseconds(step: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    return (time.perf_counter() - started) / STEPS * 1e3
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    x, y = channels_last(torch.rand(BATCH, *SHAPE)), torch.randint(10, (BATCH,))
+    steps = {
+        "spare channels": recorded(make("lenet5", SHAPE, 10), x, y),
+        "plain": recorded(without_spare(make("lenet5", SHAPE, 10)), x, y),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(TURNS):
+        for name, step in steps.items():
+            times[name].append(milliseconds(step))
+    print("| LeNet-5 | ms a step (median) | fastest |\n|---|---:|---:|")
+    for name, own in times.items():
+        print(f"| {name} | {median(own):.2f} | {min(own):.2f} |")
+    print(f"\nratio {median(times['spare channels']) / median(times['plain']):.2f}")
+
+
+if __name__ == "__main__":
+    main()
