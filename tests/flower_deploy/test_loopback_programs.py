@@ -14,6 +14,12 @@ from unskew.flower.loopback.programs import Programs
 
 SLEEPER = "import time; print('asleep', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+HEADLESS = (  # its first thread is gone, as for a moment in a program with threads that ends
+    "import ctypes, threading, time\n"
+    "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+    "print('asleep', flush=True)\n"
+    "ctypes.CDLL(None).pthread_exit(None)"
+)
 PARENT = (
     "import subprocess, sys\n"
     "child = subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
@@ -53,6 +59,14 @@ def test_who_does_not_listen_is_killed(programs):
     end(program.family, lambda: program.is_running, grace=0.3)
     assert not is_there(program.pid)
     assert 0.3 <= time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no thread outlives the first one")
+def test_a_program_has_ended_only_with_its_last_thread(programs):
+    program = start(programs, "headless", HEADLESS)
+    assert is_there(program.pid)
+    program.stop()
+    assert program._process.returncode == -signal.SIGTERM  # taken note of, without asking again
 
 
 def test_children_are_found_after_their_parent_was_killed(programs):

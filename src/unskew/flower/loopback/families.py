@@ -99,5 +99,6 @@ def _from_proc(path: Path) -> Known | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = rest.rpartition(")")[2].split()  # a program's name may hold blanks and brackets
-    ended = fields[0] == "Z"
+    # While other threads of it are still about, nobody can take note of a process's end.
+    ended = fields[0] == "Z" and int(fields[17]) == 1
     return None if ended else Known(int(pid), int(fields[1]), fields[19])
