@@ -37,18 +37,19 @@ def on_blocks(rows: Tensor, work: Work[Result]) -> list[Result]:
 
     What a block gives depends on no thread, so neither do sums over the blocks.
     """
-    blocks = list(column_blocks(*rows.shape))
+    columns = list(column_blocks(*rows.shape))
+    # Views are made here, all at once: threads that made them would wait for each other at it.
+    blocks = rows.split(columns[0].stop, dim=1) if columns else ()
     lanes = max(1, min(_threads(), len(blocks)))
     results: list[Result | None] = [None] * len(blocks)
 
     def walk(lane: int) -> None:
-        own = blocks[lane::lanes]
-        width = own[0].stop - own[0].start if own else 0
-        scratch = rows.new_empty(len(rows), width)
-        results[lane::lanes] = [
-            work(rows[:, columns], scratch[:, : columns.stop - columns.start], columns)
-            for columns in own
-        ]
+        own = range(lane, len(blocks), lanes)
+        whole = rows.new_empty(blocks[lane].shape if own else (0, 0))
+        for index in own:
+            block = blocks[index]
+            scratch = whole if block.shape == whole.shape else whole[:, : block.shape[1]]
+            results[index] = work(block, scratch, columns[index])
 
     in_threads(walk, range(lanes), rows)
     return cast("list[Result]", results)
