@@ -39,7 +39,7 @@ def on_blocks(rows: Tensor, work: Work[Result]) -> list[Result]:
     """
     columns = list(column_blocks(*rows.shape))
     # Views are made here, all at once: threads that made them would wait for each other at it.
-    blocks = rows.split(columns[0].stop, dim=1) if columns else ()
+    blocks = torch.split(rows, columns[0].stop, dim=1) if columns else ()
     lanes = max(1, min(_threads(), len(blocks)))
     results: list[Result | None] = [None] * len(blocks)
 
