@@ -30,6 +30,8 @@ class Wanted:
     data: Callable[[], Federation]
     settings: dict[str, Any]
     folder: Path | None = None
+    model: str | None = None
+    """Its network, where it is not the one that the player has for all."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     may_refuse: bool = False
     """Whether a method that cannot be trained here is no error: the run then says why."""
@@ -37,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Player:
-    """Plays runs of one network, ``jobs`` at once; None means one a core, if a run keeps to one."""
+    """Plays runs, ``jobs`` at once; None means one a core, if a run keeps to one."""
 
     model: str | nn.Module | None
     resume: bool
@@ -64,7 +66,7 @@ class Player:
                 run = train(
                     data,
                     wanted.method,
-                    model=self.model,
+                    model=wanted.model or self.model,
                     out=wanted.folder,
                     resume=self.resume and wanted.folder is not None,
                     progress=watcher,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unskew.runs.paired import Difference
 from unskew.studies.claims import judge_claims, verdict
-from unskew.studies.shelf import parse_study
+from unskew.studies.reading import parse_study
 from unskew.studies.study import Claim
 
 FILE = """

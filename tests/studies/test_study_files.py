@@ -10,7 +10,7 @@ from unskew.spelling import build
 from unskew.studies.measure_table import MEASURES
 from unskew.studies.play import check_study
 from unskew.studies.probing import probe_names
-from unskew.studies.shelf import open_study, parse_study, read_study, study_names
+from unskew.studies.reading import open_study, parse_study, read_study, study_names
 
 ASKED = {
     "feddisk": [

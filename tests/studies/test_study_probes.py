@@ -13,7 +13,7 @@ from unskew.studies.probes.codes import half_even
 from unskew.studies.probes.dispersion import scatter
 from unskew.studies.probes.features import frechet, measure_features, mixed
 from unskew.studies.probes.keeping import trace
-from unskew.studies.shelf import open_study
+from unskew.studies.reading import open_study
 from unskew.studies.study import StudyData
 
 

@@ -24,7 +24,7 @@ def list_studies(json: Json = False) -> None:
 
     Example:  [bold]unskew study list[/bold]
     """
-    from unskew.studies.shelf import read_study, study_names  # noqa: PLC0415
+    from unskew.studies.reading import read_study, study_names  # noqa: PLC0415
 
     files = {name: read_study(name) for name in study_names()}
     if json:
@@ -51,7 +51,7 @@ def show_study(
 
     Example:  [bold]unskew study show ida-table1[/bold]
     """
-    from unskew.studies.shelf import open_study  # noqa: PLC0415
+    from unskew.studies.reading import open_study  # noqa: PLC0415
     from unskew.studies.showing import study_facts, study_text  # noqa: PLC0415
 
     scales = ("paper", "cpu", "smoke") if scale is None else (scale,)
@@ -84,9 +84,9 @@ def run_one(
 
     Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
     """
+    from unskew.studies.reading import open_study  # noqa: PLC0415
     from unskew.studies.result import figures_table  # noqa: PLC0415
     from unskew.studies.running import run_study  # noqa: PLC0415
-    from unskew.studies.shelf import open_study  # noqa: PLC0415
 
     study = open_study(name, scale, seeds)
     folder = out or Path("studies") / f"{study.name}-{scale}"

@@ -7,8 +7,8 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.report.table import Table
 from unskew.runs.atomic import write_bytes
+from unskew.studies.reading import study_names
 from unskew.studies.result import left_aligned
-from unskew.studies.shelf import study_names
 from unskew.studies.study import PAPERS
 
 _WORDS = ("held", "not held", "within noise", "not testable at this scale")

@@ -10,12 +10,12 @@ from unskew.comparison import run_folder
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.federation import Federation
 from unskew.data.sources import find
-from unskew.engine.train import train
 from unskew.errors import UnskewError
-from unskew.jobs import Job, can_run_beside, cores, play_jobs
+from unskew.jobs import can_run_beside, cores
 from unskew.methods.table import make_method, name_of
 from unskew.models import MODELS
-from unskew.progress import Board, Watcher, watching_many
+from unskew.playing import Player, Wanted
+from unskew.progress import watching_many
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.spelling import build, lookup
@@ -67,10 +67,19 @@ def play_study(
     count = study.seeds * sum(len(case.methods) for case in playable)
     at_once = min(count, jobs or cores()) if can_run_beside(None) else 1
     with watching_many(progress, count, rounds) as board:
+        player = Player(None, resume, at_once, board)
         for followers in (False, True):
             cases = [case for case in playable if (case.follows is not None) == followers]
-            plan = _Plan.of(cases, study.seeds, cache, resume, at_once, played)
-            plan.play(board)
+            tasks = [
+                _Task(case, label, seed)
+                for case in cases
+                for seed in range(study.seeds)
+                for label in case.methods
+            ]
+            desk = _Desk(cache, played, one_core=at_once > 1)
+            runs = player.play([desk.wanted(task) for task in tasks])
+            for case in cases:
+                played.runs[case.name] = _by_method(case, tasks, runs)
     return played
 
 
@@ -124,65 +133,37 @@ class _Task:
         return f"{self.case.name}: {self.label}, seed {self.seed}"
 
 
-@dataclass(eq=False)
-class _Plan:
-    """Runs that can be played beside each other, in an order that deals data out once each."""
+def _by_method(case: Case, tasks: Sequence[_Task], runs: Sequence[Run]) -> Runs:
+    """Return the runs of a case, those of one method after the other's."""
+    labels = list(case.methods)
+    own = [pair for pair in zip(tasks, runs, strict=True) if pair[0].case is case]
+    return Runs(run for _, run in sorted(own, key=lambda pair: labels.index(pair[0].label)))
 
-    tasks: Sequence[_Task]
+
+@dataclass(eq=False)
+class _Desk:
+    """Says what each run of a study needs; tasks in a row with the same data share it."""
+
     cache: Path
-    resume: bool
-    at_once: int
     played: Played
+    one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
-    @staticmethod
-    def of(
-        cases: Sequence[Case], seeds: int, cache: Path, resume: bool, at_once: int, played: Played
-    ) -> "_Plan":
-        tasks = [
-            _Task(case, label, seed)
-            for case in cases
-            for seed in range(seeds)
-            for label in case.methods
-        ]
-        return _Plan(tasks, cache, resume, at_once, played)
-
-    def play(self, board: Board) -> None:
-        """Play the runs and file them under their cases."""
-        runs = play_jobs([str(task) for task in self.tasks], self.job, board, self.at_once)
-        by_case: dict[str, list[Run]] = {}
-        for task, run in zip(self.tasks, runs, strict=True):
-            by_case.setdefault(task.case.name, []).append(run)
-        for task in self.tasks:
-            order = [name_of(make_method(text)) for text in task.case.methods.values()]
-            found = by_case[task.case.name]
-            self.played.runs[task.case.name] = Runs(
-                sorted(found, key=lambda run: order.index(run.method))
-            )
-
-    def job(self, place: int) -> Job:
-        """Return one run's job; its data is dealt out now."""
-        task = self.tasks[place]
+    def wanted(self, task: _Task) -> Wanted:
+        """Return one run as it is wanted."""
         case, method = task.case, make_method(task.case.methods[task.label])
         skew = self._skew(task)
-        data = self._federation(case.data, skew, task.seed)
-        folder = run_folder(self.cache / content_key(case, skew), name_of(method), task.seed)
         settings = case.train.model_dump() | {"seed": task.seed}
-        if self.at_once > 1:
+        if self.one_core:
             settings["workers"] = 1  # a run keeps to its core; a pool gives the same bits
-
-        def play(watcher: Watcher) -> Run:
-            return train(
-                data,
-                method,
-                model=case.model,
-                out=folder,
-                resume=self.resume,
-                progress=watcher,
-                **settings,
-            )
-
-        return play
+        return Wanted(
+            label=str(task),
+            method=method,
+            data=lambda: self._federation(case.data, skew, task.seed),
+            settings=settings,
+            folder=run_folder(self.cache / content_key(case, skew), name_of(method), task.seed),
+            model=case.model,
+        )
 
     def _skew(self, task: _Task) -> str | None:
         """Return the skew of a case that follows another: with its worst clients doubled."""
