@@ -31,6 +31,7 @@ class DataConfig(BaseModel):
     common: Literal["source", "union"] = "source"
     label_column: str = "label"
     client_column: str | None = None
+    features: list[str] | None = None
     size: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("skew")

@@ -44,6 +44,39 @@ def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
     assert (figures / "table.tex").is_file()
 
 
+@pytest.fixture
+def visits(tmp_path):
+    """A table of 24 visits to two sites, by day, pulse and illness."""
+    rows = [f"mo,{50 + i},{i % 2},{'ab'[i % 3 == 0]}" for i in range(24)]
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(["day,pulse,ill,site", *rows]) + "\n")
+    return path
+
+
+def test_a_table_of_ones_own_is_compared_by_its_clients_own_tests(terminal, visits):
+    columns = ("--label-column", "ill", "--client-column", "site", "--features", "pulse")
+    output = terminal.output(
+        *compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns)
+    )
+    assert "visits, 2 clients" in output
+    assert "clients' own tests" in output
+    (row, _) = json.loads(
+        terminal.output(
+            *compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns, "--json")
+        )
+    )
+    assert row["rounds_to_target"] >= 1
+    assert row["verdict"] in ("leads", "within noise", "the same", "behind")
+
+
+def test_data_without_tests_or_with_other_columns_is_refused_with_a_way_out(terminal, visits):
+    columns = ("--label-column", "ill", "--features", "pulse")
+    assert "--holdout 0.2" in terminal.complaint(*compare(visits, *columns))
+    assert "it has: day, pulse, ill, site" in terminal.complaint(*compare(visits))
+    missing = visits.with_name("other.csv")
+    assert f"{missing}: no such file or folder" in terminal.complaint(*compare(missing))
+
+
 def test_report_of_nothing_is_one_line(terminal, tmp_path):
     assert "there is no run in it" in terminal.complaint("report", tmp_path)
 

@@ -66,7 +66,7 @@ def test_the_page_holds_verdict_table_figures_and_command(tmp_path):
     assert set(table.columns) < set(reader.cells)
     assert set(table.rows[0]) | set(table.rows[1]) < set(reader.cells)
     assert "unskew compare --data digits" in reader.cells
-    assert "fedavg leads by" in page
+    assert "fedavg and mean are level: the same figure with every seed." in page
     assert reader.figures == ["global-accuracy", "worst-accuracy", "test-loss", "train-loss",
                               "cost-to-target"]  # fmt: skip
 
@@ -126,7 +126,10 @@ def test_html_table_escapes_its_cells_and_marks_the_leader():
 @pytest.mark.parametrize(
     ("options", "figures"),
     [
-        ({"accuracies": (None, None)}, ["local-accuracy", "worst-accuracy", "train-loss"]),
+        (
+            {"accuracies": (None, None)},
+            ["local-accuracy", "worst-accuracy", "train-loss", "cost-to-target"],
+        ),
         ({"accuracies": (None, None), "local": False}, ["train-loss"]),
         (
             {"accuracies": (0.1, 0.2), "local": False},

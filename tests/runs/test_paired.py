@@ -112,6 +112,28 @@ def test_a_lead_within_noise_is_called_that():
     assert verdict.note("b") == "within noise"
 
 
+@pytest.mark.parametrize("row", [[0.5], [0.5, 0.7], [0.1, 0.2, 0.3]])
+def test_methods_with_the_same_figures_are_level_and_nobody_leads(row):
+    verdict = judge(runs_of({"a": row, "b": row, "c": row}))
+    assert str(verdict) == "a, b and c are level: the same figure with every seed."
+    assert verdict.note("b") == "the same"
+    assert not verdict.is_real
+
+
+def test_a_mean_difference_of_zero_is_not_the_same():
+    verdict = judge(runs_of({"a": [0.25, 0.75], "b": [0.75, 0.25]}))
+    assert "within noise" in str(verdict)
+
+
+def test_a_verdict_says_when_it_is_by_the_clients_own_tests():
+    rows = {"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}
+    runs = runs_of(rows)
+    for run in runs:
+        for row in run.metrics:
+            row["local"] = row.pop("global")
+    assert str(judge(runs)).startswith("By the clients' own tests, on average: a leads by")
+
+
 def test_methods_as_good_as_the_leader_are_named():
     rows = {
         "a": [0.90, 0.92, 0.91, 0.90],

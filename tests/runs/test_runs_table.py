@@ -78,14 +78,24 @@ def test_the_target_is_told_as_it_was_given(target, words):
     assert TWO.table(target=target).columns[-1] == f"MB to {words}"
 
 
-def test_the_default_target_is_one_that_every_method_reaches():
-    """The mean curve of fedavg is at best 0.75, that of mean 0.4."""
-    assert TWO.default_target() == 0.4
-    assert TWO.table().columns[-2] == "rounds to 40 %"
+def test_the_default_target_is_one_that_every_run_reaches():
+    """The runs of fedavg are at best at 0.7 and 0.8, those of mean at 0.3 and 0.5."""
+    assert TWO.default_target() == 0.3
+    assert TWO.table().columns[-2] == "rounds to 30 %"
+    assert [summary.reached for summary in TWO.summaries()] == [2, 2]
     uneven = Runs([made_run("a", 0, [0.517]), made_run("b", 0, [0.9])])
     assert uneven.default_target() == 0.51
     exact = Runs([made_run("a", 0, [0.57])])
     assert exact.default_target() == 0.57
+    broken = Runs([made_run("a", 0, [0.5, math.nan]), made_run("b", 0, [math.nan])])
+    assert broken.default_target() == 0.5
+
+
+def test_without_a_common_test_the_target_is_one_of_the_clients_own_tests():
+    runs = Runs([made_run("a", seed, [None], local=0.4 + 0.1 * seed) for seed in range(2)])
+    assert runs.level == "local"
+    assert runs.default_target() == 0.4
+    assert [row[-2:] for row in runs.table().rows] == [["1.0", "1.00"]]
 
 
 def test_the_target_counts_preparatory_rounds():

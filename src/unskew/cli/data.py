@@ -5,6 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.data_options import (
+    ClientColumn,
+    Features,
+    Holdout,
+    LabelColumn,
+    Size,
+    column_names,
+)
 from unskew.cli.output import Json, print_json, print_rich
 
 if TYPE_CHECKING:
@@ -81,17 +89,12 @@ def show_federation(
     ] = None,
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed deals the same samples.")] = 0,
-    holdout: Annotated[
-        float | None, typer.Option(help="Share of its samples each client keeps as a test.")
-    ] = None,
+    holdout: Holdout = None,
     out: Annotated[Path | None, typer.Option(help="Draw a picture of who holds what.")] = None,
-    label_column: Annotated[str, typer.Option(help="Of a table: the column to predict.")] = "label",
-    client_column: Annotated[
-        str | None, typer.Option(help="Of a table: the column that names the client.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Of a folder of images: resize to so many pixels.")
-    ] = None,
+    label_column: LabelColumn = "label",
+    client_column: ClientColumn = None,
+    features: Features = None,
+    size: Size = None,
     json: Json = False,
 ) -> None:
     """Show who holds what in a federation, and how skewed that is in numbers.
@@ -113,6 +116,7 @@ def show_federation(
         "holdout": holdout,
         "label_column": label_column,
         "client_column": client_column,
+        "features": column_names(features),
         "size": size,
     }
     federation = open_data(checked(DataConfig, wanted), seed)

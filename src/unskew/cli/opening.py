@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from unskew.cli.data_options import looks_like_a_path
 from unskew.config import DataConfig
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.federation import Federation
@@ -13,6 +14,8 @@ from unskew.errors import UnskewError
 def open_data(wanted: DataConfig, seed: int) -> Federation:
     """Open a source by name, or the folder or table at a path, which brings its own clients."""
     path = Path(wanted.name)
+    if not path.exists() and looks_like_a_path(wanted.name):
+        raise UnskewError(f"{wanted.name}: no such file or folder")
     if wanted.name in CATALOGUE or not path.exists():
         return load(
             wanted.name,
@@ -39,6 +42,17 @@ def open_data(wanted: DataConfig, seed: int) -> Federation:
         path,
         label=wanted.label_column,
         client=wanted.client_column,
+        features=wanted.features,
         holdout=holdout,
         seed=seed,
     )
+
+
+def with_tests(federation: Federation) -> Federation:
+    """Return a federation in which something can be measured, or complain."""
+    if not federation.common.samples and not federation.test.samples:
+        raise UnskewError(
+            f"{federation.name}: there are no test samples, so nothing could be compared; keep a "
+            "share of each client's samples back with --holdout 0.2"
+        )
+    return federation

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.data_options import (
+    ClientColumn,
+    Features,
+    Holdout,
+    LabelColumn,
+    Size,
+    column_names,
+)
 from unskew.cli.output import Json, print_json, print_rich
 from unskew.cli.tuning import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 
 if TYPE_CHECKING:
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
+    from unskew.runs.verdict import Verdict
 
 
 def run_config(
@@ -77,12 +86,20 @@ def run_config(
 def compare_methods(
     data: Annotated[str, typer.Option(help="A source (unskew data list) or a path.")] = "digits",
     skew: Annotated[
-        str | None, typer.Option(help="The recipe for skew (unskew data skews).")
+        str | None,
+        typer.Option(help="The recipe for skew (unskew data skews).", show_default="iid"),
     ] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients.", show_default="10")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(help="Deal out so many training samples only.")
     ] = None,
+    holdout: Holdout = None,
+    label_column: LabelColumn = "label",
+    client_column: ClientColumn = None,
+    features: Features = None,
+    size: Size = None,
     methods: Annotated[
         str, typer.Option(help="Methods with options, such as fedavg,fedprox:mu=0.01.")
     ] = "fedavg,mean,fedprox",
@@ -138,7 +155,7 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
-    from unskew.cli.opening import open_data  # noqa: PLC0415
+    from unskew.cli.opening import open_data, with_tests  # noqa: PLC0415
     from unskew.comparison import compare  # noqa: PLC0415
     from unskew.config import DataConfig, checked, set_values  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
@@ -148,7 +165,17 @@ def compare_methods(
 
     check_target(target)
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
-    wanted = {"name": data, "skew": skew, "clients": clients, "samples": samples}
+    wanted = {
+        "name": data,
+        "skew": skew,
+        "clients": clients,
+        "samples": samples,
+        "holdout": holdout,
+        "label_column": label_column,
+        "client_column": client_column,
+        "features": column_names(features),
+        "size": size,
+    }
     where = checked(DataConfig, wanted)
     options: dict[str, Any] = {
         "rounds": rounds,
@@ -164,7 +191,7 @@ def compare_methods(
     }
     checked(Settings, options)
     runs = compare(
-        lambda seed: open_data(where, seed),
+        lambda seed: with_tests(open_data(where, seed)),
         methods,
         seeds=seeds,
         model=model,
@@ -176,7 +203,7 @@ def compare_methods(
     )
     verdict = judge(runs)
     if json:
-        print_json(_summary_rows(runs, target))
+        print_json(_summary_rows(runs, target, verdict))
     else:
         tuned = tuning_table(runs)
         if tuned is not None:
@@ -192,13 +219,17 @@ def compare_methods(
         typer.echo(f"page: {page}", err=json)
 
 
-def _summary_rows(runs: "Runs", target: float | None) -> list[dict[str, Any]]:
-    """Return a row a method, with its search where there was one."""
+def _summary_rows(
+    runs: "Runs", target: float | None, verdict: "Verdict | None"
+) -> list[dict[str, Any]]:
+    """Return a row a method, with how it stands to the leader, and its search if there was one."""
     from unskew.report.tuning import tuning_facts  # noqa: PLC0415
 
     tuned = tuning_facts(runs)
     return [
-        asdict(row) | ({"tuning": tuned[row.method]} if row.method in tuned else {})
+        asdict(row)
+        | {"verdict": verdict.note(row.method) if verdict else None}
+        | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]
 

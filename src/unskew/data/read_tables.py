@@ -61,7 +61,8 @@ class Table:
     def _column(self, name: str) -> Array:
         if name not in self._columns:
             raise UnskewError(
-                f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)}"
+                f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)} (name "
+                "others as label, client and features)"
             )
         return self._columns[name]
 

@@ -44,6 +44,11 @@ class Difference:
     p: float
 
     @property
+    def is_none(self) -> bool:
+        """Whether both had the same figure with every seed."""
+        return self.mean == self.low == self.high == 0 or (self.seeds == 1 and self.mean == 0)
+
+    @property
     def is_real(self) -> bool:
         """Whether the difference is more than noise."""
         return self.p < LEVEL

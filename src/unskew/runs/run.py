@@ -96,11 +96,11 @@ class Run:
         traffic = add_up([Traffic(**row["traffic"]) for row in rows])
         return Cost(**traffic.to_dict(), rounds=len(rows))
 
-    def cost_to(self, target: float) -> Cost | None:
-        """Return the cost until the global figure first reached a target; None if never."""
+    def cost_to(self, target: float, level: str = "global") -> Cost | None:
+        """Return the cost until the figure of a level first reached a target; None if never."""
         figure = self.figure
         for i, row in enumerate(self.metrics):
-            if "global" in row and figure.reaches(_number(row["global"][figure.name]), target):
+            if level in row and figure.reaches(_number(row[level][figure.name]), target):
                 return self.cost_of(self.metrics[: i + 1])
         return None
 

@@ -64,10 +64,11 @@ class Runs(Sequence[Run]):
         return float(settings.get("lr", math.nan))
 
     def default_target(self) -> float:
-        """Return a figure that every method reaches: the worst of their best mean ones."""
-        best = [_best_mean(self.of(method), self.figure) for method in self.methods]
-        known = [value for value in best if not math.isnan(value)]
-        return self.figure.reached_by_all(known) if known else math.nan
+        """Return a figure that every run reaches: the worst of their best ones, rounded."""
+        curves = [run.curve(self.level, self.figure.name)[1] for run in self._runs]
+        known = [[value for value in curve if not math.isnan(value)] for curve in curves]
+        best = [self.figure.best(curve) for curve in known if curve]
+        return self.figure.reached_by_all(best) if best else math.nan
 
     @property
     def figure(self) -> Figure:
@@ -81,11 +82,11 @@ class Runs(Sequence[Run]):
         return "global" if measured else "local"
 
     def summaries(self, target: float | None = None) -> list[Summary]:
-        """Sum up every method; cost is counted until the global accuracy reaches the target."""
+        """Sum up every method; cost is counted until the level's figure reaches the target."""
         if self.figure is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
-        return [_summary(method, self.of(method), goal) for method in self.methods]
+        return [_summary(method, self.of(method), goal, self.level) for method in self.methods]
 
     def table(self, target: float | None = None) -> Table:
         """Return one row a method: accuracy, worst client, and the cost of the target."""
@@ -127,18 +128,15 @@ def target_text(figure: Figure, target: float) -> str:
     return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
 
 
-def _best_mean(runs: Sequence[Run], figure: Figure) -> float:
-    curves = [run.curve("global", figure.name)[1] for run in runs]
-    if not curves or any(not curve for curve in curves):
-        return math.nan
-    shortest = min(len(curve) for curve in curves)
-    return figure.best(np.mean([curve[:shortest] for curve in curves], axis=0).tolist())
+def test_of(level: str) -> str:
+    """Say which test a level of evaluation is measured on."""
+    return "the common test" if level == "global" else "the clients' own tests, on average"
 
 
-def _summary(method: str, runs: Sequence[Run], target: float) -> Summary:
+def _summary(method: str, runs: Sequence[Run], target: float, level: str) -> Summary:
     name, worst = runs[0].figure.name, runs[0].figure.worst
     finals = [run.last("global", name) for run in runs]
-    costs = [cost for run in runs if (cost := run.cost_to(target)) is not None]
+    costs = [cost for run in runs if (cost := run.cost_to(target, level)) is not None]
     return Summary(
         method=method,
         seeds=len(runs),

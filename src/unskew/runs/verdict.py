@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from unskew.report.table import Table
 from unskew.runs.figures import Figure
 from unskew.runs.paired import LEVEL, Difference, lead
-from unskew.runs.runs import Runs
+from unskew.runs.runs import Runs, test_of
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
@@ -23,13 +23,14 @@ class Verdict:
     """The leader by mean figure, and how far the others are behind it.
 
     ``behind`` are the leader's differences to all others, in the order of their means; its sign
-    is such that positive means that the leader is better.
+    is such that positive means that the leader is better. ``test`` is the level they are judged on.
     """
 
     figure: Figure
     leader: str
     seeds: int
     behind: tuple[Difference, ...]
+    test: str = "global"
 
     @property
     def level(self) -> list[str]:
@@ -44,6 +45,13 @@ class Verdict:
     def __str__(self) -> str:
         if not self.behind:
             return f"{self.leader} stands alone: there is nothing to compare it with."
+        judged = "" if self.test == "global" else f"By {test_of(self.test)}: "
+        return judged + self._sentence()
+
+    def _sentence(self) -> str:
+        if all(difference.is_none for difference in self.behind):
+            names = _joined([self.leader, *(difference.second for difference in self.behind)])
+            return f"{names} are level: the same figure with every seed."
         first, unknown = self.behind[0], any(math.isnan(d.p) for d in self.behind)
         start = f"{self.leader} leads by {self._amount(first.mean)} over {first.second}"
         if unknown:
@@ -70,6 +78,8 @@ class Verdict:
             return "leads"
         for difference in self.behind:
             if difference.second == method:
+                if difference.is_none:
+                    return "the same"
                 if math.isnan(difference.p):
                     return "one seed"
                 return "behind" if difference.is_real else "within noise"
@@ -107,7 +117,7 @@ def judge(runs: Runs, level: str | None = None) -> Verdict | None:
     if not ranked:
         return None
     behind = tuple(lead(ranked[0], {method: scores[method] for method in ranked}))
-    return Verdict(figure, ranked[0], len(scores[ranked[0]]), behind)
+    return Verdict(figure, ranked[0], len(scores[ranked[0]]), behind, level)
 
 
 def with_verdict(runs: Runs, target: float | None = None) -> Table:

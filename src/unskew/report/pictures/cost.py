@@ -7,17 +7,17 @@ import numpy as np
 
 from unskew.report.pictures.picture import Picture, cell, tidied, tidy
 from unskew.report.table import Table
-from unskew.runs.runs import Runs, target_text
+from unskew.runs.runs import Runs, target_text, test_of
 
 
 def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
-    """Return the bars, if the common test was measured."""
+    """Return the bars, if anything was measured."""
     goal = runs.default_target() if target is None else target
     if math.isnan(goal):
         return []
     rounds, megabytes, rows = [], [], []
     for method in runs.methods:
-        costs = [(run.seed, run.cost_to(goal)) for run in runs.of(method)]
+        costs = [(run.seed, run.cost_to(goal, runs.level)) for run in runs.of(method)]
         reached = [(seed, cost) for seed, cost in costs if cost is not None]
         sent = [(cost.bytes_up + cost.bytes_down) / 1e6 for _, cost in reached]
         rounds.append(_bar(method, [float(cost.rounds) for _, cost in reached], len(costs)))
@@ -29,7 +29,7 @@ def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
             rows.append([method, str(seed), *numbers])
     at = target_text(runs.figure, goal)
     note = (
-        f"Until the global model first reaches {at} on the common test; every stage counts, "
+        f"Until the global model first reaches {at} on {test_of(runs.level)}; every stage counts, "
         "bytes of both directions and all clients. Dots are seeds; seeds that never reach it are "
         "left out of the bar and named beside it."
     )
