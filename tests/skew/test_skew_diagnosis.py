@@ -158,6 +158,15 @@ def report(clients: int = 3) -> SkewReport:
     return SkewReport.of("iid", pool, Partition(owner, clients, notes=("a",)), notes=("first",))
 
 
+def test_a_report_is_printed_with_what_its_numbers_mean() -> None:
+    text = str(SkewReport("iid", [2, 1], [[2, 0], [0, 1]], dropped=1_000, notes=("tidy",)))
+    first, clients, *_, dropped, note = text.splitlines()
+    assert first.startswith("iid: ")
+    assert clients.split() == ["clients", "2", *DEFINITIONS["clients"].split()]
+    assert "feature_skew" not in text  # it is not known
+    assert (dropped, note) == ("1,000 samples went to nobody", "note: tidy")
+
+
 def test_report_counts_what_was_dealt() -> None:
     made = report()
     assert made.sizes is not None

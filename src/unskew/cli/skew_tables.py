@@ -40,8 +40,7 @@ def skews_table(rows: list[Row]) -> Table:
 def diagnosis_table(diagnosis: Diagnosis) -> Table:
     """Lay the numbers of a diagnosis out, each with what it means."""
     table = Table("measure", "value", "what it means", box=SIMPLE_HEAD)
-    for name, value in diagnosis.to_dict().items():
-        text = "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    for name, text in diagnosis.texts().items():
         table.add_row(name, text, DEFINITIONS[name])
     table.columns[1].justify = "right"
     return table

@@ -59,6 +59,24 @@ class Diagnosis:
     feature_skew: float | None = None
     feature_skew_in_class: float | None = None
 
+    def __str__(self) -> str:
+        known = {name: text for name, text in self.texts().items() if text != "-"}
+        wide, long = max(map(len, known)), max(map(len, known.values()))
+        return "\n".join(
+            f"{name:<{wide}}  {text:>{long}}  {DEFINITIONS[name]}" for name, text in known.items()
+        )
+
+    def texts(self) -> dict[str, str]:
+        """Return the values as they are shown, "-" for those that are not known."""
+        return {
+            name: "-"
+            if value is None
+            else f"{value:,}"
+            if isinstance(value, int)
+            else f"{value:.3f}"
+            for name, value in self.to_dict().items()
+        }
+
     def to_dict(self) -> dict[str, int | float | None]:
         """Return plain values by name, for JSON and tables."""
         return asdict(self)

@@ -40,6 +40,14 @@ class SkewReport:
         if self.diagnosis is None and self.label_counts is not None:
             object.__setattr__(self, "diagnosis", diagnose_counts(self.label_counts))
 
+    def __str__(self) -> str:
+        lines = [f"{self.skew}: what was dealt out, local tests not yet kept back"]
+        if self.diagnosis is not None:
+            lines.append(str(self.diagnosis))
+        if self.dropped:
+            lines.append(f"{self.dropped:,} samples went to nobody")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SkewReport) and self.to_dict() == other.to_dict()
 
