@@ -78,15 +78,22 @@ def test_the_target_is_told_as_it_was_given(target, words):
     assert TWO.table(target=target).columns[-1] == f"MB to {words}"
 
 
-def test_the_default_target_is_one_that_every_run_reaches():
-    """The runs of fedavg are at best at 0.7 and 0.8, those of mean at 0.3 and 0.5."""
-    assert TWO.default_target() == 0.3
-    assert TWO.table().columns[-2] == "rounds to 30 %"
-    assert [summary.reached for summary in TWO.summaries()] == [2, 2]
-    uneven = Runs([made_run("a", 0, [0.517]), made_run("b", 0, [0.9])])
-    assert uneven.default_target() == 0.51
-    exact = Runs([made_run("a", 0, [0.57])])
-    assert exact.default_target() == 0.57
+def test_the_default_target_is_one_that_every_run_of_good_methods_reaches():
+    """With each seed a reaches at least 0.7, b 0.6; the failed one is not asked."""
+    rows = {"a": ([0.2, 0.7], [0.8, 0.1]), "b": ([0.6, 0.5], [0.65, 0.7])}
+    runs = [made_run(name, seed, row) for name in rows for seed, row in enumerate(rows[name])]
+    assert Runs(runs).default_target() == 0.6
+    failed = [made_run("failed", seed, [0.1, 0.12]) for seed in range(2)]
+    assert Runs([*runs, *failed]).default_target() == 0.6
+    assert Runs([*runs, *failed]).table().columns[-2] == "rounds to 60 %"
+    assert [summary.reached for summary in Runs([*runs, *failed]).summaries()] == [2, 2, 0]
+    assert Runs(failed).default_target() == 0.12
+
+
+def test_the_default_target_is_round():
+    uneven = Runs([made_run("a", 0, [0.817]), made_run("b", 0, [0.9])])
+    assert uneven.default_target() == 0.81
+    assert Runs([made_run("a", 0, [0.57])]).default_target() == 0.57
     broken = Runs([made_run("a", 0, [0.5, math.nan]), made_run("b", 0, [math.nan])])
     assert broken.default_target() == 0.5
 

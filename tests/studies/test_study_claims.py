@@ -180,3 +180,28 @@ def test_better_and_worse_are_opposites(low, width, margin):
         for kind in ("better", "worse")
     }
     assert set(words.values()) == {"held", "not held"} or one.mean == 0
+
+
+LOSS = 'measure = "loss"\nthan = ["Theirs"]'
+HALF = [1.0, 1.1, 1.05, math.nan, math.nan]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        ("better", "not held"),
+        ("at least", "not held"),
+        ("worse", "not testable at this scale"),
+        ("level", "not testable at this scale"),
+    ],
+)
+def test_a_method_that_has_no_figure_with_some_seeds_is_not_judged_by_the_others(kind, word):
+    found = judged(f'{LOSS}\nkind = "{kind}"', cells(HALF, [2.0, 2.1, 2.2, 2.1, 2.0], "loss"))
+    assert found.word == word
+    assert str(found) == "Ours has no loss in 2 of 5 runs"
+
+
+def test_seeds_that_a_rival_lacks_are_told():
+    found = judged(LOSS, cells([0.5, 0.51, 0.52, 0.5, 0.49], HALF, "loss"))
+    assert found.word == "held"
+    assert "Theirs has no loss in 2 of 5 runs" in str(found)

@@ -8,6 +8,12 @@ import typer
 from unskew.plain import plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
+Target = Annotated[
+    float | None,
+    typer.Option(
+        help="Accuracy whose cost is told.", show_default="one that all reach who are near the best"
+    ),
+]
 
 
 def print_rich(renderable: object) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.cli.output import print_rich
+from unskew.cli.output import Target, print_rich
 
 
 def report_runs(
@@ -15,9 +15,7 @@ def report_runs(
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
-    target: Annotated[
-        float | None, typer.Option(help="Accuracy whose cost is told; default: one all reach.")
-    ] = None,
+    target: Target = None,
     figures: Annotated[
         Path | None,
         typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to a folder."),

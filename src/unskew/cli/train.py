@@ -16,7 +16,7 @@ from unskew.cli.data_options import (
     Size,
     column_names,
 )
-from unskew.cli.output import Json, print_json, print_rich
+from unskew.cli.output import Json, Target, print_json, print_rich
 from unskew.cli.tuning import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ def compare_methods(
     lr: Annotated[float, typer.Option(help="Local learning rate.")] = 0.05,
     seeds: Annotated[int, typer.Option(help="How many seeds, each with its own deal.", min=1)] = 3,
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
-    target: Annotated[
-        float | None, typer.Option(help="Accuracy whose cost is told; default: one all reach.")
-    ] = None,
+    target: Target = None,
     tune: Tune = False,
     tune_lr: TuneLr = None,
     tune_trials: TuneTrials = None,

@@ -62,7 +62,8 @@ def play_round(
 ) -> tuple[Server, States, RoundOutcome]:
     """Play one round; return the server, the states that clients keep of it, and what happened.
 
-    A rejected client keeps the state it had: what spoilt its model may have spoilt that too.
+    A rejected client keeps the state it had: what spoilt its model may have spoilt that too. Where
+    the old model stays, so do all states: server and clients must not disagree on what happened.
     """
     method, layout = shop.method, shop.network.layout
     clients, settings = len(shop.federation), shop.settings
@@ -91,19 +92,19 @@ def play_round(
     uploads = _uploads(shop, server, result, outcome)
     if uploads is None:
         reason = f"fewer than {shop.settings.quorum} good uploads: the old model stays"
-        return server, kept, replace(outcome, kept_model=reason)
+        return server, {}, replace(outcome, kept_model=reason)
     try:
         updated, diagnostics = method.aggregate(server, uploads)
     except UnskewError as error:
         if not rejected:
             raise
         reason = f"after rejections, {error}: the old model stays"
-        return server, kept, replace(outcome, kept_model=reason)
+        return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
     updated = _untouched(server, updated, hidden_from_server(method, layout))
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers: the old one stays"
-        return server, kept, replace(outcome, kept_model=reason)
+        return server, {}, replace(outcome, kept_model=reason)
     return updated, kept, outcome
 
 

@@ -24,6 +24,10 @@ class Figure:
         """Return the best of some values."""
         return max(values) if self.more_is_better else min(values)
 
+    def worst_of(self, values: list[float]) -> float:
+        """Return the worst of some values."""
+        return min(values) if self.more_is_better else max(values)
+
     def reached_by_all(self, bests: list[float]) -> float:
         """Return a round target that all of these reach: per cent, or three digits of a loss."""
         if self.more_is_better:

@@ -12,6 +12,9 @@ from unskew.report.table import Table
 from unskew.runs.figures import ACCURACY, Figure
 from unskew.runs.run import Run
 
+_FAR_BEHIND = 0.2
+"""Methods that differ from the best by more than this share of its figure do not set the target."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -64,11 +67,23 @@ class Runs(Sequence[Run]):
         return float(settings.get("lr", math.nan))
 
     def default_target(self) -> float:
-        """Return a figure that every run reaches: the worst of their best ones, rounded."""
-        curves = [run.curve(self.level, self.figure.name)[1] for run in self._runs]
-        known = [[value for value in curve if not math.isnan(value)] for curve in curves]
-        best = [self.figure.best(curve) for curve in known if curve]
-        return self.figure.reached_by_all(best) if best else math.nan
+        """Return a figure that all reach with every seed, but methods that are far behind.
+
+        One that fails, or has no global model to speak of, would make everybody's cost that of
+        the first round.
+        """
+        figure, found = self.figure, {}
+        for method in self.methods:
+            curves = [run.curve(self.level, figure.name)[1] for run in self.of(method)]
+            known = [[value for value in curve if not math.isnan(value)] for curve in curves]
+            if known and all(known):
+                found[method] = figure.worst_of([figure.best(curve) for curve in known])
+        if not found:
+            return math.nan
+        best = figure.best(list(found.values()))
+        margin = _FAR_BEHIND * abs(best)
+        near = [value for value in found.values() if abs(value - best) <= margin]
+        return figure.reached_by_all(near)
 
     @property
     def figure(self) -> Figure:

@@ -82,6 +82,12 @@ class Diagnosis:
         return asdict(self)
 
 
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
 def diagnose(federation: "Federation") -> Diagnosis:
     """Measure the skew of a federation's training samples, features included."""
     counts = federation.train.label_counts(federation.classes)

@@ -89,9 +89,10 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     if scale not in claim.scales:
         return Judged(claim, _UNTESTABLE, claim.why)
     names = [case for case in cells if _cell(cells, case, claim.method, claim.measure)]
-    missed = _never_reached(claim, cells)
+    missed = _without_figure(claim, cells, claim.method)
     if missed:
-        return Judged(claim, "not held", missed)
+        bad = claim.kind in ("better", "at least")
+        return Judged(claim, "not held" if bad else _UNTESTABLE, missed)
     figures = _figures(claim, names, lambda case, label: _cell(cells, case, label, claim.measure))
     own = figures.pop("")
     lacking = [name for name, values in figures.items() if not values]
@@ -105,25 +106,28 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     printed = _figures(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     told = [_mean_difference(printed[""], printed[name], claim) for name in figures]
     word = verdict(claim, found)
-    why = f"not played here: {', '.join(lacking)}" if lacking else ""
+    notes = [f"not played here: {', '.join(lacking)}"] if lacking else []
+    notes += filter(None, (_without_figure(claim, cells, rival) for rival in figures))
     if word == _UNTESTABLE:
-        why = "one seed cannot tell a difference from noise"
-    return Judged(claim, word, why, tuple(found), tuple(told))
+        notes = ["one seed cannot tell a difference from noise"]
+    return Judged(claim, word, "; ".join(notes), tuple(found), tuple(told))
 
 
-def _never_reached(claim: Claim, cells: Cells) -> str:
-    """Say in how many runs the best rival was never reached, where rounds or cost are compared."""
-    if claim.measure not in _TO_A_TARGET or claim.kind != "better":
-        return ""
+def _without_figure(claim: Claim, cells: Cells, label: str) -> str:
+    """Say in how many of its runs, if in some, a method has no figure; "" if it always has."""
     found = [
         value
         for case in cells
         if matches(case, claim.cases)
-        for value in _cell(cells, case, claim.method, claim.measure).values()
+        for value in _cell(cells, case, label, claim.measure).values()
     ]
     missed = sum(math.isnan(value) for value in found)
+    if not missed:
+        return ""
     runs = f"{missed} of {len(found)} runs"
-    return f"{claim.method} never reached the best rival's accuracy in {runs}" if missed else ""
+    if claim.measure in _TO_A_TARGET:
+        return f"{label} never reached the best rival's accuracy in {runs}"
+    return f"{label} has no {claim.measure} in {runs}" if missed < len(found) else ""
 
 
 def _figures(claim: Claim, names: Sequence[str], cell: Cell) -> dict[str, dict[int, float]]:
