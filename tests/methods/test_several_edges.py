@@ -101,3 +101,19 @@ def test_golden_feddna(digits):
     options = {"model": "mlp:hidden=32,norm=batch", "rounds": 5, "lr": 0.1, "runner": "loop"}
     run = us.train(digits, "feddna", evaluate_every=5, **options)
     assert run.accuracy == pytest.approx(0.5515, abs=0.03)
+
+
+@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
+@pytest.mark.parametrize("several", ["fesem:models=1", "fedgroup:models=1", "cfl:wait=99"])
+@pytest.mark.parametrize(
+    "other",
+    ["latent:vae_rounds=1,encoder=8", "data-sharing", "fedavgm", "feddisk:density_rounds=1"],
+)
+def test_with_one_model_the_other_method_is_what_it_is_alone(several, other):
+    """What it keeps for all models, as a VAE or shared samples, is seen from inside the one."""
+    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
+    alone = us.train(federation, other, **OPTIONS)
+    joined = us.train(federation, f"{several}+{other}", **OPTIONS)
+    np.testing.assert_allclose(joined.weights, alone.weights, atol=1e-6)
+    assert joined.accuracy == pytest.approx(alone.accuracy, abs=0.02)
+    assert joined.cost.bytes_down == alone.cost.bytes_down

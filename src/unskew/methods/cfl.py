@@ -57,13 +57,13 @@ class Cfl(SeveralModels):
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
         """Count rounds from the start."""
         server = super().begin(vector, layout, earlier)
-        return replace(server, slots={**server.slots, "round": torch.tensor(0)})
+        return replace(server, slots={**server.slots, "split_round": torch.tensor(0)})
 
     def place(self, server: Server, uploads: Uploads) -> Placed:
         """Leave clients where they are, and split the clusters that ask for it."""
         cluster = torch.tensor([model_of(server, k) for k in uploads.clients])
-        round_ = int(server.slots["round"]) + 1
-        server = replace(server, slots={**server.slots, "round": torch.tensor(round_)})
+        round_ = int(server.slots["split_round"]) + 1
+        server = replace(server, slots={**server.slots, "split_round": torch.tensor(round_)})
         if round_ <= self.wait:
             return Placed(server, cluster)
         for number in range(len(server.slots["models"])):

@@ -27,6 +27,11 @@ from unskew.spelling import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
 
+_OF_SEVERAL = frozenset(
+    {"models", "cluster", "samples", "taken", "travels", "start", "directions", "split_round"}
+)
+"""The slots in which methods with several models keep them; no other method sees these."""
+
 
 @plain_dataclass(frozen=True, eq=False)
 class Placed:
@@ -89,7 +94,12 @@ class SeveralModels(Method):
                 own = inside(server, m)
                 updated, told = super().aggregate(own, uploads.of_rows(rows, own.vector))
                 models[m] = updated.vector
-                inner |= {_inner_name(m, name): slot for name, slot in updated.slots.items()}
+                changed = {
+                    name: slot
+                    for name, slot in updated.slots.items()
+                    if slot is not own.slots.get(name)
+                }
+                inner |= {_inner_name(m, name): slot for name, slot in changed.items()}
                 found.append((m, rows, told))
         server = _remembered(replace(server, slots={**server.slots, **inner}), uploads, placed)
         diagnostics = {**_joined(found, len(uploads)), "cluster": placed.cluster}
@@ -113,14 +123,25 @@ class SeveralModels(Method):
 
 
 def inside(server: Server, number: int) -> Server:
-    """Return the server as it looks from inside one model: that model, and its own slots."""
+    """Return the server as it looks from inside one model.
+
+    There it is that model, with its own slots and what other methods keep for all models.
+    """
+    shared = {
+        name: slot
+        for name, slot in server.slots.items()
+        if name not in _OF_SEVERAL and "/" not in name
+    }
+    return Server(server.slots["models"][number], {**shared, **_own_slots(server, number)})
+
+
+def _own_slots(server: Server, number: int) -> dict[str, Tensor]:
     prefix = _inner_name(number, "")
-    own = {
+    return {
         name.removeprefix(prefix): slot
         for name, slot in server.slots.items()
         if name.startswith(prefix)
     }
-    return Server(server.slots["models"][number], own)
 
 
 def model_of(server: Server, client: int) -> int:
@@ -150,7 +171,9 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
 def grown(server: Server, parent: int) -> Server:
     """Return the server with one more model, which begins as a copy of another."""
     models, child = server.slots["models"], len(server.slots["models"])
-    copied = {_inner_name(child, name): slot for name, slot in inside(server, parent).slots.items()}
+    copied = {
+        _inner_name(child, name): slot for name, slot in _own_slots(server, parent).items()
+    }
     stack = torch.cat([models, models[parent : parent + 1]])
     return replace(server, slots={**server.slots, **copied, "models": stack})
 
