@@ -144,6 +144,14 @@ def test_the_bipartition_has_the_smallest_similarity_across(seed, clients):
     assert across(found) == pytest.approx(min(map(across, parts)), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    "updates", [torch.eye(3), torch.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, 0]]), torch.zeros(2, 3)]
+)
+def test_updates_that_are_all_equally_unlike_are_split_too(updates):
+    marked = bipartition(cosines(updates.double()))
+    assert 0 < int(marked.sum()) * 2 <= len(updates)
+
+
 def split(method, stack, samples=None):
     server, told = method.aggregate(begun(method, [0.0, 0.0]), Uploads.of(stack, samples=samples))
     return server.slots["models"].tolist(), told["cluster"].tolist()

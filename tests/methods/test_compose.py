@@ -97,8 +97,21 @@ def test_every_method_trains_and_says_what_it_is(name):
     assert METHODS[name].about.title
 
 
-@pytest.mark.parametrize("other", ["scaffold", "feddyn"])
-def test_two_trainings_a_round_exclude_variates_that_follow_one(other):
+@pytest.mark.parametrize(
+    ("method", "level"),
+    [
+        ("mean+ditto", "personal"),
+        ("ditto+mean", "personal"),
+        ("fedprox+fedbn", make_method("fedbn").about.level),
+        ("mean+fedprox", "global"),
+    ],
+)
+def test_a_composed_method_is_meant_for_the_most_personal_level_of_its_parts(method, level):
+    assert make_method(method).about.level == level
+
+
+@pytest.mark.parametrize("other", ["scaffold", "feddyn", "moon", "fedala"])
+def test_two_trainings_a_round_exclude_what_follows_one(other):
     with pytest.raises(
         UnskewError, match=f"fedrep trains twice a round, and {other} counts on one"
     ):

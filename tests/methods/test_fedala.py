@@ -7,7 +7,7 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.layout import Layout
-from unskew.methods.base import Client, Server
+from unskew.methods.base import Client, Server, Trained
 from unskew.methods.fedala import FedALA
 from unskew.methods.head import head_mask, top_layers
 from unskew.models import make
@@ -96,6 +96,22 @@ def test_the_first_time_takes_passes_until_it_settles_then_one_a_round(federatio
     passes.clear()
     method.prepare(client, {"model": received}, {"own": received})  # there is nothing to mix
     assert not passes
+
+
+def test_a_mix_that_was_not_learned_is_not_kept(federation):
+    """A client whose model became the global one had nothing to mix: its first time is to come."""
+    received, own = vectors()
+    client, method = client_of(federation), FedALA()
+
+    def kept_after(payload, state):
+        start = method.prepare(client, {"model": payload}, state)
+        return method.finish(client, start, Trained(own, 1, 1.0), state).state
+
+    assert "mix" not in kept_after(received, {})
+    assert "mix" not in kept_after(own, {"own": own})
+    assert "mix" in kept_after(received, {"own": own})
+    before = torch.zeros(int(top_layers(LAYOUT, 1).sum()))
+    assert torch.equal(kept_after(own, {"own": own, "mix": before})["mix"], before)
 
 
 def test_layers_count_from_the_head_and_take_their_norms_along():

@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import unskew as us
 from toys import federation_of, small_federation
 from unskew.data.opposites import opposites
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.layout import flatten
+from unskew.layout import Layout, flatten
 from unskew.methods.base import Client, Server, Start
 from unskew.methods.feddisk.federated import FederatedDensity, learned_density
 from unskew.methods.feddisk.held_out import held_out, training_weights
@@ -21,6 +22,7 @@ from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe
 from unskew.network import Network
 from unskew.report.page import page_text
+from unskew.rules.uploads import Uploads
 from unskew.runs.runs import Runs
 
 QUICK = "density_rounds=7,local_rounds=3,ratio_rounds=3,hidden=8,pool=64,ratio_hidden=10"
@@ -216,6 +218,27 @@ def test_data_it_cannot_take_is_refused():
     data = small_federation()  # normal features
     with pytest.raises(UnskewError, match="between 0 and 1"):
         us.train(data, "feddisk", model="logistic", rounds=1)
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_client_without_samples_is_rejected_by_name(binary, estimator, runner):
+    clients = [binary.train.client(k) for k in range(len(binary))]
+    nothing = np.empty((0, 5), np.float32), np.empty(0, np.int64)
+    method = f"feddisk:estimator={estimator},{QUICK}"
+    run = quietly(federation_of(*clients, nothing), method, rounds=1, runner=runner)
+    assert run.metrics[-1]["rejected"] == {"4": "it has no samples to train on"}
+
+
+def test_a_round_without_held_out_samples_does_not_stop_the_search_for_the_best():
+    method, layout = FederatedDensity(), Layout.of(nn.Linear(1, 1, bias=False))
+    server = Server(torch.zeros(1))
+    for number, loss in enumerate([5.0, None, 3.0, 4.0, 8.0]):
+        told = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
+        uploads = Uploads.of(torch.full((1, 1), number + 1.0), samples=[1], layout=layout)
+        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [told]}))
+    assert server.slots["history"].tolist() == [5, 3, 4, 8]
+    assert learned_density(server).tolist() == [2.0]  # the model whose loss was 3
 
 
 def test_a_client_with_one_sample_takes_part():

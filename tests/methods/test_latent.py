@@ -75,6 +75,24 @@ def test_re_weighing_measures_the_model_of_the_moment(federation):
     assert seen[4] == seen[5] != seen[2]
 
 
+def test_with_few_at_a_time_newcomers_measure_at_once(federation):
+    """From the third round on all who are there have a distance, whenever they first came."""
+    run = us.train(federation, "latent:every=2", **{**TASK, "rounds": 10, "cohort": 2})
+    tables = [t for t in run.client_tables if t["kind"] == "round"]
+    cohorts = [tuple(table["client"]) for table in tables]
+    assert len(set(cohorts)) > 2
+    known = [any(table["reasons"]["discrepancies"]) for table in tables]
+    assert known == [False, False] + [True] * 8
+
+
+def test_a_client_without_samples_has_no_distance():
+    data = small_federation()
+    clients = [data.train.client(k) for k in range(len(data))]
+    nothing = np.empty((0, 5), np.float32), np.empty(0, np.int64)
+    run = us.train(federation_of(*clients, nothing), f"latent:{SMALL}", model="logistic", rounds=2)
+    assert run.metrics[-1]["rejected"] == {"4": "it has no samples to train on"}
+
+
 def test_re_weighing_needs_codes(federation):
     with pytest.raises(UnskewError, match="every re-weighs"):
         us.train(federation, "latent:every=2", model="logistic", rounds=1)

@@ -16,6 +16,7 @@ from unskew.layout import Layout, flatten
 from unskew.methods.base import Server
 from unskew.methods.feddna import FedDna
 from unskew.methods.fedma import FedMa
+from unskew.methods.table import make_method
 from unskew.models import make
 from unskew.network import Network
 from unskew.rules.chain import chain_of, renumber
@@ -220,3 +221,27 @@ def test_a_rule_without_weights_is_refused_with_batchnorm(federation):
     with pytest.raises(UnskewError, match="feddna pools statistics by the clients' weights"):
         us.train(federation, "feddna+median", model=NORMED, rounds=1, runner="loop")
     assert us.train(federation, "feddna+median", model="logistic", rounds=1).rounds == 1
+
+
+def test_with_matched_units_it_is_refused_where_there_are_statistics(federation):
+    with pytest.raises(UnskewError, match="fedma renumbers units, and feddna pools"):
+        us.train(federation, "feddna+fedma", model=NORMED, rounds=1, runner="loop")
+    assert us.train(federation, "feddna+fedma", model="mlp:hidden=4", rounds=1).rounds == 1
+
+
+@pytest.mark.parametrize("method", ["feddna+feddyn", "feddyn+feddna"])
+def test_the_model_that_feddyn_evaluates_has_the_pooled_variance(method):
+    layout = Layout.of(NORMED)
+    (mean,), (variance,) = (
+        [entry.place for entry in layout if entry.name.endswith(name)]
+        for name in ("running_mean", "running_var")
+    )
+    rows = torch.zeros(2, layout.size)
+    rows[:, variance] = 1.0
+    rows[0, mean], rows[1, mean] = -2.0, 2.0
+    made = make_method(method)
+    server, _ = made.aggregate(
+        made.begin(rows[0], layout, {}), Uploads.of(rows, samples=[1, 1], layout=layout)
+    )
+    assert made.model(server)[variance].tolist() == [5.0] * 4
+    assert server.vector[variance].tolist() == [5.0] * 4

@@ -107,6 +107,12 @@ def test_a_quorum_of_two_is_impossible_for_one(federation):
         us.train(federation, "central", quorum=2, **OPTIONS)
 
 
+def test_a_quorum_that_no_group_can_make_is_impossible(federation):
+    method = f"fedcluster:groups={len(federation)}"
+    with pytest.raises(UnskewError, match="quorum must be at most the clients of a round, 1"):
+        us.train(federation, method, quorum=2, **OPTIONS)
+
+
 def test_central_beats_fedavg_beats_nothing():
     """Labels are skewed to the extreme: each client has one class."""
     data = small_federation(sizes=(300,), holdout=0)

@@ -9,7 +9,7 @@ from unskew.models import MODELS
 from unskew.spelling import build
 from unskew.studies.measure_table import MEASURES
 from unskew.studies.play import check_study
-from unskew.studies.probing import probe_names
+from unskew.studies.probes import PROBES
 from unskew.studies.reading import open_study, parse_study, read_study, study_names
 
 ASKED = {
@@ -66,7 +66,7 @@ def test_all_that_the_papers_show_is_made_by_some_study():
 def test_a_study_names_what_there_is(name, scale):
     study = open_study(name, scale)
     assert set(study.file.measures) <= set(MEASURES)
-    assert set(study.file.probes) <= set(probe_names())
+    assert set(study.file.probes) <= set(PROBES)
     for case in study.cases:
         assert case.missing or case.data.name in CATALOGUE
         if case.model is not None:

@@ -37,6 +37,9 @@ from unskew.runs.sample_weights import weights_table
 from unskew.runs.states import States, StateStore
 from unskew.spelling import explain
 
+_ROUNDS_LOOKED_AT = 20
+"""So many rounds are looked at for a quorum that their clients could never make."""
+
 
 def train(
     federation: Federation,
@@ -129,7 +132,7 @@ class Trainer:
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
         federation = method.gather(federation)
-        cohort = settings.cohort_size(len(federation))
+        cohort = _fewest_in_a_round(method, settings, len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
                 f"quorum must be at most the clients of a round, {cohort} (got {settings.quorum})"
@@ -225,6 +228,16 @@ class Trainer:
                 "python": platform.python_version(),
             },
         }
+
+
+def _fewest_in_a_round(method: Method, settings: Settings, clients: int) -> int:
+    """Return how many clients the smallest of the first rounds has; a method may name who may."""
+    named = (
+        method.candidates(clients, round_, settings.seed)
+        for round_ in range(min(settings.rounds, _ROUNDS_LOOKED_AT))
+    )
+    sizes = [clients if among is None else len(among) for among in named]
+    return min(settings.cohort_size(size) for size in sizes)
 
 
 def make_module(

@@ -37,6 +37,10 @@ SAMPLE_WEIGHTS = "sample_weights"
 """The entry of a client's state with the weights of its samples, for methods that keep them."""
 
 
+Level = Literal["global", "global on local tests", "personal"]
+"""What a method is meant for, the most personal last."""
+
+
 @plain_dataclass(frozen=True)
 class About:
     """What the table of methods says of a method."""
@@ -44,7 +48,7 @@ class About:
     title: str
     paper: str
     kind: Literal["server", "objective", "personal", "several models", "densities"]
-    level: Literal["global", "global on local tests", "personal"] = "global"
+    level: Level = "global"
     needs_individual_updates: bool = False
     """Whether the server must see each client's update, which excludes secure aggregation."""
     down: str = "model"

@@ -5,12 +5,12 @@ all of them: terms of the objective add up, weights multiply, references and ext
 """
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.methods.base import About, Method
+from unskew.methods.base import About, Level, Method
 from unskew.spelling import OPTIONS
 
 _ONLY_ONE = ("rule", "step", "losses")
@@ -34,7 +34,7 @@ def compose(parts: list[Method], names: list[str]) -> Method:
             title=" and ".join(kind.about.title for kind in kinds),
             paper="; ".join(dict.fromkeys(kind.about.paper for kind in kinds)),
             kind=kinds[0].about.kind,
-            level=kinds[0].about.level,
+            level=max((kind.about.level for kind in kinds), key=get_args(Level).index),
             needs_individual_updates=any(kind.about.needs_individual_updates for kind in kinds),
             down=_together([kind.about.down for kind in kinds]),
             up=_together([kind.about.up for kind in kinds]),

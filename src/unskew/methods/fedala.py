@@ -51,6 +51,7 @@ class FedALA(Method):
         "eta": (0.1, 1.0, 10.0),
         "share": (0.05, 0.2, 0.4, 0.8, 1.0),
     }
+    ends_once: ClassVar[bool] = True
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Learn the mix and start from it; a client without a model of its own has none to mix."""
@@ -59,17 +60,20 @@ class FedALA(Method):
         received = start.vector[top]
         mix = state.get("mix", torch.ones_like(received))
         own = state["own"][top] if "own" in state else received
-        if not torch.equal(own, received):
+        differs = not torch.equal(own, received)
+        if differs:
             mix = self._learned(client, start.vector, own, mix, first="mix" not in state)
             vector = start.vector.clone()
             vector[top] = torch.lerp(own, received, mix)
             start = replace(start, vector=vector)
-        return replace(start, refs={**start.refs, "mix": mix})
+        learned = torch.tensor(differs)
+        return replace(start, refs={**start.refs, "mix": mix, "mix_learned": learned})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the model, and the mix once there was one to learn."""
         finished = super().finish(client, start, trained, state)
-        mix = {"mix": start.refs["mix"]} if "own" in state else {}
+        learned = bool(start.refs["mix_learned"]) or "mix" in state
+        mix = {"mix": start.refs["mix"]} if learned else {}
         return replace(finished, state={**finished.state, **mix, "own": trained.vector})
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:

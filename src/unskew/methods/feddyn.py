@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -89,13 +90,14 @@ class FedDyn(Method):
         """Send the mean less h/alpha next, and keep the mean itself."""
         sent = vector.clone()
         sent[: layout.trainable] -= server.slots["dyn_slope"] / self.alpha
-        return Server(sent, {**server.slots, "dyn_mean": vector})
+        return Server(sent, {**server.slots, "dyn_mean": vector[: layout.trainable]})
 
     def model(self, server: Server) -> Tensor:
         """Return the mean of the round's clients, or the model that is sent."""
         if self.evaluate == "sent" or "dyn_mean" not in server.slots:
             return super().model(server)
-        return server.slots["dyn_mean"]
+        mean = server.slots["dyn_mean"]
+        return torch.cat([mean, server.vector[len(mean) :]])  # statistics are sent as they are
 
 
 def _own(shared: Shared, state: Tensors) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unskew.errors import UnskewError
 from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.feddna import FedDna, moments_of
 from unskew.network import Network
 from unskew.rng import torch_generator
 from unskew.rules.chain import Layer, chain_of, renumber
@@ -50,6 +51,11 @@ class FedMa(Method):
             raise UnskewError(
                 "method: fedma renumbers units, so nothing may stay with clients; "
                 "use buffers=average"
+            )
+        if isinstance(self, FedDna) and moments_of(network.layout):
+            raise UnskewError(
+                "method: fedma renumbers units, and feddna pools their statistics by number; "
+                "leave one of them away"
             )
         layers = chain_of(network.layout)
         before = _random_vector(network)

@@ -31,7 +31,7 @@ from unskew.methods.base import (
     Trained,
 )
 from unskew.methods.fedavg import FedAvg
-from unskew.methods.once import having_reached, with_news
+from unskew.methods.once import has_reached, having_reached, with_news
 from unskew.models.mlp import Widths
 from unskew.models.vae import VaeRecipe
 from unskew.network import Network
@@ -106,16 +106,22 @@ class Latent(Method):
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the VAE once to each client, or say when it is time to measure anew."""
         payload = with_news(super().broadcast(server, client), server, client, "vae")
-        played = server.slots.get("played")
-        if played is None or int(played) == 0 or int(played) % self.every:
+        if not self._measures(server):
+            return payload
+        due = int(server.slots["played"]) % self.every == 0
+        if not due and has_reached(server, client):
             return payload
         return {**payload, "measure": torch.ones(())}
+
+    def _measures(self, server: Server) -> bool:
+        """Tell whether clients measure by the task's encoder: all in turn, newcomers at once."""
+        return "played" in server.slots and int(server.slots["played"]) >= self.every
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Measure the distance of the client's codes, if it is time to."""
         start = super().prepare(client, payload, state)
         distance = state.get(_DISTANCE, torch.tensor(torch.nan))
-        if "vae" in payload or "measure" in payload:
+        if len(client.y) and ("vae" in payload or "measure" in payload):
             network = self._encoder_of(client)
             vector = payload["vae"] if "vae" in payload else payload["model"]
             found = distance_to_prior(
@@ -136,9 +142,10 @@ class Latent(Method):
         return (*super().weighers(server), own)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Note who has the VAE, and how many rounds were played."""
+        """Note who has the VAE or has measured, and how many rounds were played."""
         updated, diagnostics = super().aggregate(server, uploads)
-        updated = having_reached(updated, uploads)
+        if "vae" in server.slots or self._measures(server):
+            updated = having_reached(updated, uploads)
         if "played" in server.slots:
             slots = {**updated.slots, "played": server.slots["played"] + 1}
             updated = replace(updated, slots=slots)

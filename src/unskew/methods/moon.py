@@ -46,6 +46,7 @@ class Moon(Method):
         up="model with projection",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
+    ends_once: ClassVar[bool] = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Put the projection between body and head, and a new head behind it."""

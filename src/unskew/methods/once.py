@@ -12,10 +12,15 @@ _REACHED = "reached"
 
 def with_news(payload: Tensors, server: Server, client: int, name: str) -> Tensors:
     """Add the server's slot to what is sent, unless the client has got it already."""
-    reached = server.slots.get(_REACHED)
-    if name not in server.slots or (reached is not None and client in reached):
+    if name not in server.slots or has_reached(server, client):
         return payload
     return {**payload, name: server.slots[name]}
+
+
+def has_reached(server: Server, client: int) -> bool:
+    """Tell whether a client has got what was sent."""
+    reached = server.slots.get(_REACHED)
+    return reached is not None and client in reached
 
 
 def having_reached(server: Server, uploads: Uploads) -> Server:

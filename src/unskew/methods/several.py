@@ -171,9 +171,7 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
 def grown(server: Server, parent: int) -> Server:
     """Return the server with one more model, which begins as a copy of another."""
     models, child = server.slots["models"], len(server.slots["models"])
-    copied = {
-        _inner_name(child, name): slot for name, slot in _own_slots(server, parent).items()
-    }
+    copied = {_inner_name(child, name): slot for name, slot in _own_slots(server, parent).items()}
     stack = torch.cat([models, models[parent : parent + 1]])
     return replace(server, slots={**server.slots, **copied, "models": stack})
 

@@ -18,13 +18,13 @@ def bipartition(similarity: Tensor) -> Tensor:
     two parts of one size the first row's stays.
     """
     # Loading these takes long, and a Flower node loads all methods for every message.
-    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
+    from scipy.cluster.hierarchy import cut_tree, linkage  # noqa: PLC0415
     from scipy.spatial.distance import squareform  # noqa: PLC0415
 
     distances = 1 - (similarity + similarity.T) / 2
     distances.fill_diagonal_(0)
     tree = linkage(squareform(distances.numpy(), checks=False), method="single")
-    marked = torch.from_numpy(fcluster(tree, 2, criterion="maxclust") == 2)
+    marked = torch.from_numpy(cut_tree(tree, [2])[:, 0] == 1)  # ties are cut too
     if int(marked.sum()) * 2 == len(marked):
         return ~marked if bool(marked[0]) else marked
     return marked if int(marked.sum()) * 2 < len(marked) else ~marked

@@ -68,13 +68,6 @@ def one_core() -> Iterator[None]:
         yield
 
 
-def probe_names() -> list[str]:
-    """Return the names of all probes."""
-    from unskew.studies.probes import PROBES  # noqa: PLC0415 (imports torch)
-
-    return list(PROBES)
-
-
 def _probe(name: str) -> Probe:
     from unskew.studies.probes import PROBES  # noqa: PLC0415 (imports torch)
 

@@ -48,9 +48,11 @@ class FederatedDensity(Method):
         loss = total / count  # of the model that was sent out: undefined without held-out samples
         history = server.slots.get("history", torch.empty(0, dtype=torch.float64))
         best = server.slots.get("best", server.vector)
-        if not len(history) or bool(loss < history.min()):
-            best = server.vector
-        slots = {"history": torch.cat([history, loss[None]]), "best": best}
+        if bool(loss.isfinite()):
+            if not len(history) or bool(loss < history.min()):
+                best = server.vector
+            history = torch.cat([history, loss[None]])
+        slots = {"history": history, "best": best}
         return replace(updated, slots=slots), {**diagnostics, "validation_loss": loss}
 
     def is_done(self, server: Server) -> bool:

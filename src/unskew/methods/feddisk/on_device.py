@@ -91,6 +91,8 @@ class OnDevice(Method):
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the better network, and weigh the samples by it if this stage can."""
+        if not len(client.y):
+            return Finished(state=state)
         state = {**state, **self._kept_density(start), self._key("last"): trained.vector}
         loss = torch.tensor(self._validation_loss(client, trained.vector, start))
         if bool(loss < state.get(self._key("loss"), torch.tensor(torch.inf))):

@@ -68,7 +68,8 @@ class Ratio(OnDevice):
             refs["thresholds"] = thresholds(shape, self.pool)
         else:
             network_for(self.made, shape)  # made here once, since vmap lets nothing be drawn
-            refs["local"] = state[f"{PREFIX}local.best"]
+            # A client that could not train one finds nothing to tell apart: all weigh the same.
+            refs["local"] = state.get(f"{PREFIX}local.best", refs["density"])
         return refs
 
     def draws(self, network: Network) -> int:
