@@ -72,6 +72,11 @@ def test_a_difference_that_changes_its_sign_is_noise():
     assert judged(BETTER, cells([70, 80, 75], [75, 75, 76])).word == "within noise"
 
 
+def test_figures_that_are_the_same_with_every_seed_are_told_as_that():
+    found = judged(BETTER, cells([70, 80, 75], [70, 80, 75]))
+    assert (found.word, str(found)) == ("within noise", "the same as Theirs with every seed")
+
+
 def test_less_is_better_where_the_measure_says_so():
     claim = 'measure = "loss"\nthan = ["Theirs"]'
     found = judged(claim, cells([1.0, 1.1, 1.2], [2.0, 2.2, 2.1], "loss"))

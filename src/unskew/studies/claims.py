@@ -44,6 +44,8 @@ class Judged:
 
     def _amount(self, difference: Difference, told: float) -> str:
         digits = measure_of(self.claim.measure).digits
+        if difference.is_none:
+            return f"the same as {difference.second} with every seed"
         text = f"{difference.mean:+.{digits}f} against {difference.second}"
         if not math.isnan(difference.low):
             p = "< 0.001" if difference.p < 0.001 else f"= {difference.p:.3f}"
