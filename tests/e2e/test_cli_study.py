@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import torch
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +134,13 @@ def test_missing_data_is_said_before_anything_is_trained(terminal):
     complaint = terminal.complaint("study", "run", "ida-table2", "--scale", "cpu")
     assert "needs cifar10, fashion" in complaint
     assert "unskew data fetch" in complaint
+
+
+def test_a_device_that_is_not_there_is_said(terminal, grid, tmp_path):
+    run = ("study", "run", grid, "--scale", "smoke", "--out", tmp_path / "out", "--device")
+    assert "device must be 'auto', 'cpu', 'cuda' or 'mps'" in terminal.complaint(*run, "gpu")
+    if not torch.backends.mps.is_available():
+        assert "device: 'mps' is not available here" in terminal.complaint(*run, "mps")
 
 
 def test_an_unknown_study_is_named(terminal):

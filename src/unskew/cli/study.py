@@ -76,6 +76,9 @@ def run_one(
         Path | None, typer.Option(help="Folder of the results; default: studies/NAME-SCALE.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at once; default: one a core.")] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, mps, or auto for the best that is there.")
+    ] = "cpu",
     json: Json = False,
 ) -> None:
     """Play a study and write result.json, result.md, figures and pages.
@@ -88,7 +91,7 @@ def run_one(
     from unskew.studies.result import figures_table  # noqa: PLC0415
     from unskew.studies.running import run_study  # noqa: PLC0415
 
-    study = open_study(name, scale, seeds)
+    study = open_study(name, scale, seeds).on_device(device)
     folder = out or Path("studies") / f"{study.name}-{scale}"
     command = shlex.join(["unskew", *sys.argv[1:]])
     outcome = run_study(study, folder, resume=resume, jobs=jobs, command=command)

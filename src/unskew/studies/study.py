@@ -153,6 +153,14 @@ class Study(BaseModel):
         """Return a case by its name."""
         return next(case for case in self.cases if case.name == name)
 
+    def on_device(self, device: str) -> "Study":
+        """Return the study with every run on a device."""
+        cases = []
+        for case in self.cases:
+            train = checked(Settings, case.train.model_dump() | {"device": device})
+            cases.append(case.model_copy(update={"train": train}))
+        return self.model_copy(update={"cases": cases})
+
 
 def at_scale(name: str, file: StudyFile, scale: str, seeds: int | None = None) -> Study:
     """Settle a study at a scale; every complaint names the study and the case."""
