@@ -132,6 +132,10 @@ def test_a_verdict_says_when_it_is_by_the_clients_own_tests():
         for row in run.metrics:
             row["local"] = row.pop("global")
     assert str(judge(runs)).startswith("By the clients' own tests, on average: a leads by")
+    for run in runs:
+        for row in run.metrics:
+            row["personal"] = row["local"]
+    assert str(judge(runs, "personal")).startswith("a leads by")
 
 
 def test_methods_as_good_as_the_leader_are_named():

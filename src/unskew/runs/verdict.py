@@ -45,7 +45,7 @@ class Verdict:
     def __str__(self) -> str:
         if not self.behind:
             return f"{self.leader} stands alone: there is nothing to compare it with."
-        judged = "" if self.test == "global" else f"By {test_of(self.test)}: "
+        judged = f"By {test_of(self.test)}: " if self.test == "local" else ""
         return judged + self._sentence()
 
     def _sentence(self) -> str:
