@@ -61,16 +61,23 @@ THREADS = torch.get_num_threads()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
-    repetitions = parser.parse_args().repetitions
+    parser.add_argument("--rules", nargs="+", choices=RULES, help="these alone; default: all")
+    arguments = parser.parse_args()
+    repetitions, chosen = arguments.repetitions, arguments.rules
     print(f"{THREADS} threads")
     resnet = Layout(Layout.of(make("resnet18", (3, 32, 32), 10)).parameters)
-    seconds = play("ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions)
-    play("LeNet-5", 1000, Layout.of(make("lenet5", (1, 28, 28), 10)), repetitions)
+    lenet = Layout.of(make("lenet5", (1, 28, 28), 10))
+    seconds = play("ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions, chosen)
+    play("LeNet-5", 1000, lenet, repetitions, chosen)
+    if chosen:
+        return
     print(in_a_child(lambda: share_of_a_round(seconds["fedsa"])))
     print(in_a_child(lambda: refit(repetitions)))
 
 
-def play(title: str, clients: int, layout: Layout, repetitions: int) -> dict[str, float]:
+def play(
+    title: str, clients: int, layout: Layout, repetitions: int, chosen: list[str] | None
+) -> dict[str, float]:
     """Print the table of one size; return the seconds of each rule."""
     uploads = uploads_of(clients, layout)
     stack = uploads.stack
@@ -82,6 +89,8 @@ def play(title: str, clients: int, layout: Layout, repetitions: int) -> dict[str
     }
     found = {}
     for name, make_work in works.items():
+        if chosen and name not in chosen:
+            continue
         passes, seconds, peak = in_a_child(partial(measured, make_work, stack, repetitions))
         print(f"| {name} | {passes:.1f} | {seconds:.3f} | {peak:,.0f} |", flush=True)
         found[name] = seconds
