@@ -8,7 +8,7 @@ from unskew.methods.table import make_method, name_of
 from unskew.models import MODELS
 from unskew.spelling import build
 from unskew.studies.measure_table import MEASURES
-from unskew.studies.play import check_study
+from unskew.studies.play import check_study, content_key
 from unskew.studies.probes import PROBES
 from unskew.studies.reading import open_study, parse_study, read_study, study_names
 
@@ -163,3 +163,17 @@ def test_unknown_studies_and_scales_are_named():
         open_study("ida-table1", "big")
     with pytest.raises(UnskewError, match="seeds must be at least 1"):
         open_study("ida-table1", "smoke", 0)
+
+
+def test_runs_go_by_what_shapes_their_numbers():
+    case = open_study("ida-table1", "smoke").cases[0]
+    key = content_key(case, None)
+
+    def changed(**settings):
+        return content_key(case.model_copy(update={"train": case.train.changed(settings)}), None)
+
+    assert changed(workers=3, checkpoint_seconds=1.0, momentum=case.train.momentum) == key
+    different = [changed(lr=0.123), changed(rounds=case.train.rounds + 1), changed(device="mps"),
+                 content_key(case, "iid"),
+                 content_key(case.model_copy(update={"model": "logistic"}), None)]  # fmt: skip
+    assert len({key, *different}) == 6

@@ -113,11 +113,15 @@ def _check_case(study: str, case: Case) -> None:
 
 
 def content_key(case: Case, skew: str | None) -> str:
-    """Return a short hash of everything that shapes a run's numbers, but its seed and method."""
+    """Return a short hash of everything that shapes a run's numbers, but its seed and method.
+
+    What is as it is by default is left out: a new setting must not make old runs unknown.
+    """
+    shaping = {*case.train.training_identity(), "rounds"}
     content = {
-        "data": case.data.model_dump() | {"skew": skew or case.data.skew},
+        "data": case.data.model_dump(exclude_defaults=True) | {"skew": skew or case.data.skew},
         "model": case.model,
-        "train": case.train.training_identity() | {"rounds": case.train.rounds},
+        "train": case.train.model_dump(exclude_defaults=True, include=shaping),
     }
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
