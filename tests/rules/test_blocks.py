@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unskew.layout import Layout
 from unskew.rules import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
 from unskew.rules.blocks import (
     alone,
@@ -16,6 +17,7 @@ from unskew.rules.blocks import (
     on_blocks,
     take_columns,
 )
+from unskew.rules.combine import weighted_sum
 
 
 @pytest.fixture
@@ -111,3 +113,14 @@ def test_parts_by_hand():
     assert empty_vector(rows).shape == (3,)
     assert empty_vector(rows).dtype == rows.dtype
     assert empty_vector(rows.double()).dtype == torch.float64
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_a_mean_in_pieces_is_that_in_one_to_the_bit(monkeypatch):
+    """Wide stacks are averaged in pieces, of which 100 columns make seven of 14 or 15."""
+    stack, weights = drawn(5, 100), torch.full((5,), 0.2)
+    layout = Layout.flat(100)
+    whole = weighted_sum(stack, weights, layout)
+    monkeypatch.setattr("unskew.rules.combine._WIDE", 14)
+    monkeypatch.setattr("unskew.rules.blocks.WORTH_SHARING", 0)
+    assert torch.equal(weighted_sum(stack, weights, layout), whole)
