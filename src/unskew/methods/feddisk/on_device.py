@@ -95,20 +95,23 @@ class OnDevice(Method):
             return Finished(state=state)
         state = {**state, **self._kept_density(start), self._key("last"): trained.vector}
         loss = torch.tensor(self._validation_loss(client, trained.vector, start))
-        if bool(loss < state.get(self._key("loss"), torch.tensor(torch.inf))):
+        improved = bool(loss < state.get(self._key("loss"), torch.tensor(torch.inf)))
+        if improved:
             state[self._key("best")], state[self._key("loss")] = trained.vector, loss
             state[self._key("waited")] = torch.tensor(0.0)
         else:
             state[self._key("waited")] = state.get(self._key("waited"), torch.tensor(0.0)) + 1
-        extras = {"waited": state[self._key("waited")], "validation_loss": loss}
-        best = state.get(self._key("best"), trained.vector)
-        log_ratio = self.log_ratio(client, best, start)
-        if log_ratio is not None:
-            weights = weigh(log_ratio, self.clip)
-            state[SAMPLE_WEIGHTS] = weights.values
-            extras["effective"] = torch.tensor(weights.effective)
-            extras["coverage"] = torch.tensor(weights.coverage)
-        return Finished(extras, state)
+        if improved or not {self._key("best"), self._key("effective")} <= set(state):
+            best = state.get(self._key("best"), trained.vector)
+            log_ratio = self.log_ratio(client, best, start)
+            if log_ratio is not None:
+                weights = weigh(log_ratio, self.clip)
+                state[SAMPLE_WEIGHTS] = weights.values
+                state[self._key("effective")] = torch.tensor(weights.effective)
+                state[self._key("coverage")] = torch.tensor(weights.coverage)
+        told = ("waited", "effective", "coverage")
+        extras = {name: state[self._key(name)] for name in told if self._key(name) in state}
+        return Finished({**extras, "validation_loss": loss}, state)
 
     def references(self, client: Client, state: Tensors) -> Tensors:
         """Return what the objective refers to."""

@@ -20,7 +20,7 @@ from unskew.spelling import OPTIONS
 
 RatioEstimator = Literal["generative", "classifier", "oracle"]
 
-_LOOKS = 8
+_LOOKS = range(8)
 """How often a sample's grey levels are made binary to take its mean log ratio."""
 
 
@@ -111,11 +111,8 @@ class Ratio(OnDevice):
         elif self.estimator == "oracle":
             logits = network(best, {}, x.flatten(1))
         else:
-            levels, rows = refs["thresholds"], torch.arange(len(x))
-            looks = [
-                network(best, {}, _binary(x.flatten(1), levels[(rows + i * len(x)) % len(levels)]))
-                for i in range(_LOOKS)
-            ]
+            flat, levels = x.flatten(1), refs["thresholds"]
+            looks = [network(best, {}, _binary(flat, _turn(levels, len(x), i))) for i in _LOOKS]
             logits = torch.stack(looks).mean(0)
         bound = log((1 - self.sure) / self.sure)
         return logits.squeeze(-1).double().clamp(-bound, bound)
@@ -123,6 +120,14 @@ class Ratio(OnDevice):
 
 def _binary(x: Tensor, levels: Tensor) -> Tensor:
     return (x > levels).to(x.dtype)
+
+
+def _turn(levels: Tensor, count: int, turn: int) -> Tensor:
+    """Return the next so many rows, from the first again after the last; a view if it can be."""
+    start = turn * count % len(levels)
+    if start + count <= len(levels):
+        return levels[start : start + count]
+    return levels[(torch.arange(count) + start) % len(levels)]
 
 
 def ratio_network(hidden: int) -> Callable[[nn.Module, tuple[int, ...], int], nn.Module]:
