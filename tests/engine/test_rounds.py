@@ -1,7 +1,6 @@
 """Rounds: who takes part, who is rejected and why, and runs of several stages."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
-from unskew.engine import stage
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -169,40 +167,6 @@ def test_below_the_quorum_the_old_model_stays(federation):
     assert np.isnan(run.weights).all()
     enough = us.train(federation, Explodes(), rounds=2, quorum=3, **OPTIONS)
     assert not torch.equal(vector_of(enough), vector_of(run))
-
-
-class DownOnce:
-    """A runner in whose second round a client does not answer."""
-
-    def __init__(self, runner):
-        self._runner = runner
-
-    def train(self, round_, tasks):
-        result = self._runner.train(round_, tasks)
-        return replace(result, missing={2: "it is gone"}) if round_ == 1 else result
-
-
-@pytest.mark.parametrize("method", ["scaffold", "feddyn:alpha=0.1"])
-def test_where_the_old_model_stays_so_do_all_states(federation, method, monkeypatch):
-    """A run with a round that came to nothing is one with a round less: nothing of it is left."""
-
-    def trained(rounds, quorum):
-        options = {**OPTIONS, "batch_size": 100, "steps": 2, "evaluate_every": 0}
-        return us.train(federation, method, rounds=rounds, quorum=quorum, **options)
-
-    wanted = trained(3, 1)
-    played = stage.play_round
-    monkeypatch.setattr(
-        stage,
-        "play_round",
-        lambda shop, runner, *rest: played(shop, DownOnce(runner), *rest),
-    )
-    run = trained(4, 4)
-    assert ["kept_model" in row for row in run.metrics] == [False, True, False, False]
-    # Full batches: rounds differ by the order of samples, so by rounding alone.
-    torch.testing.assert_close(vector_of(run), vector_of(wanted), rtol=1e-4, atol=1e-5)
-    for client, state in wanted.states.items():
-        torch.testing.assert_close(run.states[client], state, rtol=1e-4, atol=1e-5)
 
 
 def empty_and_full():

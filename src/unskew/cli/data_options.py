@@ -1,6 +1,5 @@
 """The options of commands that open data: how files of one's own are read and held out."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,8 +27,3 @@ Size = Annotated[int | None, typer.Option(help="Of a folder of images: resize to
 def column_names(text: str | None) -> list[str] | None:
     """Read names with commas between."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def looks_like_a_path(name: str) -> bool:
-    """Tell whether a name is meant as a file or folder: it has a separator or an ending."""
-    return len(Path(name).parts) > 1 or bool(Path(name).suffix) or name.endswith("/")

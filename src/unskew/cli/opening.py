@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from unskew.cli.data_options import looks_like_a_path
 from unskew.config import DataConfig
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.federation import Federation
@@ -14,7 +13,7 @@ from unskew.errors import UnskewError
 def open_data(wanted: DataConfig, seed: int) -> Federation:
     """Open a source by name, or the folder or table at a path, which brings its own clients."""
     path = Path(wanted.name)
-    if not path.exists() and looks_like_a_path(wanted.name):
+    if not path.exists() and _looks_like_a_path(wanted.name):
         raise UnskewError(f"{wanted.name}: no such file or folder")
     if wanted.name in CATALOGUE or not path.exists():
         return load(
@@ -53,6 +52,11 @@ def with_tests(federation: Federation) -> Federation:
     if not federation.common.samples and not federation.test.samples:
         raise UnskewError(
             f"{federation.name}: there are no test samples, so nothing could be compared; keep a "
-            "share of each client's samples back with --holdout 0.2"
+            "share of each client's samples back, rounded down, such as --holdout 0.2"
         )
     return federation
+
+
+def _looks_like_a_path(name: str) -> bool:
+    """Tell whether a name is meant as a file or folder: it has a separator or an ending."""
+    return len(Path(name).parts) > 1 or bool(Path(name).suffix) or name.endswith("/")

@@ -37,6 +37,7 @@ class Cfl(SeveralModels):
     wait: Annotated[int, Field(ge=0)] = 20
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
 
+    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"split_round"}
     about: ClassVar[About] = About(
         title="Clusters split where updates pull apart",
         paper="Sattler et al. 2019",

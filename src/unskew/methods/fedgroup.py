@@ -30,6 +30,7 @@ class FedGroup(SeveralModels):
     models: Count = 3
     mix: Annotated[float, Field(ge=0)] = 0.0
 
+    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"start", "directions"}
     about: ClassVar[About] = About(
         title="Groups by the direction of first updates",
         paper="Duan et al. 2021",

@@ -26,6 +26,7 @@ class FeSem(SeveralModels):
 
     models: Count = 3
 
+    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"taken"}
     about: ClassVar[About] = About(
         title="Nearest of several centres",
         paper="Xie et al. 2020",

@@ -29,6 +29,7 @@ class Ifca(SeveralModels):
 
     models: Count = 4
 
+    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"travels"}
     about: ClassVar[About] = About(
         title="Clients choose among models by their loss",
         paper="Ghosh et al. 2020",

@@ -12,7 +12,7 @@ each client uses its own.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -26,11 +26,6 @@ from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
-
-_OF_SEVERAL = frozenset(
-    {"models", "cluster", "samples", "taken", "travels", "start", "directions", "split_round"}
-)
-"""The slots in which methods with several models keep them; no other method sees these."""
 
 
 @plain_dataclass(frozen=True, eq=False)
@@ -46,6 +41,9 @@ class Placed:
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class SeveralModels(Method):
     """The base of methods with several models; they say where uploads belong, in :meth:`place`."""
+
+    own_slots: ClassVar[frozenset[str]] = frozenset({"models", "cluster", "samples"})
+    """In which slots the models are kept; no other method sees these."""
 
     def place(self, server: Server, uploads: Uploads) -> Placed:
         """Say which model each upload belongs to."""
@@ -68,7 +66,19 @@ class SeveralModels(Method):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the client its own model."""
-        return super().broadcast(inside(server, self.sent(server, client)), client)
+        return super().broadcast(self.inside(server, self.sent(server, client)), client)
+
+    def inside(self, server: Server, number: int) -> Server:
+        """Return the server as it looks from inside one model.
+
+        There it is that model, with its own slots and what other methods keep for all models.
+        """
+        shared = {
+            name: slot
+            for name, slot in server.slots.items()
+            if name not in self.own_slots and "/" not in name
+        }
+        return Server(server.slots["models"][number], {**shared, **_slots_of(server, number)})
 
     def sent(self, server: Server, client: int) -> int:
         """Return the number of the model that a client is sent."""
@@ -91,7 +101,7 @@ class SeveralModels(Method):
         for m in range(len(models)):
             rows = (enters == m).nonzero().flatten()
             if len(rows):
-                own = inside(server, m)
+                own = self.inside(server, m)
                 updated, told = super().aggregate(own, uploads.of_rows(rows, own.vector))
                 models[m] = updated.vector
                 changed = {
@@ -107,7 +117,7 @@ class SeveralModels(Method):
 
     def seen_by(self, server: Server, client: int) -> Server:
         """Show a client its own model, as if there were no other."""
-        view = super().seen_by(inside(server, model_of(server, client)), client)
+        view = super().seen_by(self.inside(server, model_of(server, client)), client)
         slots = {
             **{_inner_name(0, name): slot for name, slot in view.slots.items()},
             "models": view.vector[None],
@@ -119,23 +129,10 @@ class SeveralModels(Method):
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's model as it is now; a client never heard of takes the largest."""
         number = model_of(server, int(state["client"]) if "client" in state else -1)
-        return super().personal(layout, inside(server, number), state)
+        return super().personal(layout, self.inside(server, number), state)
 
 
-def inside(server: Server, number: int) -> Server:
-    """Return the server as it looks from inside one model.
-
-    There it is that model, with its own slots and what other methods keep for all models.
-    """
-    shared = {
-        name: slot
-        for name, slot in server.slots.items()
-        if name not in _OF_SEVERAL and "/" not in name
-    }
-    return Server(server.slots["models"][number], {**shared, **_own_slots(server, number)})
-
-
-def _own_slots(server: Server, number: int) -> dict[str, Tensor]:
+def _slots_of(server: Server, number: int) -> dict[str, Tensor]:
     prefix = _inner_name(number, "")
     return {
         name.removeprefix(prefix): slot
@@ -171,7 +168,7 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
 def grown(server: Server, parent: int) -> Server:
     """Return the server with one more model, which begins as a copy of another."""
     models, child = server.slots["models"], len(server.slots["models"])
-    copied = {_inner_name(child, name): slot for name, slot in _own_slots(server, parent).items()}
+    copied = {_inner_name(child, name): slot for name, slot in _slots_of(server, parent).items()}
     stack = torch.cat([models, models[parent : parent + 1]])
     return replace(server, slots={**server.slots, **copied, "models": stack})
 

@@ -143,7 +143,7 @@ def target_text(figure: Figure, target: float) -> str:
     return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
 
 
-def test_of(level: str) -> str:
+def tested_on(level: str) -> str:
     """Say which test a level of evaluation is measured on."""
     return "the common test" if level == "global" else "the clients' own tests, on average"
 

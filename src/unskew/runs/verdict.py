@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from unskew.report.table import Table
 from unskew.runs.figures import Figure
 from unskew.runs.paired import LEVEL, Difference, lead
-from unskew.runs.runs import Runs, test_of
+from unskew.runs.runs import Runs, tested_on
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
@@ -45,7 +45,7 @@ class Verdict:
     def __str__(self) -> str:
         if not self.behind:
             return f"{self.leader} stands alone: there is nothing to compare it with."
-        judged = f"By {test_of(self.test)}: " if self.test == "local" else ""
+        judged = f"By {tested_on(self.test)}: " if self.test == "local" else ""
         return judged + self._sentence()
 
     def _sentence(self) -> str:

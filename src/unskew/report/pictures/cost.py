@@ -7,7 +7,7 @@ import numpy as np
 
 from unskew.report.pictures.picture import Picture, cell, tidied, tidy
 from unskew.report.table import Table
-from unskew.runs.runs import Runs, target_text, test_of
+from unskew.runs.runs import Runs, target_text, tested_on
 
 
 def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
@@ -29,9 +29,9 @@ def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
             rows.append([method, str(seed), *numbers])
     at = target_text(runs.figure, goal)
     note = (
-        f"Until the global model first reaches {at} on {test_of(runs.level)}; every stage counts, "
-        "bytes of both directions and all clients. Dots are seeds; seeds that never reach it are "
-        "left out of the bar and named beside it."
+        f"Until the global model first reaches {at} on {tested_on(runs.level)}; every stage "
+        "counts, bytes of both directions and all clients. Dots are seeds; seeds that never "
+        "reach it are left out of the bar and named beside it."
     )
     panels = [{"label": "rounds", "bars": rounds}, {"label": "MB sent", "bars": megabytes}]
     return [
