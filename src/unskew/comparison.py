@@ -13,6 +13,7 @@ from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
 from unskew.playing import Player, Wanted, checked_settings, folder_name
 from unskew.progress import watching_many
+from unskew.runs.common_stages import STAGES
 from unskew.runs.runs import Runs
 from unskew.spelling import split_list
 from unskew.tuning.choice import Choice
@@ -66,7 +67,8 @@ def compare(
     deals, folder = _Deals(federation), None if out is None else Path(out)
     each = len(numbers) + (0 if plan is None else plan.trials)
     with watching_many(progress, each * len(chosen), rounds) as board:
-        player = Player(model, resume, jobs, board)
+        stages = None if folder is None else folder / STAGES
+        player = Player(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             found = search(chosen, plan, deals.of(plan.seed), player.play, settings, folder)

@@ -45,6 +45,8 @@ class Player:
     resume: bool
     jobs: int | None
     board: Board
+    stages: Path | None = None
+    """Where the runs share what they learn before their tasks."""
 
     def play(self, wanted: Sequence[Wanted]) -> list[Run]:
         """Play all runs and return them in the order they were named."""
@@ -71,6 +73,7 @@ class Player:
                     resume=self.resume and wanted.folder is not None,
                     progress=watcher,
                     notes=wanted.notes,
+                    stages=self.stages,
                     **wanted.settings,
                 )
             except FolderError:

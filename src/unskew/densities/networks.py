@@ -1,10 +1,25 @@
 """Networks that run with weights from elsewhere: a client's own density, or everybody's."""
 
+from dataclasses import dataclass
 from functools import lru_cache
+
+from torch import nn
 
 from unskew.models.recipe import Recipe
 from unskew.network import Network
 from unskew.rng import torch_seeded
+
+
+@dataclass(frozen=True)
+class FromRecipe:
+    """Builds a stage's network by a recipe, whatever the run's own is; its name says which."""
+
+    recipe: Recipe
+
+    def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build it."""
+        del module
+        return self.recipe.build(shape, classes)
 
 
 @lru_cache(maxsize=16)

@@ -49,7 +49,7 @@ def workshop_of(
             module = stage.network(module, federation.shape, federation.classes)
         inputs = Network(module).inputs(example(federation))
         module = stage.method.adapt(module.to("cpu"), inputs).to(device)
-    own = settings if last else _settings_of(stage, settings)
+    own = settings if last else settings_of(stage, settings)
     return Workshop(stage.method, Network(module), federation, own, device)
 
 
@@ -157,7 +157,7 @@ class StagePlay:
         return line, tables
 
 
-def _settings_of(stage: Stage, settings: Settings) -> Settings:
+def settings_of(stage: Stage, settings: Settings) -> Settings:
     """Return the settings of a preparatory stage, whose random numbers are its own."""
     seed = int(stream(settings.seed, f"stage {stage.name}")) >> 1
     return settings.changed({"seed": seed, **stage.settings})

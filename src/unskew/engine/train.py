@@ -20,6 +20,7 @@ from unskew.engine.choose import choose_device, example, resolve_runner
 from unskew.engine.crew import Crew, Here
 from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay
+from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
 from unskew.goals import CLASSIFY
@@ -30,6 +31,7 @@ from unskew.models import default_for, make
 from unskew.network import Network
 from unskew.progress import Watcher
 from unskew.runs.checkpoint import Position
+from unskew.runs.common_stages import CommonStages
 from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
@@ -50,6 +52,7 @@ def train(
     resume: bool = False,
     progress: bool | Watcher | None = None,
     notes: Mapping[str, Any] | None = None,
+    stages: str | Path | None = None,
     **settings: Any,
 ) -> Run:
     """Train one model on a federation and return what happened.
@@ -60,7 +63,9 @@ def train(
     ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``, ``evaluate_every`` (0: never),
     ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
     with ``resume`` it goes on from the folder's last checkpoint, bit for bit. ``notes`` join what
-    the run remembers in ``run.facts``, and change nothing.
+    the run remembers in ``run.facts``, and change nothing. ``stages`` is a folder that several
+    runs share: what one has learned before the task, such as a density, another that would learn
+    the same takes from there.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
@@ -78,7 +83,8 @@ def train(
         folder = RunFolder(out, seconds, checked.state_memory)
     if checked.engine == "flower-ray":
         return _on_ray()(trainer, folder, resume=resume, progress=progress, notes=notes)
-    return trainer.run(folder, resume=resume, progress=progress, notes=notes)
+    shared = None if stages is None else Path(stages)
+    return trainer.run(folder, resume=resume, progress=progress, notes=notes, shared=shared)
 
 
 def _on_ray() -> Callable[..., Run]:
@@ -158,8 +164,9 @@ class Trainer:
         resume: bool,
         progress: bool | Watcher | None,
         notes: Mapping[str, Any] | None = None,
+        shared: Path | None = None,
     ) -> Run:
-        """Play every stage that is not yet played."""
+        """Play every stage that is not yet played; ``shared`` is where those of others are kept."""
         position = Position(states=States(StateStore(memory=self.settings.state_memory)))
         run = Run(
             method=name_of(self.method),
@@ -169,17 +176,24 @@ class Trainer:
             clients=len(self.federation),
         )
         run.facts = {**(notes or {}), **self._facts()}
+        stages, common = self.method.stages(), None
         if folder is not None:
-            position = folder.open(self._identity(), run.facts, resume=resume)
+            identity = self._identity()
+            if shared is not None and self.crew.here:
+                versions, own = run.facts["versions"], self.settings
+                keys = stage_keys(identity, versions, self.held, own, stages)
+                common = CommonStages(shared, keys)
+            position = folder.open(identity, run.facts, resume=resume, common=common)
             run.folder = folder.path
             run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
-        stages = self.method.stages()
         try:
             for stage in stages[position.stage :]:
                 last = stage is stages[-1]
                 play = StagePlay(self, stage, run, folder, evaluates=last)
                 position = play.run(position, progress)
                 if not last:
+                    if folder is not None and common is not None:
+                        common.keep(position.stage, folder.path)
                     position = position.after_stage(stage.name)
         finally:
             if folder is not None:

@@ -7,6 +7,7 @@ formula turns distances into weights, with which the task is trained from scratc
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -85,7 +86,9 @@ class Latent(Method):
         settings |= {"momentum": 0.0, "weight_decay": 0.0}
         if self.vae_epochs is not None:
             settings["epochs"] = self.vae_epochs
-        vae = Stage("vae", FedAvg(), self.vae_rounds, self._vae, settings, learns_density=True)
+        vae = Stage(
+            "vae", FedAvg(), self.vae_rounds, _Encoder(self._recipe), settings, learns_density=True
+        )
         return (vae, *super().stages())
 
     def check(self, network: Network, samples: Tensor) -> None:
@@ -157,14 +160,20 @@ class Latent(Method):
             hidden=self.encoder, latent=self.codes, beta=self.beta, mean=self.mean, sd=self.sd
         )
 
-    def _vae(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the run's own network if it encodes, else a VAE."""
-        return module if has_codes(module) else self._recipe.build(shape, classes)
-
     def _encoder_of(self, client: Client) -> Network:
         if has_codes(client.network.module):
             return client.network
         return network_for(self._recipe, tuple(client.x.shape[1:]))
+
+
+@plain_dataclass(frozen=True)
+class _Encoder:
+    """Returns the run's own network if it encodes, else builds a VAE."""
+
+    recipe: VaeRecipe
+
+    def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        return module if has_codes(module) else self.recipe.build(shape, classes)
 
 
 def _distances(uploads: Uploads) -> Tensor:

@@ -18,10 +18,10 @@ from typing import IO, Any
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
+from unskew.runs.common_stages import CHECKPOINTS, LOGS, CommonStages
 from unskew.runs.states import MEMORY, States
 
 SAMPLE_WEIGHTS_FILE = "sample_weights.json"
-_LOGS = ("metrics.jsonl", "clients.jsonl")
 
 
 class RunFolder:
@@ -31,19 +31,25 @@ class RunFolder:
         self, path: str | Path, checkpoint_seconds: float, state_memory: int = MEMORY
     ) -> None:
         self.path = Path(path)
-        self._checkpoints = Checkpoints(self.path / "checkpoints", state_memory)
+        self._checkpoints = Checkpoints(self.path / CHECKPOINTS, state_memory)
         self._every = checkpoint_seconds
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
         self._whole: tuple[Position, dict[str, int]] | None = None
 
     def open(
-        self, identity: Mapping[str, Any], facts: Mapping[str, Any], *, resume: bool
+        self,
+        identity: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        resume: bool,
+        common: CommonStages | None = None,
     ) -> Position:
         """Start the folder, or find in it where to go on.
 
         ``identity`` is what must agree for a run to be resumed, ``facts`` is what else is worth
-        knowing. Resuming a folder without a checkpoint starts from the beginning.
+        knowing. Resuming a folder without a checkpoint starts from the beginning, or from the end
+        of a stage that another run has played.
         """
         known = self._read_run()
         found = None if known is None else self._checkpoints.load()
@@ -54,10 +60,12 @@ class RunFolder:
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
         self._make_folder()
+        if found is None and common is not None and common.adopt(self.path):
+            found = self._checkpoints.load()
         beginning = Position(states=States(self._checkpoints.store))
-        position, marks = found or (beginning, dict.fromkeys(_LOGS, 0))
+        position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         write_json(self.path / "run.json", {"identity": identity, **facts})
-        for name in _LOGS:
+        for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # what came after the checkpoint is played again
             self._files[name] = file
@@ -81,7 +89,7 @@ class RunFolder:
         self._append("metrics.jsonl", metrics)
         for table in tables:
             self._append("clients.jsonl", table)
-        marks = {name: (self.path / name).stat().st_size for name in _LOGS}
+        marks = {name: (self.path / name).stat().st_size for name in LOGS}
         self._whole = position, marks  # in one step: Ctrl-C finds this round whole, or the last
         if time.monotonic() - self._last >= self._every:
             self.checkpoint()
@@ -90,7 +98,7 @@ class RunFolder:
         """Make a checkpoint of the last whole round, unless there is one."""
         if self._whole is None:
             return
-        for name in _LOGS:
+        for name in LOGS:
             sync_file(self.path / name)
         self._checkpoints.save(*self._whole)
         self._whole, self._last = None, time.monotonic()

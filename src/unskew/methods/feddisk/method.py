@@ -16,6 +16,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.densities.networks import FromRecipe
 from unskew.errors import UnskewWarning
 from unskew.layout import Layout
 from unskew.methods.base import (
@@ -33,7 +34,7 @@ from unskew.methods.base import (
 from unskew.methods.feddisk.federated import FederatedDensity
 from unskew.methods.feddisk.local import LocalDensity
 from unskew.methods.feddisk.on_device import PREFIX
-from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, ratio_network
+from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.made import MadeRecipe, Order
 from unskew.models.mlp import Widths
@@ -164,7 +165,7 @@ class FedDisk(Method):
             "density",
             FederatedDensity(validation=self.validation),
             self.density_rounds,
-            network=lambda _, shape, classes: self._made.build(shape, classes),
+            network=FromRecipe(self._made),
             settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
             learns_density=True,
             privacy=self.privacy,
@@ -182,7 +183,7 @@ class FedDisk(Method):
                 temper=self.temper,
             ),
             self.local_rounds,
-            network=lambda _, shape, classes: self._made.build(shape, classes),
+            network=FromRecipe(self._made),
             settings=self._training("adam", self.local_lr) | _EVERYBODY,
         )
 
@@ -198,7 +199,7 @@ class FedDisk(Method):
                 pool=self.pool,
             ),
             self.ratio_rounds,
-            network=ratio_network(self.ratio_hidden),
+            network=RatioNetwork(self.ratio_hidden),
             settings=self._training(self.ratio_optimizer, self.ratio_lr)
             | _EVERYBODY
             | {"weight_decay": self.ratio_decay},

@@ -1,6 +1,6 @@
 """The ratio classifier: tells global from own samples, and so the ratio of their densities."""
 
-from collections.abc import Callable
+from dataclasses import dataclass as plain_dataclass
 from math import log, prod
 from typing import Annotated, ClassVar, Literal
 
@@ -130,12 +130,14 @@ def _turn(levels: Tensor, count: int, turn: int) -> Tensor:
     return levels[(torch.arange(count) + start) % len(levels)]
 
 
-def ratio_network(hidden: int) -> Callable[[nn.Module, tuple[int, ...], int], nn.Module]:
-    """Return what builds h: one hidden layer of ReLU on the flattened sample, one output."""
+@plain_dataclass(frozen=True)
+class RatioNetwork:
+    """Builds h: one hidden layer of ReLU on the flattened sample, one output."""
 
-    def build(module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+    hidden: int
+
+    def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build it."""
         del module, classes
-        layers = nn.Linear(prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        layers = nn.Linear(prod(shape), self.hidden), nn.ReLU(), nn.Linear(self.hidden, 1)
         return nn.Sequential(nn.Flatten(), *layers)
-
-    return build

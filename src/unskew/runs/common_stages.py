@@ -1,0 +1,70 @@
+"""Stages before the task that runs of one comparison have in common: played once, then shared.
+
+FedDisk's estimators begin with the same density, and weights by latent discrepancy with the same
+VAE whatever alpha is. When such a stage has ended, the run's logs and checkpoint are kept under a
+key of everything that shaped them, and a run that would begin the same way goes on from there. Its
+rounds, traffic and seconds stand in each run as if it had played them.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from unskew.errors import UnskewError
+from unskew.runs.checkpoint import Checkpoints
+
+STAGES = "stages"
+"""The name of such a folder, beside those of the runs."""
+
+CHECKPOINTS = "checkpoints"
+LOGS = ("metrics.jsonl", "clients.jsonl")
+
+
+@dataclass(frozen=True)
+class CommonStages:
+    """A folder of ended stages, and the keys of one run's, in their order."""
+
+    path: Path
+    keys: Sequence[str]
+
+    def adopt(self, folder: Path) -> bool:
+        """Begin a folder that has no checkpoint with the most stages there are; say if any."""
+        for key in reversed(self.keys):
+            kept = self.path / key
+            try:
+                if Checkpoints(kept / CHECKPOINTS).load() is not None:
+                    _copy(kept, folder)
+                    return True
+            except (OSError, UnskewError):  # damaged, or just removed: the run plays it itself
+                shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        return False
+
+    def keep(self, stage: int, folder: Path) -> None:
+        """Keep what a run's folder holds at the end of one of its stages."""
+        if stage >= len(self.keys) or (self.path / self.keys[stage]).exists():
+            return
+        building = self.path / f".{self.keys[stage]}.{os.getpid()}"
+        shutil.rmtree(building, ignore_errors=True)
+        with suppress(OSError):  # another run was faster, or the disk is full
+            _copy(folder, building)
+            building.rename(self.path / self.keys[stage])
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the logs, which will grow, and link the checkpoint's files, which never change."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in LOGS:
+        shutil.copyfile(source / name, target / name)
+    shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
+    shutil.copytree(source / CHECKPOINTS, target / CHECKPOINTS, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # not on every file system
+        shutil.copyfile(source, target)

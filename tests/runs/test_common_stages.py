@@ -1,0 +1,143 @@
+"""Runs of a comparison share the stages they have in common, and differ in nothing by it."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation, vector_of
+from unskew.methods.base import Stage
+from unskew.methods.fedavg import FedAvg
+from unskew.runs.common_stages import CommonStages
+from unskew.runs.read import read_runs
+
+VAE = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}
+QUICK = "hidden=4,density_rounds=3,local_rounds=2,ratio_rounds=2,ratio_hidden=4"
+FEDDISK = {"model": "logistic", "rounds": 2}
+COMPARED = [
+    (["latent:alpha=0.1", "latent:alpha=0.9,rescale=false"], VAE, "vae"),
+    ([f"feddisk:{QUICK}", f"feddisk:estimator=loglik,{QUICK}"], FEDDISK, "density"),
+]
+
+
+@pytest.fixture
+def federation():
+    return small_federation(unit=True)
+
+
+def seconds_of(run, stage):
+    """How long the rounds took: two plays of a stage do not take the same."""
+    return [row["seconds"] for row in run.metrics if row["stage"] == stage]
+
+
+def without_seconds(run):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics]
+
+
+@pytest.mark.parametrize(("methods", "settings", "stage"), COMPARED)
+def test_a_common_stage_is_played_once_and_changes_no_bit(
+    federation, tmp_path, methods, settings, stage
+):
+    runs = us.compare(federation, methods, seeds=1, jobs=1, out=tmp_path, **settings)
+    assert seconds_of(runs[0], stage) == seconds_of(runs[1], stage) != []
+    for method, shared in zip(methods, runs, strict=True):
+        alone = us.train(federation, method, **settings)
+        assert torch.equal(vector_of(shared), vector_of(alone))
+        assert without_seconds(shared) == without_seconds(alone)
+        assert shared.client_tables == alone.client_tables
+        assert shared.cost == alone.cost
+
+
+def play(federation, out, name, method, **settings):
+    shared = {"out": out / name, "stages": out / "stages", **FEDDISK, **settings}
+    return us.train(federation, method, **shared)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "common"),
+    [
+        (f"feddisk:clip=5,{QUICK}", {}, ["density"]),
+        (f"feddisk:{QUICK}", {"lr": 0.5, "epochs": 2}, ["density", "ratio"]),
+        (f"feddisk:{QUICK}+ida", {}, ["density", "ratio"]),
+        (f"feddisk:density_lr=0.1,{QUICK}", {}, []),
+        (f"feddisk:{QUICK}", {"seed": 1}, []),
+        (f"feddisk:{QUICK}", {"model": "mlp:hidden=4"}, []),
+        (f"feddisk:{QUICK}", {"cohort": 2}, []),
+    ],
+)
+def test_what_a_stage_depends_on_decides(federation, tmp_path, method, settings, common):
+    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    second = play(federation, tmp_path, "second", method, **settings)
+    found = [
+        stage
+        for stage in ("density", "ratio")
+        if seconds_of(first, stage) == seconds_of(second, stage)
+    ]
+    assert found == common
+
+
+def test_other_data_is_learned_anew(tmp_path):
+    first, second = (
+        play(small_federation(unit=True, seed=seed), tmp_path, f"{seed}", f"feddisk:{QUICK}")
+        for seed in (0, 1)
+    )
+    assert seconds_of(first, "density") != seconds_of(second, "density")
+
+
+def test_a_run_that_took_over_a_stage_can_be_resumed(federation, tmp_path):
+    play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
+    resumed = play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
+    alone = us.train(federation, f"feddisk:clip=5,{QUICK}", **FEDDISK)
+    assert torch.equal(vector_of(resumed), vector_of(alone))
+    assert without_seconds(resumed) == without_seconds(alone)
+
+
+def test_a_run_goes_on_without_those_it_shares_with(federation, tmp_path):
+    play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
+    shutil.rmtree(tmp_path / "first")
+    shutil.rmtree(tmp_path / "stages")
+    resumed = play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
+    assert len(seconds_of(resumed, "task")) == 2
+
+
+def test_a_damaged_stage_is_played_again(federation, tmp_path):
+    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    for file in (tmp_path / "stages").rglob("*.safetensors"):
+        damaged = file.read_bytes()[:-1]
+        file.unlink()
+        file.write_bytes(damaged)
+    second = play(federation, tmp_path, "second", f"feddisk:{QUICK}")
+    assert seconds_of(first, "density") != seconds_of(second, "density")
+    assert torch.equal(vector_of(first), vector_of(second))
+
+
+def test_the_folder_of_stages_holds_no_runs(federation, tmp_path):
+    us.compare(federation, [f"feddisk:{QUICK}", "fedavg"], seeds=1, out=tmp_path, **FEDDISK)
+    assert list((tmp_path / "stages").iterdir())
+    assert len(read_runs([tmp_path])) == 2
+
+
+class Anything(FedAvg):
+    """A method with a stage whose network no name tells."""
+
+    def stages(self):
+        return Stage("first", FedAvg(), 1, network=lambda module, *_: module), *super().stages()
+
+
+def test_a_stage_that_no_name_tells_is_not_shared(federation, tmp_path):
+    for name in ("one", "other"):
+        play(federation, tmp_path, name, Anything())
+    assert not (tmp_path / "stages").exists()
+
+
+def test_two_runs_may_end_the_same_stage(federation, tmp_path):
+    run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    (kept, *_) = (tmp_path / "stages").iterdir()
+    before = json.loads((kept / "checkpoints" / "manifest.json").read_text())
+    CommonStages(kept.parent, [kept.name]).keep(0, run.folder)
+    assert json.loads((kept / "checkpoints" / "manifest.json").read_text()) == before
+    assert not [path for path in kept.parent.iterdir() if path.name.startswith(".")]
