@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.rules.distances import distances, lengths, power_of_two, weighted_center
+from unskew.rules.distances import distances, from_center, from_mean, lengths, power_of_two
 
 
-def from_zero(block: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+def zero(block: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     return torch.zeros(block.shape[1])
 
 
@@ -31,15 +31,17 @@ def test_a_far_row_does_not_spoil_a_near_one():
 
 def test_sums_that_float32_cannot_hold():
     rows = torch.full((2, 1000), 1e37)
-    assert distances(rows, from_zero, norm=1).tolist() == pytest.approx([1e40] * 2, rel=1e-5)
+    assert distances(rows, from_center(zero), norm=1).tolist() == pytest.approx(
+        [1e40] * 2, rel=1e-5
+    )
 
 
 def test_distances_by_hand_over_several_blocks(monkeypatch):
     monkeypatch.setattr("unskew.rules.blocks.BLOCK", 4)
     rows = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0, 0.0]])
-    center = weighted_center(torch.tensor([0.5, 0.5]))
-    assert distances(rows, center, norm=1).tolist() == [4, 4]
-    assert distances(rows, center, norm=2).tolist() == pytest.approx([6**0.5] * 2)
+    deviate = from_mean(torch.tensor([0.5, 0.5]))
+    assert distances(rows, deviate, norm=1).tolist() == [4, 4]
+    assert distances(rows, deviate, norm=2).tolist() == pytest.approx([6**0.5] * 2)
 
 
 def test_powers_of_two_by_hand():

@@ -25,30 +25,44 @@ LANES = 8
 STRIP = 64
 """The least number of rows whose products are computed at once."""
 
-ColumnCenter = Callable[[Tensor, Tensor], Tensor]
-"""A function of a block and of memory of its shape, to one value a column."""
+Deviation = Callable[[Tensor, Tensor], Tensor]
+"""A function of a block and of memory of its shape, which it fills with the block less a centre
+that has one value a column."""
 
 
-def distances(rows: Tensor, center: ColumnCenter, norm: int) -> Tensor:
+def distances(rows: Tensor, deviate: Deviation, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to a centre that is computed column by column.
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
     if norm == 2:
-        return _sums(rows, center, lambda deviation: lengths(deviation).square()).sqrt()
-    total = _sums(rows, center, lambda deviation: deviation.abs_().sum(1))
+        return _sums(rows, deviate, lambda deviation: lengths(deviation).square()).sqrt()
+    total = _sums(rows, deviate, lambda deviation: deviation.abs_().sum(1))
     if bool(total.isfinite().all()):
         return total
-    return _sums(rows, center, lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
+    return _sums(rows, deviate, lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
 
 
-def weighted_center(weights: Tensor) -> ColumnCenter:
-    """Return the centre that is the rows' mean by weights of the rows' type."""
+def from_mean(weights: Tensor) -> Deviation:
+    """Deviate from the rows' mean by weights of the rows' type.
 
-    def center(block: Tensor, _: Tensor) -> Tensor:
-        return torch.mv(block.T, weights)
+    The block is copied first: what follows then finds its rows side by side in the cache.
+    """
 
-    return center
+    def deviate(block: Tensor, memory: Tensor) -> Tensor:
+        rows = memory.copy_(block)
+        return rows.sub_(torch.mv(rows.T, weights))
+
+    return deviate
+
+
+def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviation:
+    """Deviate from what a function of a block, and of memory of its shape, gives for columns."""
+
+    def deviate(block: Tensor, memory: Tensor) -> Tensor:
+        return torch.sub(block, center(block, memory), out=memory)
+
+    return deviate
 
 
 def squared_distances(rows: Tensor) -> Tensor:
@@ -97,11 +111,11 @@ def _add_product(total: Tensor, matrix: Tensor) -> None:
         total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
 
 
-def _sums(rows: Tensor, center: ColumnCenter, measure: Callable[[Tensor], Tensor]) -> Tensor:
+def _sums(rows: Tensor, deviate: Deviation, measure: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum of what is measured of each row's deviation, block by block."""
 
     def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
-        return measure(torch.sub(block, center(block, scratch), out=scratch))
+        return measure(deviate(block, scratch))
 
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for part in on_blocks(rows, work):
