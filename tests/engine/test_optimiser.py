@@ -57,6 +57,20 @@ def test_rows_that_become_fewer_walk_as_if_alone(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
+def test_rows_that_are_parts_of_longer_ones_walk_as_if_alone(options):
+    rows, pulls = torch.linspace(-1, 1, 24).view(3, 8), gradients((3, 5))
+    start = rows.clone()
+    weights, optimiser = rows[:, :5], make_optimiser(Settings(**options), 0)
+    active = [3, 3, 2, 2, 1, 1]
+    for number, pull in zip(active, pulls, strict=True):
+        optimiser.step(weights[:number], pull[:number].clone())
+    assert torch.equal(rows[:, 5:], start[:, 5:])
+    for row, steps in enumerate([6, 4, 2]):
+        alone = reference(options, start[row, :5], [pull[row] for pull in pulls[:steps]])
+        torch.testing.assert_close(weights[row], alone[-1], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_frozen_coordinates_stay_and_the_others_walk_on(options):
     start, pulls = torch.linspace(-1, 1, 6), gradients(6)
     mask = torch.tensor([1.0, 0, 1, 0, 1, 0])

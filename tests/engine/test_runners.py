@@ -14,7 +14,7 @@ from unskew.methods.base import Finished, Method, Start
 from unskew.network import Network
 
 CNN = nn.Sequential(
-    nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)
+    nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)
 )
 
 
@@ -74,9 +74,10 @@ def test_a_client_trains_alike_alone_and_in_a_cohort(federation):
     torch.testing.assert_close(in_cohort[0], together, rtol=1e-6, atol=1e-6)
 
 
-def test_batchnorm_vectorises_when_clients_are_equal():
+@pytest.mark.parametrize("local", [{}, {"optimizer": "adam", "lr": 0.001}])
+def test_batchnorm_vectorises_when_clients_are_equal(local):
     federation = images(sizes=(16, 16, 16))
-    options = {"model": CNN, "batch_size": 5}
+    options = {"model": CNN, "batch_size": 5, **local}
     loop = final(federation, runner="loop", **options)
     vectorised = final(federation, runner="vectorised", **options)
     torch.testing.assert_close(vectorised, loop, rtol=1e-4, atol=1e-5)
