@@ -90,6 +90,15 @@ def test_the_rate_falls_from_round_to_round():
         assert weights.tolist() == [moved]
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_gradient_may_lie_in_memory_as_it_likes(options):
+    start, pull = torch.linspace(-1, 1, 15).view(3, 5), gradients((5, 3))[0].T
+    weights = start.clone()
+    make_optimiser(Settings(**options), 0).step(weights, pull)
+    expected = reference(options, start, [pull])[-1]
+    torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-7)
+
+
 def test_the_gradient_is_left_as_it_was():
     for options in OPTIONS:
         gradient = torch.ones(3)

@@ -10,6 +10,7 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.methods.base import Stage
 from unskew.methods.fedavg import FedAvg
+from unskew.models import make
 from unskew.runs.common_stages import CommonStages
 from unskew.runs.read import read_runs
 
@@ -104,15 +105,64 @@ def test_a_run_goes_on_without_those_it_shares_with(federation, tmp_path):
     assert len(seconds_of(resumed, "task")) == 2
 
 
-def test_a_damaged_stage_is_played_again(federation, tmp_path):
-    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
-    for file in (tmp_path / "stages").rglob("*.safetensors"):
+def damage_checkpoints(stages):
+    for file in stages.rglob("*.safetensors"):
         damaged = file.read_bytes()[:-1]
-        file.unlink()
+        file.unlink()  # the run that it is linked from keeps its own
         file.write_bytes(damaged)
-    second = play(federation, tmp_path, "second", f"feddisk:{QUICK}")
+
+
+def damage_logs(stages):
+    for file in stages.rglob("metrics.jsonl"):
+        file.write_text("")
+
+
+def lose_manifests(stages):
+    for file in stages.rglob("manifest.json"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("damage", [damage_checkpoints, damage_logs, lose_manifests])
+def test_a_damaged_stage_is_played_again_and_replaced(federation, tmp_path, damage):
+    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    damage(tmp_path / "stages")
+    second, third = (
+        play(federation, tmp_path, name, f"feddisk:{QUICK}") for name in ("second", "third")
+    )
     assert seconds_of(first, "density") != seconds_of(second, "density")
+    assert seconds_of(second, "density") == seconds_of(third, "density")
     assert torch.equal(vector_of(first), vector_of(second))
+    assert without_seconds(first) == without_seconds(second) == without_seconds(third)
+
+
+def test_what_a_resumed_run_played_is_not_shared(federation, tmp_path):
+    def stop(round_, metrics):
+        if round_ == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 6}, progress=stop)
+    play(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 2}, resume=True)
+    second = play(federation, tmp_path, "second", "latent:alpha=0.9", **{**VAE, "rounds": 2})
+    assert len(seconds_of(second, "vae")) == 2
+
+
+def test_modules_of_which_only_the_first_weights_are_known_share_nothing(federation, tmp_path):
+    settings = {**VAE, "model": make("vae:hidden=8,beta=1", (5,), 3, seed=0)}
+    for name in ("first", "second"):
+        play(federation, tmp_path, name, "latent", **settings)
+    assert not (tmp_path / "stages").exists()
+
+
+def test_a_kept_stage_is_one_checkpoint(federation, tmp_path):
+    play(federation, tmp_path, "first", f"feddisk:{QUICK}", checkpoint_seconds=0)
+    for kept in (tmp_path / "stages").iterdir():
+        assert len(list((kept / "checkpoints").glob("stage*"))) == 1
+
+
+def test_stages_are_shared_by_runs_with_folders_only(federation, tmp_path):
+    with pytest.raises(us.UnskewError, match="stages: there is nothing to share"):
+        us.train(federation, "fedavg", stages=tmp_path)
 
 
 def test_the_folder_of_stages_holds_no_runs(federation, tmp_path):
@@ -121,16 +171,24 @@ def test_the_folder_of_stages_holds_no_runs(federation, tmp_path):
     assert len(read_runs([tmp_path])) == 2
 
 
-class Anything(FedAvg):
+class ByFunction(FedAvg):
     """A method with a stage whose network no name tells."""
 
     def stages(self):
         return Stage("first", FedAvg(), 1, network=lambda module, *_: module), *super().stages()
 
 
-def test_a_stage_that_no_name_tells_is_not_shared(federation, tmp_path):
+class Foreign(FedAvg):
+    """A method with a stage that is trained by a method from elsewhere."""
+
+    def stages(self):
+        return Stage("first", type("Elsewhere", (FedAvg,), {})(), 1), *super().stages()
+
+
+@pytest.mark.parametrize("method", [ByFunction(), Foreign()])
+def test_a_stage_whose_name_does_not_say_what_it_does_is_not_shared(federation, tmp_path, method):
     for name in ("one", "other"):
-        play(federation, tmp_path, name, Anything())
+        play(federation, tmp_path, name, method)
     assert not (tmp_path / "stages").exists()
 
 

@@ -9,7 +9,7 @@ from unskew.engine.settings import Settings
 from unskew.engine.stage import settings_of
 from unskew.methods.base import Stage, Tensors
 
-_OF_THE_RUN = ("network", "layout", "start", "data", "arithmetic")
+_IDENTITY = ("network", "layout", "start", "data", "arithmetic")
 _ADDRESS = " at 0x"
 """In the name of a function or object that does not say what it does."""
 
@@ -27,12 +27,21 @@ def stage_keys(
     method and settings a key holds no more than the stages take of them.
     """
     holds = {name: hashlib.sha256(held[name].numpy().tobytes()).hexdigest() for name in held}
-    begun: list[Any] = [{name: identity[name] for name in _OF_THE_RUN}, dict(versions), holds]
+    shaped_by: list[Any] = [{name: identity[name] for name in _IDENTITY}, dict(versions), holds]
+    shaped_by += [settings.seed, settings.attack]
     keys = []
     for stage in stages[:-1]:
-        name, own = repr(stage), settings_of(stage, settings)
-        if _ADDRESS in name:
+        if not _says_what_it_does(stage):
             break
-        begun += [name, stage.rounds or own.rounds, own.runner, own.training_identity()]
-        keys.append(hashlib.sha256(json.dumps(begun).encode()).hexdigest()[:24])
+        own = settings_of(stage, settings)
+        rounds = stage.rounds or own.rounds
+        shaped_by += [repr(stage), rounds, own.runner, own.training_identity()]
+        keys.append(hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:24])
     return keys
+
+
+def _says_what_it_does(stage: Stage) -> bool:
+    """Tell whether a stage is made of this package's parts, whose names hold all their options."""
+    parts = (stage.method, stage.network)
+    ours = all(type(part).__module__.startswith("unskew.") for part in parts if part is not None)
+    return ours and _ADDRESS not in repr(stage)

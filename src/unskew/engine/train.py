@@ -71,6 +71,8 @@ def train(
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
     if resume and out is None:
         raise UnskewError("resume: there is nothing to go on from without out, the run's folder")
+    if stages is not None and out is None:
+        raise UnskewError("stages: there is nothing to share without out, the run's folder")
     try:
         checked = Settings(**settings)
     except ValidationError as error:
@@ -83,7 +85,8 @@ def train(
         folder = RunFolder(out, seconds, checked.state_memory)
     if checked.engine == "flower-ray":
         return _on_ray()(trainer, folder, resume=resume, progress=progress, notes=notes)
-    shared = None if stages is None else Path(stages)
+    # Of a module no more is known than its first weights: what it does with them may differ.
+    shared = None if stages is None or isinstance(model, nn.Module) else Path(stages)
     return trainer.run(folder, resume=resume, progress=progress, notes=notes, shared=shared)
 
 
@@ -192,7 +195,9 @@ class Trainer:
                 play = StagePlay(self, stage, run, folder, evaluates=last)
                 position = play.run(position, progress)
                 if not last:
-                    if folder is not None and common is not None:
+                    # A run may be resumed with more rounds, another runner or version, and then
+                    # its stage is not what the key says.
+                    if folder is not None and common is not None and not folder.resumed:
                         common.keep(position.stage, folder.path)
                     position = position.after_stage(stage.name)
         finally:

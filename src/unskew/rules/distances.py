@@ -25,12 +25,12 @@ LANES = 8
 STRIP = 64
 """The least number of rows whose products are computed at once."""
 
-Deviation = Callable[[Tensor, Tensor], Tensor]
+Deviate = Callable[[Tensor, Tensor], Tensor]
 """A function of a block and of memory of its shape, which it fills with the block less a centre
 that has one value a column."""
 
 
-def distances(rows: Tensor, deviate: Deviation, norm: int) -> Tensor:
+def distances(rows: Tensor, deviate: Deviate, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to a centre that is computed column by column.
 
     The centre is never held as a whole: one pass over the memory serves both.
@@ -43,7 +43,7 @@ def distances(rows: Tensor, deviate: Deviation, norm: int) -> Tensor:
     return _sums(rows, deviate, lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
 
 
-def from_mean(weights: Tensor) -> Deviation:
+def from_mean(weights: Tensor) -> Deviate:
     """Deviate from the rows' mean by weights of the rows' type.
 
     The block is copied first: what follows then finds its rows side by side in the cache.
@@ -56,7 +56,7 @@ def from_mean(weights: Tensor) -> Deviation:
     return deviate
 
 
-def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviation:
+def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviate:
     """Deviate from what a function of a block, and of memory of its shape, gives for columns."""
 
     def deviate(block: Tensor, memory: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def _add_product(total: Tensor, matrix: Tensor) -> None:
         total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
 
 
-def _sums(rows: Tensor, deviate: Deviation, measure: Callable[[Tensor], Tensor]) -> Tensor:
+def _sums(rows: Tensor, deviate: Deviate, measure: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum of what is measured of each row's deviation, block by block."""
 
     def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.rules import checks
 from unskew.rules.bounds import bounded
-from unskew.rules.distances import Deviation, distances, from_center, from_mean
+from unskew.rules.distances import Deviate, distances, from_center, from_mean
 from unskew.rules.selection import median_of_columns
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher, by_samples, on_simplex, uniform
@@ -75,7 +75,7 @@ def inverse_accuracy(
     return Weigher("inverse_accuracy", derive)
 
 
-def _deviation(center: Center, uploads: Uploads) -> Deviation:
+def _deviation(center: Center, uploads: Uploads) -> Deviate:
     if center == "median":
         return from_center(median_of_columns)
     weigher = by_samples() if center == "fedavg" else uniform()

@@ -97,10 +97,34 @@ class Checkpoints:
 
     def load(self) -> tuple[Position, dict[str, int]] | None:
         """Read the newest checkpoint whose files are whole; None if there never was one."""
+        found = self._newest()
+        return None if found is None else self._read(self._folder / found[0])
+
+    def link_to(self, target: Path) -> dict[str, int] | None:
+        """Make the newest whole checkpoint that of another folder too; return its marks.
+
+        The files never change, so both may use them. They are named by a manifest at the end: a
+        crash before that leaves the other folder without a checkpoint.
+        """
+        found = self._newest()
+        if found is None:
+            return None
+        name, files = found
+        facts = _facts_of(self._folder / name)
+        shutil.rmtree(target, ignore_errors=True)
+        for place, linked in ((name, files), (_STATES, facts["states"])):
+            (target / place).mkdir(parents=True)
+            for file in linked:
+                _link(self._folder / place / file, target / place / file)
+            sync_folder(target / place)
+        write_json(target / self._manifest.name, {name: files})
+        return dict(facts["marks"])
+
+    def _newest(self) -> tuple[str, dict[str, str]] | None:
         listed = self._listed()
         for name, files in reversed(listed.items()):
             if self._is_whole(self._folder / name, files):
-                return self._read(self._folder / name)
+                return name, files
         if listed:
             raise UnskewError(f"{self._folder}: no checkpoint is whole; start anew elsewhere")
         return None
@@ -186,6 +210,14 @@ _COLUMNS = ("client", "file", "nbytes")
 def _facts_of(folder: Path) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads((folder / "position.json").read_text())
     return facts
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:  # not on every file system
+        shutil.copyfile(source, target)
+        sync_file(target)
 
 
 def _have_hashes(folder: Path, files: Mapping[str, str]) -> bool:

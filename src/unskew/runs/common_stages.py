@@ -9,11 +9,11 @@ rounds, traffic and seconds stand in each run as if it had played them.
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from unskew.errors import UnskewError
+from unskew.runs.atomic import sync_file
 from unskew.runs.checkpoint import Checkpoints
 
 STAGES = "stages"
@@ -35,11 +35,12 @@ class CommonStages:
         for key in reversed(self.keys):
             kept = self.path / key
             try:
-                if Checkpoints(kept / CHECKPOINTS).load() is not None:
+                if kept.is_dir():
                     _copy(kept, folder)
                     return True
             except (OSError, UnskewError):  # damaged, or just removed: the run plays it itself
                 shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+                shutil.rmtree(kept, ignore_errors=True)
         return False
 
     def keep(self, stage: int, folder: Path) -> None:
@@ -47,24 +48,19 @@ class CommonStages:
         if stage >= len(self.keys) or (self.path / self.keys[stage]).exists():
             return
         building = self.path / f".{self.keys[stage]}.{os.getpid()}"
-        shutil.rmtree(building, ignore_errors=True)
-        with suppress(OSError):  # another run was faster, or the disk is full
+        try:
             _copy(folder, building)
             building.rename(self.path / self.keys[stage])
-        shutil.rmtree(building, ignore_errors=True)
+        except OSError:  # another run was faster, or the disk is full
+            shutil.rmtree(building, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the logs, which will grow, and link the checkpoint's files, which never change."""
+    """Copy the logs, which will grow, then link the checkpoint's files, which never change."""
     target.mkdir(parents=True, exist_ok=True)
     for name in LOGS:
         shutil.copyfile(source / name, target / name)
-    shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
-    shutil.copytree(source / CHECKPOINTS, target / CHECKPOINTS, copy_function=_link)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # not on every file system
-        shutil.copyfile(source, target)
+        sync_file(target / name)
+    marks = Checkpoints(source / CHECKPOINTS).link_to(target / CHECKPOINTS)
+    if marks is None or any((target / name).stat().st_size < marks[name] for name in LOGS):
+        raise UnskewError(f"{source}: is not whole")

@@ -36,6 +36,8 @@ class RunFolder:
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
         self._whole: tuple[Position, dict[str, int]] | None = None
+        self.resumed = False
+        """Whether the run goes on from a checkpoint of its own."""
 
     def open(
         self,
@@ -59,6 +61,7 @@ class RunFolder:
             )
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
+        self.resumed = found is not None
         self._make_folder()
         if found is None and common is not None and common.adopt(self.path):
             found = self._checkpoints.load()
