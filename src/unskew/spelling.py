@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from unskew.errors import UnskewError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 """The pydantic configuration of every dataclass that can be spelled."""
+
+NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else value)
+"""For options with ``none`` among their choices, which spellings read as None."""
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.meanings import meanings_of
 from unskew.cli.output import Json, print_json, print_rich
 from unskew.cli.tables import options_of
 
@@ -25,8 +26,8 @@ def list_methods(
     """List the methods: what each does, its paper, its kind, the accuracy it is meant for.
 
     With a name: also what it sends, whether the server must see each client's update (which
-    excludes secure aggregation), how it is trained, its options and the values that are searched.
-    Spell a method as name:option=value,option=value.
+    excludes secure aggregation), how it is trained, the values that are searched, and what its
+    options mean. Spell a method as name:option=value,option=value.
 
     Example:  [bold]unskew methods scaffold[/bold]
 
@@ -48,7 +49,7 @@ def list_methods(
 
 
 def _facts(name: str, cls: "type[Method]") -> Row:
-    about = cls.about
+    about, meanings = cls.about, meanings_of(cls)
     return {
         "name": name,
         "title": about.title,
@@ -60,6 +61,7 @@ def _facts(name: str, cls: "type[Method]") -> Row:
         "needs individual updates": about.needs_individual_updates,
         "trained": "in the pool" if about.only_with_norms else "vectorised",
         "options": options_of(cls),
+        "meanings": {name: meanings.get(name, "") for name in options_of(cls)},
         "searched": {option: list(values) for option, values in cls.grid.items()},
     }
 
@@ -94,7 +96,6 @@ def _block(row: Row) -> "Table":
 
     table = Table(title=f"{row['name']}: {row['title']}", show_header=False, box=None)
     table.title_justify = "left"
-    options = ", ".join(f"{key}={_text(value)}" for key, value in row["options"].items())
     searched = "; ".join(
         f"{key}: {', '.join(f'{value:g}' for value in values)}"
         for key, values in row["searched"].items()
@@ -106,11 +107,13 @@ def _block(row: Row) -> "Table":
         "sent to the server": row["sent to the server"],
         "needs individual updates": _text(row["needs individual updates"]),
         "trained": _TRAINED[row["trained"]],
-        "options": options,
         "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
+        "options": "",
     }
     for key, value in shown.items():
         table.add_row(key, value)
+    for key, value in row["options"].items():
+        table.add_row(f"  {key}={_text(value)}", row["meanings"][key])
     table.columns[0].no_wrap = True
     table.add_row("", "")
     return table

@@ -26,9 +26,10 @@ _UNKNOWN = -1.0
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Afl(Method):
-    """Weights that start even and follow the losses at the rate ``rate``; 0 is the Mean."""
+    """Weights that start even and follow the clients' losses."""
 
     rate: Annotated[float, Field(ge=0)] = 0.1
+    """How fast weights follow the losses: a round adds rate times the loss. 0 is the Mean."""
 
     about: ClassVar[About] = About(
         title="The worst mixture of clients",

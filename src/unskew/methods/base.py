@@ -154,14 +154,11 @@ class Pass:
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Method:
-    """FedAvg, as the base of all methods.
-
-    ``buffers`` is the policy for BatchNorm's running statistics: "average" sends and averages
-    them with the model, "local" leaves each client its own; the server gets to know their average,
-    for the global model and for clients that have none yet.
-    """
+    """FedAvg, as the base of all methods."""
 
     buffers: Literal["average", "local"] = "average"
+    """BatchNorm's running statistics: "average" sends and averages them with the model, "local"
+    leaves each client its own; the server averages them for the global model and for newcomers."""
 
     about: ClassVar[About]
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}

@@ -28,14 +28,17 @@ Norm = Annotated[float, Field(ge=0)]
 class Cfl(SeveralModels):
     """Splits a cluster if ``||mean update|| < eps1`` and ``max ||update|| > eps2``.
 
-    Not in the first ``wait`` rounds, and only if the halves' updates are further apart than
-    ``gamma`` asks for: ``gamma < sqrt((1 - largest cosine between the halves) / 2)``.
+    The halves must lie apart, too: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
     """
 
     eps1: Norm = 0.4
+    """A cluster is split only if its mean update is shorter than this. 0 is FedAvg."""
     eps2: Norm = 1.6
+    """A cluster is split only if its longest update is longer than this."""
     wait: Annotated[int, Field(ge=0)] = 20
+    """No cluster is split in the first so many rounds."""
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The halves' updates must lie further apart than this, from 0 (alike) to 1 (opposite)."""
 
     own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"split_round"}
     about: ClassVar[About] = About(

@@ -28,13 +28,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class DataSharing(Method):
-    """The server has ``beta`` times all samples, and gives each client the share ``alpha`` of them.
-
-    With either at 0 it is FedAvg.
-    """
+    """FedAvg on the clients' own samples and a set that the server shares with them."""
 
     beta: Share = 0.05
+    """Size of the shared set, as a share of all training samples. 0 is FedAvg."""
     alpha: Share = 1.0
+    """How much of the shared set each client gets, from 0 (FedAvg) to 1 (all of it)."""
 
     about: ClassVar[About] = About(
         title="A small set shared by all (upper reference)",

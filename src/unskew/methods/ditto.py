@@ -30,13 +30,12 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Ditto(Method):
-    """FedAvg, and personal models held near the received one by a term of strength ``lam``.
-
-    ``epochs`` are those of the personal training; None takes the run's.
-    """
+    """FedAvg, and personal models held near the received one."""
 
     lam: Annotated[float, Field(ge=0)] = 0.1
+    """Strength of the pull towards the received model. 0: personal models train alone."""
     epochs: Annotated[int, Field(ge=1)] | None = None
+    """Epochs of the personal training; None: as the run's."""
 
     about: ClassVar[About] = About(
         title="A personal model near the global one",

@@ -28,17 +28,18 @@ _RECENT, _STEADY = 10, 0.1
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedALA(Method):
-    """FedAvg whose clients mix the top ``layers`` of the received model with those of their own.
-
-    ``eta`` is the step of the mix, ``share`` the part of the samples it is learned on, in batches
-    of ``batch_size``; ``most`` bounds the passes of the first time, later there is one a round.
-    """
+    """FedAvg whose clients mix the top layers of the received model with those of their own."""
 
     layers: Annotated[int, Field(ge=0)] = 1
+    """How many layers are mixed, from the head down. 0 is FedAvg."""
     eta: Annotated[float, Field(ge=0)] = 1.0
+    """Step size of learning the mix. 0 is FedAvg."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of a client's samples that the mix is learned on."""
     batch_size: Annotated[int, Field(ge=1)] = 32
+    """Samples a step while the mix is learned."""
     most: Annotated[int, Field(ge=1)] = 50
+    """Passes over these samples, at most, the first time; later there is one a round."""
 
     about: ClassVar[About] = About(
         title="A learned mix of own and global model",

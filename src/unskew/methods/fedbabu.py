@@ -22,11 +22,13 @@ from unskew.spelling import OPTIONS
 class FedBABU(Method):
     """FedAvg of the body, with everybody's head at its initial values.
 
-    For evaluation each client tunes its ``part`` of the model for ``epochs`` on its own samples.
+    For evaluation each client tunes the model on its own samples.
     """
 
     epochs: Annotated[int, Field(ge=1)] = 5
+    """Epochs that a client tunes for before its personal model is measured."""
     part: Literal["head", "all"] = "head"
+    """What is tuned: the "head" alone, or "all" of the model."""
 
     about: ClassVar[About] = About(
         title="Body alone, head tuned for evaluation",

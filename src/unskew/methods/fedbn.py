@@ -18,15 +18,13 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedBN(Method):
-    """FedAvg of everything but BatchNorm's scales, shifts, statistics and counters.
-
-    ``norms`` "all" keeps every normalisation layer, GroupNorm and LayerNorm too. ``fallback`` is
-    what the global model and a client without layers of its own use: the "average" of the
-    clients', who send theirs for it, or the "initial" values, and then nothing is sent.
-    """
+    """FedAvg of everything but BatchNorm's scales, shifts, statistics and counters."""
 
     norms: Literal["batch", "all"] = "batch"
+    """Which layers stay with clients: those of BatchNorm ("batch"), or of any norm ("all")."""
     fallback: Literal["average", "initial"] = "average"
+    """What the global model and newcomers use: the "average" of the clients' layers, who send
+    theirs for it, or the "initial" values, and then they send none."""
 
     about: ClassVar[About] = About(
         title="Local BatchNorm layers",

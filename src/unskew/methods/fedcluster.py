@@ -22,13 +22,12 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedCluster(Method):
-    """``groups`` groups, drawn once; with one it is FedAvg.
-
-    ``order`` is that of the groups: drawn anew in each cycle, or the same in all.
-    """
+    """Groups of clients, drawn once, that take part in turn."""
 
     groups: Annotated[int, Field(ge=1)] = 5
+    """How many groups there are. 1 is FedAvg."""
     order: Literal["shuffled", "fixed"] = "shuffled"
+    """Order of the groups: drawn anew in each cycle ("shuffled"), or the same in all ("fixed")."""
 
     about: ClassVar[About] = About(
         title="Groups of clients in sequence", paper="Chen et al. 2020", kind="server"

@@ -22,8 +22,12 @@ class FedDisco(Method):
     """Weights from label histograms, which clients send along with their models."""
 
     alpha: Annotated[float, Field(ge=0)] = 0.5
+    """How much its discrepancy lowers a client's weight; with b = 0 too, 0 is FedAvg."""
     b: Annotated[float, Field(ge=0)] = 0.1
+    """Added to every weight before those below 0 become 0; the larger, the more even they are."""
     measure: Literal["kl", "l1", "l2", "cosine"] = "kl"
+    """How far labels are from even ones: "kl" divergence, sum ("l1") or Euclidean length ("l2") of
+    the differences, or one minus the "cosine"."""
     rescale: bool | None = None
     """Whether discrepancies are scaled to sum to one; None: for kl only, as published."""
 

@@ -24,14 +24,13 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedDyn(Method):
-    """Mean, with a regulariser that each client changes as it goes.
-
-    ``evaluate`` picks the model to hand out: the "mean" of the round's clients, as the authors
-    do, or the "sent" one, which is that mean less h/alpha.
-    """
+    """Mean, with a regulariser that each client changes as it goes."""
 
     alpha: Annotated[float, Field(gt=0)] = 0.01
+    """Strength of the quadratic term; the slopes of the linear one grow by it, too."""
     evaluate: Literal["mean", "sent"] = "mean"
+    """The model to hand out: the "mean" of the round's clients, as the authors do, or the "sent"
+    one, which is that mean less h/alpha."""
 
     ends_once: ClassVar[bool] = True
     about: ClassVar[About] = About(

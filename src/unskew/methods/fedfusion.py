@@ -25,9 +25,10 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedFusion(Fusion, Method):
-    """The weigher ``fusion`` with a memory: the autoencoder is refitted every so many rounds."""
+    """The weigher ``fusion`` with a memory: its autoencoder is kept between rounds."""
 
     vae_every: Annotated[int, Field(ge=1)] = 10
+    """The autoencoder is refitted every so many rounds."""
 
     about: ClassVar[About] = About(
         title="Weights from virtual components",

@@ -30,24 +30,30 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedGen(Method):
-    """FedAvg with generated features in the clients' objective, from the second round on.
-
-    ``alpha`` and ``beta`` weigh the two terms; they fade by ``decay`` a round. ``samples``
-    features are generated for a client's round, the same number for each class. The generator has
-    ``hidden`` units and ``noise`` inputs beside the class.
-    """
+    """FedAvg with generated features in the clients' objective, from the second round on."""
 
     alpha: Strength = 10.0
+    """Strength of teaching heads by generated features; with beta = 0 too, 0 is FedAvg."""
     beta: Strength = 10.0
+    """Strength of keeping predictions near those for generated features of the same class."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.98
+    """Factor by which both terms fade a round. 1: they do not."""
     samples: Count = 128
+    """Features generated for a client's round, the same number for each class."""
     noise: Count = 32
+    """Random inputs of the generator, beside the class."""
     hidden: Count = 256
+    """Hidden units of the generator."""
     generator_steps: Count = 50
+    """Adam steps that the generator takes a round."""
     generator_batch: Annotated[int, Field(ge=2)] = 128
+    """Features that the generator makes for a step."""
     generator_lr: Annotated[float, Field(gt=0)] = 3e-4
+    """Adam's learning rate for the generator."""
     diversity: Strength = 1.0
+    """Strength of the generator's term that asks for unlike features where noise is unlike."""
     seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the generator's start and of its noise."""
 
     about: ClassVar[About] = About(
         title="Features from a generator",

@@ -22,13 +22,11 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedGN(Method):
-    """FedAvg with GroupNorm of ``groups`` groups in the place of every BatchNorm.
-
-    Without ``groups`` it is the most that divide the channels: at most 32, of at least two
-    channels each, or eight where BatchNorm1d normalised vectors.
-    """
+    """FedAvg with GroupNorm in the place of every BatchNorm."""
 
     groups: Annotated[int, Field(ge=1)] | None = None
+    """Groups of every layer; None: the most that divide its channels, at most 32, of at least two
+    channels each (eight in the place of BatchNorm1d)."""
 
     about: ClassVar[About] = About(
         title="GroupNorm for BatchNorm",

@@ -25,10 +25,12 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedGroup(SeveralModels):
-    """``models`` groups, which may learn from each other at the rate ``mix``."""
+    """Groups with a model each, which may learn from each other."""
 
     models: Count = 3
+    """How many groups there are; fewer if the first round has fewer clients. 1 is FedAvg."""
     mix: Annotated[float, Field(ge=0)] = 0.0
+    """How much a group's model takes over of each other one, scaled to length one. 0: nothing."""
 
     own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"start", "directions"}
     about: ClassVar[About] = About(

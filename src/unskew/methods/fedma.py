@@ -27,14 +27,13 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedMa(Method):
-    """Matched averaging at a fixed width, for plain chains of linear layers and convolutions.
-
-    ``sweeps`` is how often all clients are matched anew. The ``head`` is averaged by the clients'
-    samples of each class, as published, or by all their samples.
-    """
+    """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5
+    """How often, at most, all clients are matched anew after the first matching."""
     head: Literal["classes", "samples"] = "classes"
+    """The head is averaged by the clients' samples of each class ("classes", as published), or by
+    all their samples ("samples")."""
 
     about: ClassVar[About] = About(
         title="Hidden units matched, then averaged",

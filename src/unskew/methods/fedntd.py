@@ -24,10 +24,12 @@ _NEVER = -1e9
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedNTD(Method):
-    """FedAvg with distillation of the not-true classes, of strength ``beta``."""
+    """FedAvg with distillation of the not-true classes."""
 
     beta: Annotated[float, Field(ge=0)] = 1.0
+    """Strength of the distillation. 0 is FedAvg."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Logits are divided by it in the distillation; the higher, the more alike classes count."""
 
     about: ClassVar[About] = About(
         title="Not-true distillation", paper="Lee et al. 2022", kind="objective"

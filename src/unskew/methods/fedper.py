@@ -22,13 +22,11 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedPer(Method):
-    """FedAvg of the body; the head never leaves its client.
-
-    ``fallback`` is the head of the global model and of a client that never trained: the "initial"
-    one, or the "average" of the clients' heads, who then send theirs for it.
-    """
+    """FedAvg of the body; the head never leaves its client."""
 
     fallback: Literal["initial", "average"] = "initial"
+    """Head of the global model and of newcomers: the "initial" one, or the "average" of the
+    clients' heads, who then send theirs for it."""
 
     about: ClassVar[About] = About(
         title="Personal heads",
@@ -57,9 +55,10 @@ class FedPer(Method):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedRep(FedPer):
-    """FedPer with the head trained for ``head_epochs`` first, and the body after it."""
+    """FedPer with the head trained first, and the body after it."""
 
     head_epochs: Annotated[int, Field(ge=1)] = 10
+    """Epochs of the head in a round, before the body is trained."""
 
     about: ClassVar[About] = About(
         title="Head first, then the shared body",

@@ -19,9 +19,10 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedProx(Method):
-    """FedAvg with a proximal term of strength ``mu``."""
+    """FedAvg with a proximal term."""
 
     mu: Annotated[float, Field(ge=0)] = 0.01
+    """Strength of the proximal term. 0 is FedAvg."""
 
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}

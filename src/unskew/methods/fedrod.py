@@ -26,16 +26,15 @@ _PROPORTIONS = "personal.proportions"
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedROD(Method):
-    """Two predictions: generic (the global model) and personal (both heads).
-
-    ``head`` says where the personal head comes from: it is the client's "own", or a shared
-    "hypernetwork" of ``hidden`` units makes it of the client's class proportions. ``gamma`` is the
-    exponent of the class counts in the balanced softmax; 0 makes it plain.
-    """
+    """Two predictions: generic (the global model) and personal (both heads)."""
 
     head: Literal["own", "hypernetwork"] = "own"
+    """Where the personal head comes from: it is the client's "own", or a shared "hypernetwork"
+    makes it of the client's class proportions."""
     hidden: Annotated[int, Field(ge=1)] = 16
+    """Hidden units of the hypernetwork."""
     gamma: Annotated[float, Field(ge=0)] = 1.0
+    """Exponent of the class counts in the balanced softmax. 0 makes it plain."""
 
     about: ClassVar[About] = About(
         title="Generic and personal head",

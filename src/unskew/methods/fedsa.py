@@ -25,13 +25,23 @@ class FedSA(Method):
     """Aggregation by micro- and macro-classes."""
 
     cv_threshold: Share = 0.2
+    """Coordinates whose scaled variation exceeds it are balanced by clusters. 1 is the Mean."""
     similarity: Share = 0.2
-    micro: Count = 4
+    """Once all clusters exist, clients must agree with one on more than this share, or stay out."""
+    micro: Annotated[int, Field(ge=1, le=255)] = 4
+    """Classes of squared deviations at a coordinate, at most 255."""
     macro: Count = 4
+    """Clusters of clients, at most."""
     cv_scale: CvScale = "minmax"
+    """How variations are scaled: to their range ("minmax"), with the 99th percentile as its top
+    ("clip99"), or to the share of smaller ones ("rank")."""
     bins: Bins = "column"
+    """Squared deviations are classed against the largest of their coordinate ("column"), of their
+    tensor ("layer"), or against 1 ("raw", as printed)."""
     scope: Scope = "tensor"
+    """Clients are clustered for each "tensor", or once for the whole "model"."""
     weighting: Weighting = "normalised"
+    """Whether clusters' weights sum to one ("normalised") or are the paper's Eq. 14 ("literal")."""
 
     about: ClassVar[About] = About(
         title="Parameter skew: micro- and macro-classes",

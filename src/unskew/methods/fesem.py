@@ -22,9 +22,10 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FeSem(SeveralModels):
-    """``models`` centres; with one it is FedAvg."""
+    """Centres, each the mean of the clients whose models are nearest to it."""
 
     models: Count = 3
+    """How many centres there are. 1 is FedAvg."""
 
     own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"taken"}
     about: ClassVar[About] = About(

@@ -23,10 +23,16 @@ class Ida(Method):
     """Weights from the inverse distance of a client's model to the mean model."""
 
     norm: Annotated[int, Field(ge=1, le=2)] = 1
+    """Norm of the distance: 1 adds up absolute differences, 2 is the Euclidean length."""
     center: Center = "mean"
+    """What distances are measured from: the plain "mean", the mean by samples ("fedavg"), or the
+    "median" of each coordinate."""
     eps: Annotated[float, Field(ge=0)] = 1e-3
+    """Share of the mean distance added to every distance; the larger, the more even weights."""
     cap: Annotated[float, Field(ge=1)] | None = None
+    """Most times the even share 1/n that a weight may be. 1 is the Mean; None: no bound."""
     absolute: bool = False
+    """Whether eps is itself a distance, as in the paper, instead of a share of the mean one."""
 
     about: ClassVar[About] = About(
         title="Inverse distance to the mean model",
@@ -44,13 +50,11 @@ class Ida(Method):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Intrac(Method):
-    """Weights from the inverse of a client's accuracy on its own training samples.
-
-    ``chance`` is the accuracy below which clients are alike: one in the number of classes, a
-    number, or "paper" for one in the number of clients.
-    """
+    """Weights from the inverse of a client's accuracy on its own training samples."""
 
     chance: Annotated[float, Field(gt=0, le=1)] | Literal["paper"] | None = None
+    """Accuracy below which clients are alike; None: one in the number of classes, "paper": one in
+    the number of the round's clients."""
 
     about: ClassVar[About] = About(
         title="Inverse training accuracy", paper="Yeganeh et al. 2020", kind="server"

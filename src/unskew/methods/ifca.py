@@ -25,9 +25,10 @@ from unskew.spelling import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Ifca(SeveralModels):
-    """``models`` models; with one it is FedAvg."""
+    """Models of which each client trains the one that fits its samples best."""
 
     models: Count = 4
+    """How many models there are. 1 is FedAvg."""
 
     own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"travels"}
     about: ClassVar[About] = About(

@@ -50,23 +50,36 @@ class Latent(Method):
     """Weights ``max(0, p_k - alpha d_k + b)`` with d_k the distance of a client's codes.
 
     Where the task itself is a VAE, the codes are those of its own kind of network; else of a VAE
-    with the options here. ``every`` re-weighs while a VAE is the task: every so many rounds clients
-    measure the model they get, and no VAE is trained before.
+    with the options here.
     """
 
     alpha: Annotated[float, Field(ge=0)] = 0.5
+    """How much the distance lowers a client's weight; with b = 0 too, 0 is FedAvg."""
     b: Annotated[float, Field(ge=0)] = 0.0
+    """Added to every weight before those below 0 become 0; the larger, the more even they are."""
     rescale: bool = True
+    """Whether distances are divided by their sum over the round's clients; the thesis does not."""
     draws_per_sample: Count = 1
+    """How many codes are drawn of each sample."""
     every: Annotated[int, Field(ge=0)] = 0
+    """Clients measure the task's own VAE every so many rounds, and none is trained before it.
+    0: they measure once, by a VAE that is trained before the task."""
     encoder: Widths = "512-256"
+    """Widths of the VAE's encoder, such as 512-256; the decoder mirrors them."""
     codes: Count = 2
+    """How many numbers a code has."""
     beta: Annotated[float, Field(ge=0)] = 10.0
+    """Weight of the codes' divergence from the prior in the VAE's loss."""
     mean: float = 0.0
+    """Subtracted from the VAE's inputs."""
     sd: Annotated[float, Field(gt=0)] = 1.0
+    """The VAE's inputs, less mean, are divided by it."""
     vae_rounds: Count | None = None
+    """Rounds of the VAE; None: as many as the run's."""
     vae_epochs: Count | None = None
+    """Local epochs in a round of the VAE; None: as the run's."""
     vae_lr: Annotated[float, Field(gt=0)] = 1e-3
+    """Adam's learning rate for the VAE."""
 
     about: ClassVar[About] = About(
         title="Distance of latent codes from the prior",

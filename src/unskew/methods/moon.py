@@ -28,15 +28,15 @@ _SMALLEST = 1e-8
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Moon(Method):
-    """FedAvg with a contrastive term of strength ``mu``.
-
-    ``projection`` is the width of the two-layer projection between body and head; 0 leaves the
-    network as it is and contrasts what its head is given.
-    """
+    """FedAvg with a contrastive term."""
 
     mu: Annotated[float, Field(ge=0)] = 1.0
+    """Strength of the contrastive term. 0: none."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
+    """Cosines are divided by it; the lower, the sharper the contrast."""
     projection: Annotated[int, Field(ge=0)] = 256
+    """Width of the two-layer projection between body and head. 0 leaves the network as it is and
+    contrasts what its head is given."""
 
     about: ClassVar[About] = About(
         title="Model-contrastive learning",

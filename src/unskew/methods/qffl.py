@@ -28,6 +28,7 @@ class Qffl(Method):
     """Weights ``p_k F_k^q``, and a step towards their mean that is shorter the larger q is."""
 
     q: Annotated[float, Field(ge=0)] = 1.0
+    """Exponent of the losses; the larger, the more clients with high ones count. 0 is FedAvg."""
 
     about: ClassVar[About] = About(
         title="High losses count more",

@@ -38,9 +38,10 @@ class Median(Method):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Trimmed(Method):
-    """The mean of each coordinate without its extremes: the share ``beta`` on either side."""
+    """The mean of each coordinate without its extremes."""
 
     beta: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """Share of the clients that is dropped on either side. 0 is the Mean."""
 
     about: ClassVar[About] = _about("Trimmed mean", "Yin et al. 2018")
 
@@ -55,7 +56,9 @@ class Rfa(Method):
     """The geometric median, approached by smoothed Weiszfeld steps from FedAvg's mean."""
 
     iterations: Annotated[int, Field(ge=0)] = 4
+    """Steps, at most; they end once the distances hardly change. 0 is FedAvg."""
     nu: Annotated[float, Field(gt=0)] = 1e-5
+    """Models closer than this to the present point count as equally close."""
 
     about: ClassVar[About] = _about("Geometric median", "Pillutla et al. 2019")
 
@@ -70,6 +73,7 @@ class Krum(Method):
     """The one model that lies closest to its nearest others."""
 
     f: Bad = 1
+    """Bad clients that are withstood; it takes 2 f + 3 clients a round, any number with 0."""
 
     about: ClassVar[About] = _about("The most central model", "Blanchard et al. 2017")
 
@@ -81,10 +85,12 @@ class Krum(Method):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class MultiKrum(Method):
-    """The mean of the ``m`` most central models (None: all but f)."""
+    """The mean of the most central models."""
 
     f: Bad = 1
+    """Bad clients that are withstood; it takes 2 f + 3 clients a round, any number with 0."""
     m: Annotated[int, Field(ge=1)] | None = None
+    """How many models are averaged. 1 is Krum; None: all but f, the most there may be."""
 
     about: ClassVar[About] = _about("Mean of central models", "Blanchard et al. 2017")
 
@@ -99,6 +105,7 @@ class Bulyan(Method):
     """Krum's choice again and again, then a trimmed mean around the median."""
 
     f: Bad = 1
+    """Bad clients that are withstood; it takes 4 f + 3 clients a round. 0 is the Mean."""
 
     about: ClassVar[About] = _about("Krum, then a trimmed mean", "El Mhamdi et al. 2018")
 

@@ -31,7 +31,9 @@ class FedAvgM(Method):
     """Momentum on the server; with momentum 0 and rate 1 it is what it stands on."""
 
     server_rate: Rate = 1.0
+    """Factor of the server's step."""
     server_momentum: Decay = 0.9
+    """How much of the earlier rounds' directions goes on into a step. 0: nothing."""
 
     about: ClassVar[About] = _about("Server momentum", "Hsu et al. 2019")
 
@@ -48,9 +50,13 @@ class Adaptive(Method):
     """What the adaptive optimisers share; they differ in the second moment."""
 
     server_rate: Rate = 0.1
+    """Size of the server's step where changes are steady; fedadagrad's shrinks with the rounds."""
     beta1: Decay = 0.9
+    """Share of the earlier rounds in the direction of a step. 0: this round's alone."""
     beta2: Decay = 0.99
+    """Share of the earlier rounds in the second moment; fedadagrad, a plain sum, ignores it."""
     tau: Rate = 1e-3
+    """Added to the root of the second moment, which starts at tau^2; larger is less adaptive."""
 
     def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
         """Step along the first moment, coordinates scaled by the second."""
@@ -94,6 +100,7 @@ class FedAdagrad(Adaptive):
     """Adagrad on the server: the second moment only grows."""
 
     beta1: Decay = 0.0
+    """Share of the earlier rounds in the direction of a step. 0: this round's alone."""
 
     about: ClassVar[About] = _about("Adagrad on the server")
 

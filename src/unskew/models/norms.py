@@ -6,16 +6,11 @@ has none, which is all that the method "Fed-GN" changes.
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator
 from torch import nn
 
+from unskew.spelling import NONE_IS_A_WORD
 
-def _spelled_none(value: object) -> object:
-    """Spellings read the text ``none`` as None; here it is the name of a choice."""
-    return "none" if value is None else value
-
-
-Norm = Annotated[Literal["batch", "group", "layer", "none"], BeforeValidator(_spelled_none)]
+Norm = Annotated[Literal["batch", "group", "layer", "none"], NONE_IS_A_WORD]
 """The option ``norm`` of a network."""
 
 MOST_GROUPS = 32

@@ -46,22 +46,35 @@ class Fusion:
     components: Count | None = None
     """How many virtual components; None is a third of the clients, at most 15."""
     latent: Count = 16
+    """How many numbers the code of a component has."""
     wide: Count = 512
+    """Width of the encoder's first hidden layer, and of the decoder's last."""
     narrow: Count = 256
+    """Width of the encoder's second hidden layer, and of the decoder's first."""
     features: Count = 256
     """Longer statistics are projected to so many numbers."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Temperature of the relaxed allocation, whose gradient a fit follows; lower is steeper."""
     steps: Annotated[int, Field(ge=0)] = 30
+    """Adam steps of a fit."""
     kl: Annotated[float, Field(ge=0)] = 1e-3
+    """Weight of the divergences from the priors in the autoencoder's loss."""
     codes: Codes = "component"
+    """One code a "component", learned, or one a component and "client", from the encoder."""
     pi: Pi = "softmax"
+    """Weight of a component: "softmax" of its mean share, as in the paper, or the share of all
+    clients that lies in it ("mass")."""
     normalise: Normalise = "component"
+    """Clients of a component share its weight, so that all sum to one ("component"); "literal"
+    takes the paper's weights, which do not."""
     prior: Literal["uniform", "samples"] = "uniform"
+    """How clients count inside a component: alike ("uniform"), or by their "samples"."""
     deterministic: bool = True
     """Allocate by posterior means; False draws a sample, as the paper's algorithm does."""
     stats: Callable[[Uploads], Tensor] | None = None
     """Describes clients in another way: uploads to clients x numbers."""
     seed: int = 0
+    """Seed of the autoencoder's start and noise, and of how long statistics are projected."""
 
     def sized_for(self, clients: int) -> Self:
         """Return the rule with the number of components that suits so many clients."""

@@ -14,7 +14,7 @@ from unskew.network import Batch
 from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
 
-_FEWEST_ROUNDS, _RISES = 6, 3
+_FEWEST_ROUNDS, _LOOKED_AT = 6, 3
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -56,9 +56,9 @@ class FederatedDensity(Method):
         return replace(updated, slots=slots), {**diagnostics, "validation_loss": loss}
 
     def is_done(self, server: Server) -> bool:
-        """Stop when the loss rose three times in a row, from the sixth round on."""
+        """Stop when each of the last three losses is above the one before, from six losses on."""
         history = server.slots.get("history", torch.empty(0))
-        recent = history[-_RISES:]
+        recent = history[-_LOOKED_AT:]
         return len(history) >= _FEWEST_ROUNDS and bool((recent.diff() > 0).all())
 
 

@@ -9,7 +9,9 @@ from torch import Tensor
 from unskew.densities.sampling import log_density
 from unskew.methods.base import About, Client, Start
 from unskew.methods.feddisk.on_device import OnDevice
-from unskew.spelling import OPTIONS
+from unskew.spelling import NONE_IS_A_WORD, OPTIONS
+
+Temper = Annotated[Literal["none", "dimension"], NONE_IS_A_WORD]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -18,7 +20,7 @@ class LocalDensity(OnDevice):
 
     weighs: bool = False
     log_clip: Annotated[float, Field(gt=0)] = 5.0
-    temper: Literal["none", "dimension"] = "none"
+    temper: Temper = "none"
     """Whether log ratios are divided by the number of features."""
 
     stage: ClassVar[str] = "local"

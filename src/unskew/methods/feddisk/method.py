@@ -32,7 +32,7 @@ from unskew.methods.base import (
     Trained,
 )
 from unskew.methods.feddisk.federated import FederatedDensity
-from unskew.methods.feddisk.local import LocalDensity
+from unskew.methods.feddisk.local import LocalDensity, Temper
 from unskew.methods.feddisk.on_device import PREFIX
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork
 from unskew.methods.feddisk.weights import weigh
@@ -54,30 +54,52 @@ _POOR_COVERAGE = 0.5
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedDisk(Method):
-    """Sample weights from learned densities; see docs/feddisk.md for what each option does."""
+    """Sample weights from learned densities; see docs/feddisk.md."""
 
     estimator: Literal["generative", "classifier", "loglik", "oracle"] = "generative"
+    """Ratios by telling own samples from drawn ("generative") or everybody's ones ("oracle"),
+    outputs of both densities apart ("classifier", the paper), or by likelihoods ("loglik")."""
     hidden: Widths = "30"
+    """Widths of the densities' hidden layers, such as 30 or 64-32."""
     order: Order = "natural"
+    """Order in which features depend on those before: as they come ("natural"), or "random"."""
     masks: int = 0
+    """Seed of the densities' masks and of a random order, the same for all clients."""
     density_rounds: Rounds = 100
+    """Rounds of the global density, at most; it stops once the validation loss keeps rising."""
     density_epochs: Rounds = 1
+    """Local epochs in a round of the global density."""
     density_lr: Rate = 3e-3
+    """Adam's learning rate for the global density."""
     local_rounds: Rounds = 50
+    """Epochs of the clients' own densities, at most; only with "classifier" and "loglik"."""
     local_lr: Rate = 3e-3
+    """Adam's learning rate for the clients' own densities."""
     ratio_hidden: Rounds = 100
+    """Hidden units of the network that learns the ratio; there is none with "loglik"."""
     ratio_rounds: Rounds = 50
+    """Epochs of the ratio's network, at most."""
     ratio_lr: Rate = 1e-3
+    """Learning rate of the ratio's network."""
     ratio_optimizer: Literal["adam", "sgd"] = "adam"
+    """Optimiser of the ratio's network: "adam", or "sgd" without momentum."""
     ratio_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Weight decay of the ratio's network."""
     stage_batch_size: Rounds = 32
     """Samples a step while densities and ratios are learned."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
+    """Share of a client's samples held out, to stop stages early. 0: none, and the global density
+    takes all its rounds."""
     patience: Rounds = 3
+    """Own densities and ratios stop once no client has got better for so many epochs."""
     pool: Rounds = 4096
+    """How many drawn samples (oracle: samples of everybody) own ones are told from."""
     clip: Annotated[float, Field(gt=1)] = 10.0
+    """Sample weights are held between 1/clip and clip, then brought to mean one again."""
     log_clip: Rate = 5.0
-    temper: Literal["none", "dimension"] = "none"
+    """Log ratios are held between -log_clip and log_clip; only with "loglik"."""
+    temper: Temper = "none"
+    """Log ratios of "loglik": divided by the number of features ("dimension"), or not ("none")."""
     privacy: Privacy | None = None
     """The budget of the density that is sent, such as ``2/1e-5``: epsilon and delta."""
     exact: Callable[[int, Tensor], Tensor] | None = None

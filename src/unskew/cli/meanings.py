@@ -1,0 +1,28 @@
+"""What options mean: the strings that stand under the fields of their class."""
+
+import ast
+import inspect
+from contextlib import suppress
+from textwrap import dedent
+
+
+def meanings_of(cls: type) -> dict[str, str]:
+    """Return what is written under each field of a class, and of those it is derived from."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        with suppress(OSError, TypeError):  # made while running, or built in: it has no source
+            found.update(_under_fields(dedent(inspect.getsource(base))))
+    return found
+
+
+def _under_fields(source: str) -> dict[str, str]:
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            text = inspect.cleandoc(str(below.value.value))
+            found[field.target.id] = text.replace("\n", " ").replace("``", "")
+    return found
