@@ -34,7 +34,8 @@ def results_text(folder: Path) -> str:
         "model of those with several models or personal heads is an average that nobody uses.",
         *_verdicts(others),
         *_reference_parts(references),
-        f"Training took {_hours(runs)} core hours in all, the search not counted.",
+        f"Training took {_hours(runs)} core hours in all, pauses of the machine "
+        "included, the search not counted.",
     ]
     tuned = tuning_table(runs)
     if tuned is not None:
