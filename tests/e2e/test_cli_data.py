@@ -175,3 +175,12 @@ def test_fetch_says_where_the_file_is_and_what_comes_first(terminal, tmp_path, m
     _, output, errors = terminal.run("data", "fetch", "mnist")
     assert output == f"mnist is in {fetched}\n"
     assert errors == f"note: {mine} comes first, as $UNSKEW_DATA says\n"
+
+
+def test_one_skew_in_detail(terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    output = terminal.output("data", "skews", "dirichlet")
+    assert "fewer than min_size samples" in " ".join(output.split())
+    assert "options: alpha=0.1, min_size=none" in output
+    assert max(map(len, output.splitlines())) <= 80
+    assert "did you mean 'dirichlet'?" in terminal.complaint("data", "skews", "dirichlt")

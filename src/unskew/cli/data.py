@@ -37,18 +37,26 @@ def list_sources(json: Json = False) -> None:
 
 
 @app.command("skews")
-def list_skews(json: Json = False) -> None:
+def list_skews(
+    name: Annotated[str | None, typer.Argument(help="One recipe, in detail.")] = None,
+    json: Json = False,
+) -> None:
     """List the recipes that deal a source out to clients, with their options.
 
-    Spell one as name:option=value,option=value; distortions follow after a plus.
+    With a name: how exactly it deals, and what its options do. Spell one as
+    name:option=value,option=value; distortions follow after a plus.
+
+    Example:  [bold]unskew data skews dirichlet[/bold]
 
     Example:  [bold]unskew data show mnist --skew dirichlet:alpha=0.5+noise[/bold]
     """
-    from unskew.cli.skew_tables import skew_rows, skews_table  # noqa: PLC0415
+    from unskew.cli.skew_tables import skew_rows, skew_text, skews_table  # noqa: PLC0415
 
-    rows = skew_rows()
+    rows = skew_rows(name)
     if json:
         print_json(rows)
+    elif name is not None:
+        print_rich(skew_text(rows[0]))
     else:
         print_rich(skews_table(rows))
 
