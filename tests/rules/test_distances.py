@@ -5,7 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.rules.distances import distances, from_center, from_mean, lengths, power_of_two
+from unskew.rules.distances import (
+    distances,
+    distances_to_mean,
+    from_center,
+    lengths,
+    power_of_two,
+)
 
 
 def zero(block: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
@@ -36,12 +42,33 @@ def test_sums_that_float32_cannot_hold():
     )
 
 
-def test_distances_by_hand_over_several_blocks(monkeypatch):
-    monkeypatch.setattr("unskew.rules.blocks.BLOCK", 4)
-    rows = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0, 0.0]])
-    deviate = from_mean(torch.tensor([0.5, 0.5]))
-    assert distances(rows, deviate, norm=1).tolist() == [4, 4]
-    assert distances(rows, deviate, norm=2).tolist() == pytest.approx([6**0.5] * 2)
+@pytest.mark.parametrize("block", [4, 40, 1 << 20])
+def test_distances_by_hand_over_several_blocks(monkeypatch, block):
+    monkeypatch.setattr("unskew.rules.blocks.BLOCK", block)
+    rows = torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0, 0.0]] * 10)
+    even = torch.full((20,), 0.05)
+    assert distances_to_mean(rows, even, norm=1).tolist() == pytest.approx([4] * 20, rel=1e-6)
+    assert distances_to_mean(rows, even, norm=2).tolist() == pytest.approx([6**0.5] * 20, rel=1e-6)
+
+
+@given(st.integers(1, 30), st.integers(0, 40), st.sampled_from([1, 2]), st.integers(0, 1000))
+def test_short_and_long_rows_are_measured_alike(clients, width, norm, seed):
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(clients, width, generator=generator)
+    weights = torch.rand(clients, generator=generator) + 0.1
+    weights /= weights.sum()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unskew.rules.blocks.BLOCK", 50)
+        long = distances_to_mean(rows, weights, norm)
+        patch.setattr("unskew.rules.distances._FEWEST_ROWS", 1)
+        short = distances_to_mean(rows, weights, norm)
+    torch.testing.assert_close(short, long, rtol=1e-5, atol=1e-6)
+
+
+def test_sums_over_short_rows_that_float32_cannot_hold():
+    rows = torch.full((2, 1000), 1e37) * torch.tensor([[1.0], [-1.0]])
+    even = torch.tensor([0.5, 0.5])
+    assert distances_to_mean(rows, even, norm=1).tolist() == pytest.approx([1e40] * 2, rel=1e-5)
 
 
 def test_powers_of_two_by_hand():

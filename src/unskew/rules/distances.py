@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks, in_threads, on_blocks
+from unskew.rules import blocks
 
 SAME = 1e-13
 """Squared distances below this share of the squared norms are rounding, and count as none."""
@@ -22,6 +22,9 @@ LARGEST_POWER = 125
 LANES = 8
 """Sums over blocks that are computed side by side."""
 
+_FEWEST_ROWS = 8
+"""Rows are short if so many are no larger than a block."""
+
 STRIP = 64
 """The least number of rows whose products are computed at once."""
 
@@ -29,22 +32,41 @@ Deviate = Callable[[Tensor, Tensor], Tensor]
 """A function of a block and of memory of its shape, which it fills with the block less a centre
 that has one value a column."""
 
+Measure = Callable[[Tensor], Tensor]
+"""A function of deviations, which it may change, to one number a row."""
+
+
+def distances_to_mean(rows: Tensor, weights: Tensor, norm: int) -> Tensor:
+    """Return each row's l1 or l2 distance to the mean of all by weights of the rows' type.
+
+    The mean of short rows is held as a whole, and some rows at a time are compared with it: of
+    many short rows, blocks of columns would be as many small pieces of memory.
+    """
+    if not 0 < rows.shape[1] <= blocks.BLOCK // _FEWEST_ROWS:
+        return distances(rows, _from_mean(weights), norm)
+    center = torch.mv(rows.T, weights)
+    return _measured(norm, lambda measure: _on_rows(rows, center, measure))
+
 
 def distances(rows: Tensor, deviate: Deviate, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to a centre that is computed column by column.
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
-    if norm == 2:
-        return _sums(rows, deviate, lambda deviation: lengths(deviation).square()).sqrt()
-    total = _sums(rows, deviate, lambda deviation: deviation.abs_().sum(1))
-    if bool(total.isfinite().all()):
-        return total
-    return _sums(rows, deviate, lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
+    return _measured(norm, lambda measure: _on_columns(rows, deviate, measure))
 
 
-def from_mean(weights: Tensor) -> Deviate:
-    """Deviate from the rows' mean by weights of the rows' type.
+def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviate:
+    """Deviate from what a function of a block, and of memory of its shape, gives for columns."""
+
+    def deviate(block: Tensor, memory: Tensor) -> Tensor:
+        return torch.sub(block, center(block, memory), out=memory)
+
+    return deviate
+
+
+def _from_mean(weights: Tensor) -> Deviate:
+    """Deviate from the mean by weights.
 
     The block is copied first: what follows then finds its rows side by side in the cache.
     """
@@ -56,13 +78,37 @@ def from_mean(weights: Tensor) -> Deviate:
     return deviate
 
 
-def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviate:
-    """Deviate from what a function of a block, and of memory of its shape, gives for columns."""
+def _measured(norm: int, sums: Callable[[Measure], Tensor]) -> Tensor:
+    """Return the distances, given what adds a measure of the deviations up."""
+    if norm == 2:
+        return sums(lambda deviation: lengths(deviation).square()).sqrt()
+    total = sums(lambda deviation: deviation.abs_().sum(1))
+    if bool(total.isfinite().all()):
+        return total
+    return sums(lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
 
-    def deviate(block: Tensor, memory: Tensor) -> Tensor:
-        return torch.sub(block, center(block, memory), out=memory)
 
-    return deviate
+def _on_rows(rows: Tensor, center: Tensor, measure: Measure) -> Tensor:
+    """Return what is measured of each row's deviation from a centre, some rows at a time."""
+    height = blocks.BLOCK // rows.shape[1]
+    memory = rows.new_empty(min(height, len(rows)), rows.shape[1])
+    found = [
+        measure(torch.sub(part, center, out=memory[: len(part)])).double()
+        for part in torch.split(rows, height)
+    ]
+    return torch.cat(found)
+
+
+def _on_columns(rows: Tensor, deviate: Deviate, measure: Measure) -> Tensor:
+    """Return the sum of what is measured of each row's deviation, block by block."""
+
+    def work(block: Tensor, memory: Tensor, _: slice) -> Tensor:
+        return measure(deviate(block, memory))
+
+    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for part in blocks.on_blocks(rows, work):
+        total += part
+    return total
 
 
 def squared_distances(rows: Tensor) -> Tensor:
@@ -86,18 +132,18 @@ def sum_of_products(
     They are made in memory of a block's shape and of this type, which is used again. Blocks are
     dealt out to a fixed number of sums, so that the threads do not show.
     """
-    blocks = list(column_blocks(*rows.shape))
-    lanes = LANES if len(blocks) > LANES else 1
+    places = list(blocks.column_blocks(*rows.shape))
+    lanes = LANES if len(places) > LANES else 1
 
     def lane(first: int) -> Tensor:
         total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-        memory = rows.new_empty(len(rows), blocks[0].stop if blocks else 0, dtype=dtype)
-        for columns in blocks[first::lanes]:
+        memory = rows.new_empty(len(rows), places[0].stop if places else 0, dtype=dtype)
+        for columns in places[first::lanes]:
             for matrix in matrices(rows[:, columns], memory[:, : columns.stop - columns.start]):
                 _add_product(total, matrix)
         return total
 
-    total, *others = in_threads(lane, range(lanes), rows)
+    total, *others = blocks.in_threads(lane, range(lanes), rows)
     for other in others:
         total += other
     return total.tril_().add_(total.tril(-1).T)
@@ -109,18 +155,6 @@ def _add_product(total: Tensor, matrix: Tensor) -> None:
     for start in range(0, len(matrix), height):
         stop = start + height
         total[start:stop, :stop] += matrix[start:stop] @ matrix[:stop].T
-
-
-def _sums(rows: Tensor, deviate: Deviate, measure: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the sum of what is measured of each row's deviation, block by block."""
-
-    def work(block: Tensor, scratch: Tensor, _: slice) -> Tensor:
-        return measure(deviate(block, scratch))
-
-    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for part in on_blocks(rows, work):
-        total += part
-    return total
 
 
 def lengths(rows: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unskew.rules import checks
-from unskew.rules.distances import distances, from_mean
+from unskew.rules.distances import distances_to_mean
 from unskew.rules.rule import Rule, weighted_mean
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher, by_samples, on_simplex
@@ -36,8 +36,8 @@ def geometric_median(
         base = prior(uploads)
         weights, objectives = base, [math.inf]
         for _ in range(iterations):
-            deviate = from_mean(weights.to(uploads.stack))
-            distance = distances(uploads.parameters, deviate, norm=2).cpu()
+            by = weights.to(uploads.stack)
+            distance = distances_to_mean(uploads.parameters, by, norm=2).cpu()
             objectives.append(float(base @ distance))
             if abs(objectives[-2] - objectives[-1]) < tolerance * objectives[-1]:
                 break

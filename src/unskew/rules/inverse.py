@@ -11,7 +11,7 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.rules import checks
 from unskew.rules.bounds import bounded
-from unskew.rules.distances import Deviate, distances, from_center, from_mean
+from unskew.rules.distances import distances, distances_to_mean, from_center
 from unskew.rules.selection import median_of_columns
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher, by_samples, on_simplex, uniform
@@ -41,7 +41,7 @@ def inverse_distance(
         checks.between("cap", cap, 1.0)
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
-        distance = distances(uploads.parameters, _deviation(center, uploads), norm).cpu()
+        distance = _distances(center, uploads, norm).cpu()
         raw = _inverse(distance + (eps if absolute else eps * distance.mean()))
         if cap is not None:
             raw = bounded(on_simplex(raw), 0.0, min(1.0, cap / len(uploads)))
@@ -75,11 +75,11 @@ def inverse_accuracy(
     return Weigher("inverse_accuracy", derive)
 
 
-def _deviation(center: Center, uploads: Uploads) -> Deviate:
+def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:
     if center == "median":
-        return from_center(median_of_columns)
+        return distances(uploads.parameters, from_center(median_of_columns), norm)
     weigher = by_samples() if center == "fedavg" else uniform()
-    return from_mean(weigher(uploads).to(uploads.stack))
+    return distances_to_mean(uploads.parameters, weigher(uploads).to(uploads.stack), norm)
 
 
 def _inverse(distance: Tensor) -> Tensor:
