@@ -13,7 +13,7 @@ from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
 from unskew.playing import Player, Wanted, checked_settings, folder_name
 from unskew.progress import watching_many
-from unskew.runs.common_stages import STAGES
+from unskew.runs.common_stages import stages_in
 from unskew.runs.runs import Runs
 from unskew.spelling import split_list
 from unskew.tuning.choice import Choice
@@ -66,8 +66,7 @@ def compare(
     plan = make_plan(tune, checked_settings(settings), numbers[0])
     deals, folder = _Deals(federation), None if out is None else Path(out)
     each = len(numbers) + (0 if plan is None else plan.trials)
-    with watching_many(progress, each * len(chosen), rounds) as board:
-        stages = None if folder is None else folder / STAGES
+    with watching_many(progress, each * len(chosen), rounds) as board, stages_in(folder) as stages:
         player = Player(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:

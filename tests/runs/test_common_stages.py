@@ -10,6 +10,7 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.methods.base import Stage
 from unskew.methods.fedavg import FedAvg
+from unskew.methods.table import make_method
 from unskew.models import make
 from unskew.runs.common_stages import CommonStages
 from unskew.runs.read import read_runs
@@ -165,10 +166,24 @@ def test_stages_are_shared_by_runs_with_folders_only(federation, tmp_path):
         us.train(federation, "fedavg", stages=tmp_path)
 
 
-def test_the_folder_of_stages_holds_no_runs(federation, tmp_path):
+def test_stages_are_removed_when_all_runs_are_played(federation, tmp_path):
     us.compare(federation, [f"feddisk:{QUICK}", "fedavg"], seeds=1, out=tmp_path, **FEDDISK)
-    assert list((tmp_path / "stages").iterdir())
+    assert not (tmp_path / "stages").exists()
     assert len(read_runs([tmp_path])) == 2
+
+
+class Failing(FedAvg):
+    """A method that does not get far."""
+
+    def prepare(self, client, payload, state):
+        raise KeyboardInterrupt
+
+
+def test_stages_stay_for_a_comparison_that_was_stopped(federation, tmp_path):
+    methods = [make_method(f"feddisk:{QUICK}"), Failing()]
+    with pytest.raises(KeyboardInterrupt):
+        us.compare(federation, methods, seeds=1, jobs=1, out=tmp_path, **FEDDISK)
+    assert list((tmp_path / "stages").iterdir())
 
 
 class ByFunction(FedAvg):

@@ -8,7 +8,8 @@ rounds, traffic and seconds stand in each run as if it had played them.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +17,23 @@ from unskew.errors import UnskewError
 from unskew.runs.atomic import sync_file
 from unskew.runs.checkpoint import Checkpoints
 
-STAGES = "stages"
-"""The name of such a folder, beside those of the runs."""
-
 CHECKPOINTS = "checkpoints"
 LOGS = ("metrics.jsonl", "clients.jsonl")
+
+
+@contextmanager
+def stages_in(folder: Path | None) -> Iterator[Path | None]:
+    """Give the place where runs of a folder share stages; removed when all have been played.
+
+    What all clients keep for the sake of a density takes much more room than a run does in the
+    end. After an error or Ctrl-C it stays, for the runs that are still to be played.
+    """
+    if folder is None:
+        yield None
+        return
+    path = folder / "stages"
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from unskew.methods.table import make_method, name_of
 from unskew.models import MODELS
 from unskew.playing import Player, Wanted
 from unskew.progress import watching_many
-from unskew.runs.common_stages import STAGES
+from unskew.runs.common_stages import stages_in
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.spelling import build, lookup
@@ -67,8 +67,8 @@ def play_study(
     rounds = max((case.train.rounds for case in playable), default=1)
     count = study.seeds * sum(len(case.methods) for case in playable)
     at_once = min(count, jobs or cores()) if can_run_beside(None) else 1
-    with watching_many(progress, count, rounds) as board:
-        player = Player(None, resume, at_once, board, cache / STAGES)
+    with watching_many(progress, count, rounds) as board, stages_in(cache) as stages:
+        player = Player(None, resume, at_once, board, stages)
         for followers in (False, True):
             cases = [case for case in playable if (case.follows is not None) == followers]
             tasks = [
