@@ -12,7 +12,7 @@ from unskew.methods.base import Stage
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.table import make_method
 from unskew.models import make
-from unskew.runs.common_stages import CommonStages
+from unskew.runs.common_stages import PLACE, CommonStages
 from unskew.runs.read import read_runs
 
 VAE = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}
@@ -166,9 +166,11 @@ def test_stages_are_shared_by_runs_with_folders_only(federation, tmp_path):
         us.train(federation, "fedavg", stages=tmp_path)
 
 
-def test_stages_are_removed_when_all_runs_are_played(federation, tmp_path):
+def test_stages_are_removed_when_all_runs_are_played_and_nothing_else_is(federation, tmp_path):
+    (tmp_path / "stages").mkdir()
     us.compare(federation, [f"feddisk:{QUICK}", "fedavg"], seeds=1, out=tmp_path, **FEDDISK)
-    assert not (tmp_path / "stages").exists()
+    assert not (tmp_path / PLACE).exists()
+    assert (tmp_path / "stages").exists()
     assert len(read_runs([tmp_path])) == 2
 
 
@@ -183,7 +185,7 @@ def test_stages_stay_for_a_comparison_that_was_stopped(federation, tmp_path):
     methods = [make_method(f"feddisk:{QUICK}"), Failing()]
     with pytest.raises(KeyboardInterrupt):
         us.compare(federation, methods, seeds=1, jobs=1, out=tmp_path, **FEDDISK)
-    assert list((tmp_path / "stages").iterdir())
+    assert list((tmp_path / PLACE).iterdir())
 
 
 class ByFunction(FedAvg):

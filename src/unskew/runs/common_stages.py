@@ -17,6 +17,9 @@ from unskew.errors import UnskewError
 from unskew.runs.atomic import sync_file
 from unskew.runs.checkpoint import Checkpoints
 
+PLACE = ".unskew-stages"
+"""A name that nobody else's folder has: it will be removed."""
+
 CHECKPOINTS = "checkpoints"
 LOGS = ("metrics.jsonl", "clients.jsonl")
 
@@ -31,7 +34,7 @@ def stages_in(folder: Path | None) -> Iterator[Path | None]:
     if folder is None:
         yield None
         return
-    path = folder / "stages"
+    path = folder / PLACE
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
