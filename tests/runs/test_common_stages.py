@@ -13,6 +13,7 @@ from unskew.methods.fedavg import FedAvg
 from unskew.methods.table import make_method
 from unskew.models import make
 from unskew.runs.common_stages import PLACE, CommonStages
+from unskew.runs.folder import RunFolder
 from unskew.runs.read import read_runs
 
 VAE = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}
@@ -134,6 +135,16 @@ def test_a_damaged_stage_is_played_again_and_replaced(federation, tmp_path, dama
     assert seconds_of(second, "density") == seconds_of(third, "density")
     assert torch.equal(vector_of(first), vector_of(second))
     assert without_seconds(first) == without_seconds(second) == without_seconds(third)
+
+
+def test_what_a_run_stopped_while_it_began_left_behind_is_not_gone_on_from(federation, tmp_path):
+    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    shutil.copytree(first.folder / "checkpoints", tmp_path / "second" / "checkpoints")
+    for _ in range(2):  # the second time there is a run.json
+        folder = RunFolder(tmp_path / "second", checkpoint_seconds=10)
+        position = folder.open({"seed": 1}, {}, resume=True)
+        folder.close()
+        assert (position.stage, position.round, position.server) == (0, 0, None)
 
 
 def test_what_a_resumed_run_played_is_not_shared(federation, tmp_path):

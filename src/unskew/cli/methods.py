@@ -35,21 +35,19 @@ def list_methods(
     """
     from unskew.methods.table import METHODS, make_method  # noqa: PLC0415
 
-    if name is not None:
-        rows = [_facts(name, type(make_method(name)))]
-    else:
-        rows = [_facts(each, cls) for each, cls in sorted(METHODS.items())]
+    chosen = METHODS if name is None else {name: type(make_method(name))}
+    rows = [_facts(each, cls) for each, cls in sorted(chosen.items())]
     if json:
-        print_json(rows)
+        print_json([row | _meanings(chosen[row["name"]]) for row in rows])
     elif long or name is not None:
         for row in rows:
-            print_rich(_block(row))
+            print_rich(_block(row | _meanings(chosen[row["name"]])))
     else:
         print_rich(_list(rows))
 
 
 def _facts(name: str, cls: "type[Method]") -> Row:
-    about, meanings = cls.about, meanings_of(cls)
+    about = cls.about
     return {
         "name": name,
         "title": about.title,
@@ -61,9 +59,14 @@ def _facts(name: str, cls: "type[Method]") -> Row:
         "needs individual updates": about.needs_individual_updates,
         "trained": "in the pool" if about.only_with_norms else "vectorised",
         "options": options_of(cls),
-        "meanings": {name: meanings.get(name, "") for name in options_of(cls)},
         "searched": {option: list(values) for option, values in cls.grid.items()},
     }
+
+
+def _meanings(cls: "type[Method]") -> Row:
+    """Return what the options mean; it is read from the source, which takes its time."""
+    known = meanings_of(cls)
+    return {"meanings": {option: known.get(option, "") for option in options_of(cls)}}
 
 
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}

@@ -39,7 +39,7 @@ class FedGen(Method):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.98
     """Factor by which both terms fade a round. 1: they do not."""
     samples: Count = 128
-    """Features generated for a client's round, the same number for each class."""
+    """Features generated for a client's round, at most: as many for each class, at least one."""
     noise: Count = 32
     """Random inputs of the generator, beside the class."""
     hidden: Count = 256

@@ -54,7 +54,7 @@ class Adaptive(Method):
     beta1: Decay = 0.9
     """Share of the earlier rounds in the direction of a step. 0: this round's alone."""
     beta2: Decay = 0.99
-    """Share of the earlier rounds in the second moment; fedadagrad, a plain sum, ignores it."""
+    """How slowly the second moment changes; fedadagrad, a plain sum, ignores it."""
     tau: Rate = 1e-3
     """Added to the root of the second moment, which starts at tau^2; larger is less adaptive."""
 

@@ -39,10 +39,12 @@ Measure = Callable[[Tensor], Tensor]
 def distances_to_mean(rows: Tensor, weights: Tensor, norm: int) -> Tensor:
     """Return each row's l1 or l2 distance to the mean of all by weights of the rows' type.
 
-    The mean of short rows is held as a whole, and some rows at a time are compared with it: of
-    many short rows, blocks of columns would be as many small pieces of memory.
+    For l1 the mean of short rows is held as a whole, and some rows at a time are compared with it:
+    of many short rows, blocks of columns would be as many small pieces of memory. For l2 it would
+    cost digits, since torch adds the squares of a row up one after the other.
     """
-    if not 0 < rows.shape[1] <= blocks.BLOCK // _FEWEST_ROWS:
+    rows = rows.detach()
+    if norm == 2 or not 0 < rows.shape[1] <= blocks.BLOCK // _FEWEST_ROWS:
         return distances(rows, _from_mean(weights), norm)
     center = torch.mv(rows.T, weights)
     return _measured(norm, lambda measure: _on_rows(rows, center, measure))
@@ -53,7 +55,7 @@ def distances(rows: Tensor, deviate: Deviate, norm: int) -> Tensor:
 
     The centre is never held as a whole: one pass over the memory serves both.
     """
-    return _measured(norm, lambda measure: _on_columns(rows, deviate, measure))
+    return _measured(norm, lambda measure: _on_columns(rows.detach(), deviate, measure))
 
 
 def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviate:

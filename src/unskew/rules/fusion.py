@@ -63,7 +63,7 @@ class Fusion:
     """One code a "component", learned, or one a component and "client", from the encoder."""
     pi: Pi = "softmax"
     """Weight of a component: "softmax" of its mean share, as in the paper, or the share of all
-    clients that lies in it ("mass")."""
+    clients, by their prior, that lies in it ("mass")."""
     normalise: Normalise = "component"
     """Clients of a component share its weight, so that all sum to one ("component"); "literal"
     takes the paper's weights, which do not."""

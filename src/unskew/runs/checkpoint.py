@@ -100,6 +100,11 @@ class Checkpoints:
         found = self._newest()
         return None if found is None else self._read(self._folder / found[0])
 
+    def clear(self) -> None:
+        """Remove what a run left that nobody can go on with, such as one stopped while it began."""
+        self._manifest.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def link_to(self, target: Path) -> dict[str, int] | None:
         """Make the newest whole checkpoint that of another folder too; return its marks.
 

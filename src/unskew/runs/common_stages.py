@@ -54,9 +54,11 @@ class CommonStages:
                 if kept.is_dir():
                     _copy(kept, folder)
                     return True
-            except (OSError, UnskewError):  # damaged, or just removed: the run plays it itself
-                shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+            except (FileNotFoundError, UnskewError):  # damaged: the run plays it itself
                 shutil.rmtree(kept, ignore_errors=True)
+            except OSError:  # such as a full disk
+                pass
+            Checkpoints(folder / CHECKPOINTS).clear()
         return False
 
     def keep(self, stage: int, folder: Path) -> None:

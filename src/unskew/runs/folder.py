@@ -63,8 +63,10 @@ class RunFolder:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
         self.resumed = found is not None
         self._make_folder()
-        if found is None and common is not None and common.adopt(self.path):
-            found = self._checkpoints.load()
+        if found is None:
+            self._checkpoints.clear()
+            if common is not None and common.adopt(self.path):
+                found = self._checkpoints.load()
         beginning = Position(states=States(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         write_json(self.path / "run.json", {"identity": identity, **facts})

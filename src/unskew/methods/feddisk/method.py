@@ -103,8 +103,8 @@ class FedDisk(Method):
     privacy: Privacy | None = None
     """The budget of the density that is sent, such as ``2/1e-5``: epsilon and delta."""
     exact: Callable[[int, Tensor], Tensor] | None = None
-    """For data whose densities are known: gives ``log p(x)/q_k(x)`` of client k's samples, and the
-    oracle takes it instead of learning from everybody's samples."""
+    """For data whose densities are known: gives ``log p(x)/q_k(x)`` of client k's samples, which
+    any estimator then takes instead of learning it."""
 
     about: ClassVar[About] = About(
         title="Density-ratio sample weights",
