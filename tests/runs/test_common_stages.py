@@ -227,3 +227,10 @@ def test_two_runs_may_end_the_same_stage(federation, tmp_path):
     CommonStages(kept.parent, [kept.name]).keep(0, run.folder)
     assert json.loads((kept / "checkpoints" / "manifest.json").read_text()) == before
     assert not [path for path in kept.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_a_stage_that_cannot_be_kept_ends_no_run(federation, tmp_path):
+    run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    damage_checkpoints(run.folder)
+    CommonStages(tmp_path / "others", ["key"]).keep(0, run.folder)
+    assert not list((tmp_path / "others").iterdir())

@@ -69,7 +69,7 @@ class CommonStages:
         try:
             _copy(folder, building)
             building.rename(self.path / self.keys[stage])
-        except OSError:  # another run was faster, or the disk is full
+        except (OSError, UnskewError):  # another run was faster, or the disk is full: no matter
             shutil.rmtree(building, ignore_errors=True)
 
 
