@@ -3,13 +3,13 @@
 `python -m benchmarks.adam`: one thread; both in turns, on the same gradients.
 """
 
-import time
 from collections.abc import Callable
 from statistics import median
 
 import torch
 from torch import Tensor
 
+from benchmarks.rules import timed
 from unskew.engine.optimiser import Adam
 
 SIZES = (100, 60_000, 1_066_000)
@@ -37,12 +37,6 @@ def torch_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
 def own_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
     optimiser = Adam(1e-3, weight_decay=0.0)
     return lambda: optimiser.step(weights, gradient)
-
-
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":
