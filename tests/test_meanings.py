@@ -6,6 +6,9 @@ import pytest
 
 from unskew.cli.meanings import meanings_of
 from unskew.methods.table import METHODS, make_method
+from unskew.models import MODELS
+
+CLASSES = {**METHODS, **{f"model {name}": cls for name, cls in MODELS.items()}}
 
 
 @dataclass
@@ -32,10 +35,10 @@ def test_meanings_stand_under_fields_and_are_inherited():
     }
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_option_of_a_method_says_what_it_means(name):
-    meanings = meanings_of(METHODS[name])
-    silent = [field.name for field in fields(METHODS[name]) if not meanings.get(field.name)]
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_option_says_what_it_means(name):
+    meanings = meanings_of(CLASSES[name])
+    silent = [field.name for field in fields(CLASSES[name]) if not meanings.get(field.name)]
     assert not silent
     for meaning in meanings.values():
         assert meaning[0].isupper()

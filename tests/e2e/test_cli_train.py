@@ -215,6 +215,17 @@ def test_models_are_listed_with_their_options(terminal):
     assert all(name in table for name in rows)
 
 
+def test_one_model_in_detail(terminal):
+    output = terminal.output("models", "feddisk-cnn:padding=2")
+    assert output.startswith("feddisk-cnn:padding=2: FedDisk's network")
+    (line,) = (line for line in output.splitlines() if "smallest image" in line)
+    assert line.split()[2:] == ["4", "x", "4"]
+    (row,) = terminal.json("models", "mlp")
+    assert row["meanings"]["hidden"] == "Widths of the layers, such as 64-32."
+    assert "smallest image" not in terminal.output("models", "mlp")
+    assert "did you mean 'vae'?" in terminal.complaint("models", "vea")
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -225,6 +236,7 @@ def test_models_are_listed_with_their_options(terminal):
         (["methods"], "unskew compare --methods fedavg,fedprox:mu=0.1"),
         (["methods"], "unskew methods scaffold"),
         (["models"], "--model resnet18:norm=group"),
+        (["models"], "unskew models vae"),
     ],
 )
 def test_help_teaches_by_example(terminal, command, words):

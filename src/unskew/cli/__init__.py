@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unskew import __version__
-from unskew.cli import data, flower, methods, report, study, tables, train, watch
+from unskew.cli import data, flower, methods, models, report, study, train, watch
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app.command("compare")(train.compare_methods)
 app.command("report")(report.report_runs)
 app.command("watch")(watch.watch_runs)
 app.command("methods")(methods.list_methods)
-app.command("models")(tables.list_models)
+app.command("models")(models.list_models)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 app.add_typer(flower.app, name="flower")

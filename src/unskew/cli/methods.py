@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.cli.meanings import meanings_of
 from unskew.cli.output import Json, print_json, print_rich
-from unskew.cli.tables import options_of
+from unskew.cli.tables import details, in_words, options_of, with_meanings
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from unskew.methods.base import Method
@@ -38,10 +38,10 @@ def list_methods(
     chosen = METHODS if name is None else {name: type(make_method(name))}
     rows = [_facts(each, cls) for each, cls in sorted(chosen.items())]
     if json:
-        print_json([row | _meanings(chosen[row["name"]]) for row in rows])
+        print_json([with_meanings(row, chosen[row["name"]]) for row in rows])
     elif long or name is not None:
         for row in rows:
-            print_rich(_block(row | _meanings(chosen[row["name"]])))
+            print_rich(_block(with_meanings(row, chosen[row["name"]])))
     else:
         print_rich(_list(rows))
 
@@ -61,12 +61,6 @@ def _facts(name: str, cls: "type[Method]") -> Row:
         "options": options_of(cls),
         "searched": {option: list(values) for option, values in cls.grid.items()},
     }
-
-
-def _meanings(cls: "type[Method]") -> Row:
-    """Return what the options mean; it is read from the source, which takes its time."""
-    known = meanings_of(cls)
-    return {"meanings": {option: known.get(option, "") for option in options_of(cls)}}
 
 
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
@@ -93,36 +87,19 @@ _TRAINED = {
 }
 
 
-def _block(row: Row) -> "Table":
+def _block(row: Row) -> "Group":
     """Lay one method out, a line a fact."""
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(title=f"{row['name']}: {row['title']}", show_header=False, box=None)
-    table.title_justify = "left"
     searched = "; ".join(
         f"{key}: {', '.join(f'{value:g}' for value in values)}"
         for key, values in row["searched"].items()
     )
-    shown = {
+    facts = {
         **{key: row[key] for key in ("paper", "kind")},
         "meant for": f"{row['meant for']} accuracy",
         "sent to clients": row["sent to clients"],
         "sent to the server": row["sent to the server"],
-        "needs individual updates": _text(row["needs individual updates"]),
+        "needs individual updates": in_words(row["needs individual updates"]),
         "trained": _TRAINED[row["trained"]],
         "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
-        "options": "",
     }
-    for key, value in shown.items():
-        table.add_row(key, value)
-    for key, value in row["options"].items():
-        table.add_row(f"  {key}={_text(value)}", row["meanings"][key])
-    table.columns[0].no_wrap = True
-    table.add_row("", "")
-    return table
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "none"
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    return details(f"{row['name']}: {row['title']}", facts, row)

@@ -1,35 +1,25 @@
-"""``unskew models``: the networks there are, with their options."""
+"""Tables of what there is to choose from, and of all there is to know of one thing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from unskew.cli.output import Json, print_json, print_rich
+from unskew.cli.meanings import meanings_of
+from unskew.cli.output import print_json, print_rich
 
-
-def list_models(json: Json = False) -> None:
-    """List the networks, with their options. Any torch module works too, from Python.
-
-    Example:  [bold]unskew compare --data cifar10 --model resnet18:norm=group[/bold]
-    """
-    from unskew.models import MODELS  # noqa: PLC0415
-
-    rows = [
-        {
-            "name": name,
-            "summary": cls.summary,
-            "takes": cls.takes,
-            "trained for": cls.aim,
-            "options": options_of(cls),
-        }
-        for name, cls in MODELS.items()
-    ]
-    show_rows(rows, "models", json=json)
+if TYPE_CHECKING:
+    from rich.console import Group
 
 
 def options_of(cls: type[Any]) -> dict[str, Any]:
     """Return a dataclass's options and their defaults."""
     return {field.name: field.default for field in fields(cls) if field.init}
+
+
+def with_meanings(row: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """Add what the options mean; it is read from the source, which takes its time."""
+    known = meanings_of(cls)
+    return row | {"meanings": {option: known.get(option, "") for option in options_of(cls)}}
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> None:
@@ -47,7 +37,30 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
     print_rich(table)
 
 
+def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Group":
+    """Lay one thing out: a line a fact, then a line for each of the row's options."""
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(show_header=False, box=None)
+    for key, value in facts.items():
+        table.add_row(key, value)
+    table.add_row("options", "" if row["options"] else "none")
+    for key, value in row["options"].items():
+        table.add_row(f"  {key}={in_words(value)}", row["meanings"][key])
+    table.columns[0].no_wrap = True
+    return Group(Text(title, style="italic"), table, "")
+
+
+def in_words(value: object) -> str:
+    """Write a value as people would."""
+    if value is None:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={default}" for key, default in value.items())
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    return in_words(value)

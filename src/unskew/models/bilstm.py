@@ -78,8 +78,11 @@ class BiLstm(Recipe):
     takes: ClassVar[Takes] = "text"
 
     embedding: Size = 64
+    """Numbers that stand for a token."""
     hidden: Size = 64
+    """Width of the LSTM, in each direction."""
     pool: Pool = "mean"
+    """Whether the head sees the mean or the max over the tokens."""
 
     def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
         """Build the network; ``vocabulary`` is the number of tokens, padding included."""

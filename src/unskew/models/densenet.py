@@ -7,8 +7,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.models.layers import GlobalMean, conv, initialise, named
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 DEPTHS = (6, 12, 24, 16)
@@ -36,7 +36,7 @@ class Dense(nn.Module):
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class DenseNet121(Recipe):
+class DenseNet121(Normalised):
     """Four dense blocks; between them channels and both sides of the image are halved."""
 
     summary: ClassVar[str] = "DenseNet-121 for 32x32 images"

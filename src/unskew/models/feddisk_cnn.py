@@ -14,21 +14,24 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.layers import named
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class FedDiskCnn(Recipe):
-    """Two convolutions of ``channels`` each (16 for MNIST, 32 for X-rays, 128 for FEMNIST)."""
+class FedDiskCnn(Normalised):
+    """Two convolutions of equal width, then one layer."""
 
     summary: ClassVar[str] = "FedDisk's network: two convolutions with BatchNorm"
     takes: ClassVar[Takes] = "image"
 
     channels: Annotated[int, Field(ge=1)] = 16
+    """Channels of each convolution; the paper has 16 for MNIST, 32 for X-rays, 128 for FEMNIST."""
     hidden: Annotated[int, Field(ge=1)] = 16
+    """Width of the layer after the convolutions."""
     padding: Annotated[int, Field(ge=0, le=2)] = 0
+    """Pixels that each convolution adds on every side; 2 keep the size of the image."""
     norm: Norm = "batch"
 
     def smallest(self) -> int:

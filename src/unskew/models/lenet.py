@@ -10,8 +10,8 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.layers import SpareConv2d, named
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 DRAWN_FOR = 32
@@ -19,7 +19,7 @@ MOST_PADDING = 2
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class LeNet5(Recipe):
+class LeNet5(Normalised):
     """Two 5x5 convolutions (6 and 16 channels), then layers of 120 and 84."""
 
     summary: ClassVar[str] = "LeNet-5: two convolutions, for small grey images"

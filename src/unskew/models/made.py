@@ -86,15 +86,18 @@ def draw_degrees(
 
 @dataclass(frozen=True, config=OPTIONS)
 class MadeRecipe(Recipe):
-    """Hidden widths, the order of the features, and the seed of the masks all clients share."""
+    """A density of the flattened sample, with masks that all clients share."""
 
     summary: ClassVar[str] = "MADE: a density of features in [0, 1], not a classifier"
     takes: ClassVar[Takes] = "any"
     aim: ClassVar[Aim] = "density"
 
     hidden: Widths = "30"
+    """Widths of the hidden layers, such as 64-32."""
     order: Order = "natural"
+    """In which order features are predicted, each from those before it: natural or random."""
     masks: int = 0
+    """Seed of the masks, and of a random order."""
 
     def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Made:
         """Build the network; it has an output a feature, whatever the classes are."""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic.dataclasses import dataclass
 from torch import nn
 
-from unskew.models.norms import Norm, vector_norm
+from unskew.models.norms import Norm, Normalised, vector_norm
 from unskew.models.recipe import Network, Recipe, Takes
 from unskew.spelling import OPTIONS
 
@@ -35,13 +35,14 @@ class Logistic(Recipe):
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Mlp(Recipe):
-    """Linear layers with ReLU between; ``hidden`` holds their widths, such as ``64-32``."""
+class Mlp(Normalised):
+    """Linear layers with ReLU between."""
 
     summary: ClassVar[str] = "multi-layer perceptron"
     takes: ClassVar[Takes] = "any"
 
     hidden: Widths = "200"
+    """Widths of the layers, such as 64-32."""
     norm: Norm = "none"
 
     def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:

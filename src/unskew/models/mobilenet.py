@@ -10,8 +10,8 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.layers import GlobalMean, Residual, conv, initialise, named
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 STEM, LAST = 32, 1280
@@ -28,7 +28,7 @@ STAGES = (
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class MobileNetV2(Recipe):
+class MobileNetV2(Normalised):
     """Inverted residual blocks: widen, filter each channel by itself, narrow."""
 
     summary: ClassVar[str] = "MobileNetV2 for 32x32 images"

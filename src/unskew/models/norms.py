@@ -8,15 +8,23 @@ from typing import Annotated, Literal
 
 from torch import nn
 
+from unskew.models.recipe import Recipe
 from unskew.spelling import NONE_IS_A_WORD
 
 Norm = Annotated[Literal["batch", "group", "layer", "none"], NONE_IS_A_WORD]
-"""The option ``norm`` of a network."""
+"""Normalisation over the batch, over groups of channels, over all channels, or none."""
 
 MOST_GROUPS = 32
 IMAGE_GROUP = 2
 # A vector has one value a channel: groups of two would be normalised to -1 and 1, nothing else.
 VECTOR_GROUP = 8
+
+
+class Normalised(Recipe):
+    """A network whose normalisation is an option."""
+
+    norm: Norm
+    """Normalisation layers: batch, group, layer or none."""
 
 
 def image_norm(kind: Norm, channels: int) -> nn.Module:

@@ -6,20 +6,18 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.layers import GlobalMean, Residual, conv, initialise, named
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 WIDTHS = (64, 128, 256, 512)
 
 
-class _ResNet(Recipe):
+class _ResNet(Normalised):
     """Four stages of basic blocks; each but the first halves the image and doubles the width."""
 
     takes: ClassVar[Takes] = "image"
     depths: ClassVar[tuple[int, ...]]
-
-    norm: Norm
 
     def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
         """Build the network."""

@@ -110,21 +110,22 @@ def draw_codes(mean: Tensor, log_variance: Tensor, chance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, config=OPTIONS)
 class VaeRecipe(Recipe):
-    """Widths of the encoder, size of the code, beta, and what samples are standardised by.
-
-    The thesis standardises MNIST by mean 0.1307 and deviation 0.3081, and Fashion-MNIST by 0.2860
-    and 0.3530.
-    """
+    """An encoder and its mirror image, on standardised samples."""
 
     summary: ClassVar[str] = "beta-VAE: codes and reconstructions, not a classifier"
     takes: ClassVar[Takes] = "any"
     aim: ClassVar[Aim] = "reconstruction"
 
     hidden: Widths = "512-256"
+    """Widths of the encoder's layers; the decoder has them in reverse."""
     latent: Annotated[int, Field(ge=1)] = 2
+    """Numbers in a code."""
     beta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    """How much the codes' divergence from N(0, I) counts in the loss that is trained."""
     mean: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """Subtracted from samples; the thesis has 0.1307 for MNIST and 0.2860 for Fashion-MNIST."""
     sd: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """What samples are then divided by; the thesis has 0.3081 and 0.3530."""
 
     def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Vae:
         """Build the network; it reconstructs the features, whatever the classes are."""

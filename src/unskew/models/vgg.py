@@ -10,8 +10,8 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.layers import GlobalMean, conv, initialise
-from unskew.models.norms import Norm, image_norm
-from unskew.models.recipe import Network, Recipe, Takes
+from unskew.models.norms import Norm, Normalised, image_norm
+from unskew.models.recipe import Network, Takes
 from unskew.spelling import OPTIONS
 
 # Widths of the convolutions, stage by stage; each stage ends with a pool.
@@ -19,7 +19,7 @@ STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Vgg11(Recipe):
+class Vgg11(Normalised):
     """Eight 3x3 convolutions in five stages; no normalisation and no dropout by default."""
 
     summary: ClassVar[str] = "VGG-11: eight convolutions, no normalisation"
