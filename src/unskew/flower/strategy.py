@@ -33,6 +33,7 @@ from unskew.methods.table import make_method, name_of
 from unskew.network import Network
 from unskew.runs.atomic import write_bytes
 from unskew.runs.folder import RunFolder
+from unskew.runs.names import CHECKPOINTS
 from unskew.runs.run import Run
 from unskew.spelling import explain
 
@@ -77,7 +78,7 @@ class Strategy(FlowerStrategy):
         self._own_loop = own_loop
         if resume and out is None:
             raise UnskewError("resume: there is nothing to go on from without out, a folder")
-        if out is not None and not resume and (Path(out) / "checkpoints").exists():
+        if out is not None and not resume and (Path(out) / CHECKPOINTS).exists():
             raise UnskewError(f"{out}: there is a run already; resume it, or choose another folder")
         if own_loop:
             refuse_if_client_matters(self.method)

@@ -16,12 +16,10 @@ from pathlib import Path
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sync_file
 from unskew.runs.checkpoint import Checkpoints
+from unskew.runs.names import CHECKPOINTS, LOGS
 
 PLACE = ".unskew-stages"
 """A name that nobody else's folder has: it will be removed."""
-
-CHECKPOINTS = "checkpoints"
-LOGS = ("metrics.jsonl", "clients.jsonl")
 
 
 @contextmanager

@@ -1,13 +1,4 @@
-"""The folder of a run: what it was asked, what happened, and where to go on.
-
-- ``run.json``: configuration, versions, seed, data fingerprint.
-- ``metrics.jsonl``: a line a round.
-- ``clients.jsonl``: a line a round with a table of its clients (weights, losses, traffic), and a
-  line an evaluation with the accuracy of each client.
-- ``sample_weights.json``: at the end, where clients weigh samples; the simulator's own view, see
-  :mod:`unskew.runs.sample_weights`.
-- ``checkpoints/``: see :mod:`unskew.runs.checkpoint`.
-"""
+"""The folder of a run: what it was asked, what happened, and where to go on."""
 
 import json
 import time
@@ -18,10 +9,9 @@ from typing import IO, Any
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
-from unskew.runs.common_stages import CHECKPOINTS, LOGS, CommonStages
+from unskew.runs.common_stages import CommonStages
+from unskew.runs.names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.states import MEMORY, States
-
-SAMPLE_WEIGHTS_FILE = "sample_weights.json"
 
 
 class RunFolder:
@@ -69,7 +59,7 @@ class RunFolder:
                 found = self._checkpoints.load()
         beginning = Position(states=States(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
-        write_json(self.path / "run.json", {"identity": identity, **facts})
+        write_json(self.path / RUN, {"identity": identity, **facts})
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # what came after the checkpoint is played again
@@ -78,11 +68,11 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the rounds that are written down."""
-        return read_lines(self.path / "metrics.jsonl")
+        return read_lines(self.path / METRICS)
 
     def client_tables(self) -> list[dict[str, Any]]:
         """Read the tables of clients that are written down."""
-        return read_lines(self.path / "clients.jsonl")
+        return read_lines(self.path / CLIENTS)
 
     def write(
         self, metrics: Mapping[str, Any], tables: list[dict[str, Any]], position: Position
@@ -91,9 +81,9 @@ class RunFolder:
 
         ``position`` is where the run stands after the round.
         """
-        self._append("metrics.jsonl", metrics)
+        self._append(METRICS, metrics)
         for table in tables:
-            self._append("clients.jsonl", table)
+            self._append(CLIENTS, table)
         marks = {name: (self.path / name).stat().st_size for name in LOGS}
         self._whole = position, marks  # in one step: Ctrl-C finds this round whole, or the last
         if time.monotonic() - self._last >= self._every:
@@ -110,7 +100,7 @@ class RunFolder:
 
     def write_sample_weights(self, table: Mapping[str, Any]) -> None:
         """Write down how clients weigh their samples."""
-        write_bytes(self.path / SAMPLE_WEIGHTS_FILE, (json.dumps(table) + "\n").encode())
+        write_bytes(self.path / SAMPLE_WEIGHTS, (json.dumps(table) + "\n").encode())
 
     def close(self) -> None:
         """Close the files."""
@@ -122,7 +112,7 @@ class RunFolder:
         self._files[name].flush()
 
     def _read_run(self) -> dict[str, Any] | None:
-        path = self.path / "run.json"
+        path = self.path / RUN
         if not path.is_file():
             return None
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.runs.folder import SAMPLE_WEIGHTS_FILE, read_lines
+from unskew.runs.folder import read_lines
+from unskew.runs.names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
@@ -20,7 +21,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     Without ``tables`` the tables of clients, which are most of a folder, are left unread.
     """
     folder = Path(folder)
-    facts = _read_json(folder / "run.json")
+    facts = _read_json(folder / RUN)
     try:
         identity, data = facts["identity"], facts["data"]
         return Run(
@@ -29,8 +30,8 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
             data=data["name"],
             seed=identity["settings"]["seed"],
             clients=data["clients"],
-            metrics=read_lines(folder / "metrics.jsonl"),
-            client_tables=read_lines(folder / "clients.jsonl") if tables else [],
+            metrics=read_lines(folder / METRICS),
+            client_tables=read_lines(folder / CLIENTS) if tables else [],
             folder=folder,
             sample_weights=_read_sample_weights(folder) if tables else None,
             facts=facts,
@@ -67,7 +68,7 @@ def run_folders(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         raise UnskewError(f"{path}: there is no such folder")
-    found = sorted(file.parent for file in path.rglob("run.json"))
+    found = sorted(file.parent for file in path.rglob(RUN))
     if not found:
         raise UnskewError(f"{path}: there is no run in it (a folder with a run.json)")
     return [f for f in found if TUNING not in f.relative_to(path).parts] or found
@@ -84,7 +85,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
-    path = folder / SAMPLE_WEIGHTS_FILE
+    path = folder / SAMPLE_WEIGHTS
     return _read_json(path) if path.is_file() else None
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from unskew.runs.names import METRICS
 from unskew.runs.read import read_run
 from unskew.runs.run import Run
 
@@ -39,7 +40,7 @@ class Tail:
 
     def read(self) -> list[dict[str, Any]]:
         """Read what was written since the last time, whole lines only, and return it."""
-        path = self.folder / "metrics.jsonl"
+        path = self.folder / METRICS
         if not path.is_file():
             return []
         if path.stat().st_size < self._place:

@@ -12,6 +12,7 @@ from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods.base import Server
 from unskew.runs.checkpoint import Checkpoints
+from unskew.runs.names import CHECKPOINTS
 
 TOLERANCE = 1e-6
 """How far weights may be apart where sums are taken in another order, as on another processor."""
@@ -58,7 +59,7 @@ def check_parity(app: Path, config: Config, run: Path) -> Parity:
 
 def final_tensors(run: Path) -> dict[str, Tensor]:
     """Return what the server of a run ended with, earlier stages included."""
-    found = Checkpoints(run / "checkpoints").load()
+    found = Checkpoints(run / CHECKPOINTS).load()
     position = None if found is None else found[0]
     if position is None or position.server is None:
         raise UnskewError(f"{run}: there is no checkpoint to compare")
