@@ -55,6 +55,9 @@ def test_every_method_gives_the_same_bits(name):
         "scaffold+fedper",
         "ifca:models=2+fedper",
         "fedper:fallback=average",
+        "fedprox:mu=0.5+fedper:fallback=average",
+        "ditto+fedper:fallback=average",
+        "ifca:models=2+ditto",
     ],
 )
 def test_so_do_variants_and_compositions(method):
@@ -73,7 +76,17 @@ def with_batch_norm():
 
 @pytest.mark.parametrize(
     "method",
-    ["fedavg", "fedbn", "fedavg:buffers=local", "fedper:buffers=local", "fedgn", "ifca", "feddna"],
+    [
+        "fedavg",
+        "fedbn",
+        "fedavg:buffers=local",
+        "fedper:buffers=local",
+        "fedgn",
+        "ifca",
+        "feddna",
+        "fedprox:mu=0.5+fedbn",
+        "ditto+fedbn",
+    ],
 )
 def test_so_does_a_module_with_statistics_of_its_own(method):
     assert_same(method, small_federation(), model=with_batch_norm())

@@ -55,6 +55,8 @@ def test_a_plus_in_a_number_is_not_a_composition():
     ("spelling", "complaint"),
     [
         ("ida+ida", "each may stand once"),
+        ("fedper+fedrep", "fedrep is fedper and more; leave it away"),
+        ("fedrep+fedper", "fedrep is fedper and more; leave it away"),
         ("median+krum", "median and krum exclude each other"),
         ("fedadam+fedyogi", "fedadam and fedyogi exclude each other"),
         ("median+ida", "gives clients no weights that ida could multiply"),

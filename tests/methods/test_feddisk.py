@@ -63,6 +63,14 @@ def test_weights_by_hand():
     )
 
 
+def test_without_mean_one_weights_are_the_clipped_ratios():
+    ratios = torch.tensor([0.1, 0.5, 2.0, 5.0])
+    assert weigh(ratios.log(), clip=4, mean_one=False).values.tolist() == (
+        pytest.approx([0.25, 0.5, 2, 4])
+    )
+    assert weigh(torch.tensor([1e4]), clip=4, mean_one=False).values.tolist() == [4]
+
+
 def test_coverage_is_the_share_of_the_global_mass_that_a_client_reaches():
     # q is even on two values, p is even on four: on q's values p/q is 1/2.
     assert weigh(torch.tensor([0.5, 0.5]).log(), clip=10).coverage == pytest.approx(0.5)

@@ -1,5 +1,6 @@
 """FedFusion as a method: what it keeps between rounds, and what it says about itself."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,9 +8,11 @@ import torch
 from torch import nn
 
 import unskew as us
+from unskew.errors import UnskewError
 from unskew.layout import Layout, flatten
 from unskew.methods.base import Server
 from unskew.methods.fedfusion import FedFusion
+from unskew.methods.table import make_method
 from unskew.network import Network
 from unskew.rules.combine import weighted_sum
 from unskew.rules.uploads import Uploads
@@ -62,6 +65,20 @@ def test_components_stay_when_fewer_clients_take_part():
     _, told = play(FedFusion(vae_every=2, **QUICK), rounds)
     assert [each["allocation"].shape for each in told] == [(10, 4), (2, 4), (1, 4), (5, 4)]
     assert told[2]["weights"].tolist() == [1.0]
+
+
+def test_components_follow_all_clients_not_those_who_take_part():
+    uploads = replace(uploads_of(clients=3), population=30)
+    (server,), (told,) = play(FedFusion(**QUICK), [uploads])
+    assert int(server.slots["components"]) == 10
+    assert told["allocation"].shape == (3, 10)
+
+
+@pytest.mark.parametrize("order", ["ida+{}", "{}+ida"])
+def test_literal_weights_multiply_with_no_others_in_either_order(order):
+    method = make_method(order.format("fedfusion:normalise=literal,steps=3"))
+    with pytest.raises(UnskewError, match="multiplies with no other weights"):
+        play(method, [uploads_of()])
 
 
 def test_hooks_are_pure():

@@ -6,6 +6,7 @@ import torch
 
 import unskew as us
 from toys import small_federation
+from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.network import Network
 
@@ -38,7 +39,7 @@ def test_feddisco_without_discrepancy_is_fedavg():
     torch.testing.assert_close(final("feddisco:alpha=0,b=0"), final("fedavg"))
 
 
-def test_feddisco_sends_one_histogram_and_it_is_counted():
+def test_feddisco_sends_a_histogram_with_each_model_and_it_is_counted():
     plain = us.train(small_federation(), "fedavg", **OPTIONS).cost
     disco = us.train(small_federation(), "feddisco", **OPTIONS).cost
     assert disco.parameters_up - plain.parameters_up == 3 * 4 * 3  # rounds x clients x classes
@@ -54,8 +55,16 @@ def test_feddisco_trusts_even_labels_more():
     assert weights[0] > weights[1]
 
 
+@pytest.mark.parametrize("method", ["feddisco:alpha=1e9,b=0", "latent:alpha=1e9,rescale=false"])
+def test_where_no_weight_is_left_a_run_may_stop(method):
+    quick = ",encoder=4,vae_rounds=1" if method.startswith("latent") else ""
+    with pytest.raises(UnskewError, match="leaves no client a weight"):
+        final(f"{method},on_degenerate=raise{quick}", small_federation(unit=True))
+
+
 def test_fedsa_that_calls_nothing_skewed_is_the_mean():
     torch.testing.assert_close(final("fedsa:cv_threshold=1"), final("mean"))
+    torch.testing.assert_close(final("fedsa:cv_threshold=1,prior=samples"), final("fedavg"))
 
 
 def test_rfa_without_iterations_is_fedavg():

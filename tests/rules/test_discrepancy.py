@@ -100,6 +100,15 @@ def test_divergence_from_a_target():
     assert values.tolist() == pytest.approx([0, 0.5])
 
 
+def test_rounding_off_target_is_not_blown_up():
+    # Clients exactly on a target that float32 cannot hold: no discrepancy, so p + b.
+    target = torch.tensor([0.3, 0.3, 0.4])
+    counts = (target.double() * 1e9).tolist()
+    uploads = clients([1, 2, 7], [counts] * 3)
+    weights = discrepancy(label_divergence(target=target))(uploads)
+    assert weights.tolist() == pytest.approx([0.2 / 1.3, 0.3 / 1.3, 0.8 / 1.3])
+
+
 def test_feddisco_by_hand():
     # One balanced client and one with a single class: d rescaled is (0, 1).
     weights = discrepancy(label_divergence())(clients([4, 4], [[2, 2], [4, 0]]))

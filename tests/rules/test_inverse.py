@@ -1,5 +1,7 @@
 """IDA and INTRAC: numbers by hand, and what holds for all numbers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -138,6 +140,13 @@ def test_accuracies_below_chance_count_as_chance():
     close(inverse_accuracy(classes=5)(uploads), [5 / 13, 5 / 13, 2 / 13, 1 / 13])
     close(inverse_accuracy("paper")(uploads), [4 / 11, 4 / 11, 2 / 11, 1 / 11])  # four clients
     close(inverse_accuracy(1.0)(uploads), [0.25] * 4)
+
+
+def test_the_paper_s_chance_is_one_in_all_clients_whoever_takes_part():
+    uploads = Uploads.of(torch.zeros(3, 1), train_accuracy=[0.12, 0.2, 0.3])
+    close(inverse_accuracy("paper")(uploads), [1 / 3] * 3)
+    of_ten = replace(uploads, population=10)
+    close(inverse_accuracy("paper")(of_ten), [0.5, 0.3, 0.2])  # 1/0.12 : 1/0.2 : 1/0.3
 
 
 @given(st.floats(0, 1), st.integers(1, 9))

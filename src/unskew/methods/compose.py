@@ -58,6 +58,10 @@ def _together(sent: list[str]) -> str:
 def _check(parts: list[Method], names: list[str], label: str) -> None:
     if len({type(part) for part in parts}) < len(parts):
         raise UnskewError(f"method {label!r}: each may stand once")
+    for one, name in zip(parts, names, strict=True):
+        for other, its_name in zip(parts, names, strict=True):
+            if one is not other and isinstance(one, type(other)):
+                raise UnskewError(f"method {label!r}: {name} is {its_name} and more; leave it away")
     for part, name in zip(parts[1:], names[1:], strict=True):
         if part.about.kind == "several models":
             raise UnskewError(

@@ -5,7 +5,6 @@ Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through Pe
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -47,7 +46,8 @@ class Ditto(Method):
 
     def passes(self) -> tuple[Pass, ...]:
         """Train the personal model, before the received one has changed."""
-        return (*super().passes(), Pass("personal", _Personal(mu=self.lam), self.epochs))
+        personal = _Personal(mu=self.lam, around=self)
+        return (*super().passes(), Pass("personal", personal, self.epochs))
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's own model; the global one, if it never trained."""
@@ -58,9 +58,13 @@ class Ditto(Method):
 class _Personal(FedProx):
     """The training of the personal model: FedProx's objective, from where it ended last."""
 
+    around: Method
+    """Whose round it is part of: that method knows what the client received, and what it keeps."""
+
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        start = super().prepare(client, payload, state)
-        return replace(start, vector=state.get("personal", start.vector))
+        received = self.around.prepare(client, payload, state).vector
+        centre = received[: client.network.layout.trainable]
+        return Start(state.get("personal", received), {"centre": centre})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         del client, start

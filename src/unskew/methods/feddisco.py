@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.rules.discrepancy import discrepancy, label_divergence
+from unskew.rules.discrepancy import OnDegenerate, discrepancy, label_divergence
 from unskew.rules.weighers import Weigher
 from unskew.spelling import OPTIONS
 
@@ -30,6 +30,8 @@ class FedDisco(Method):
     the differences, or one minus the "cosine"."""
     rescale: bool | None = None
     """Whether discrepancies are scaled to sum to one; None: for kl only, as published."""
+    on_degenerate: OnDegenerate = "fedavg"
+    """Where no client is left a weight: take those of "fedavg" and warn, or "raise" an error."""
 
     about: ClassVar[About] = About(
         title="Discrepancy of labels",
@@ -47,5 +49,6 @@ class FedDisco(Method):
     def weighers(self, server: Server) -> tuple[Weigher, ...]:
         """Add discrepancy-aware weights, which hold the sample counts already."""
         rescale = self.measure == "kl" if self.rescale is None else self.rescale
-        own = discrepancy(label_divergence(self.measure), self.alpha, self.b, rescale)
+        divergence = label_divergence(self.measure)
+        own = discrepancy(divergence, self.alpha, self.b, rescale, self.on_degenerate)
         return (*super().weighers(server), own)

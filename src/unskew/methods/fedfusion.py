@@ -40,11 +40,11 @@ class FedFusion(Fusion, Method):
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Refit the autoencoder if it is time, then combine as ever.
 
-        The number of components is that of the first round, whoever takes part later.
+        The number of components is settled in the first round, whoever takes part later.
         """
         slots = server.slots
         round_ = int(slots["round"]) if "round" in slots else 0
-        rule = self._sized(server, len(uploads))
+        rule = self._sized(server, uploads)
         parameters = slots.get("vae")
         if parameters is None or round_ % self.vae_every == 0:
             parameters = rule.refit(rule.describe(uploads), parameters, round_)
@@ -64,7 +64,7 @@ class FedFusion(Fusion, Method):
         """Return the weighted mean; the paper's literal sums are applied as they are."""
         if self.normalise == "component":
             return super().rule(server)
-        if super().weighers(server):
+        if len(self.weighers(server)) > 1:
             raise UnskewError("fedfusion: normalise=literal multiplies with no other weights")
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
@@ -75,13 +75,13 @@ class FedFusion(Fusion, Method):
         return Rule("fusion, literal", apply)
 
     def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Reasons]:
-        rule = self._sized(server, len(uploads))
+        rule = self._sized(server, uploads)
         round_ = int(server.slots["round"]) - 1
         allocation = rule.allocate(rule.describe(uploads), server.slots["vae"], round_)
         return rule.derive(uploads, allocation)
 
-    def _sized(self, server: Server, clients: int) -> Self:
+    def _sized(self, server: Server, uploads: Uploads) -> Self:
         """Return the rule with its number of components settled."""
         settled = server.slots.get("components")
         rule = self if settled is None else replace(self, components=int(settled))
-        return rule.sized_for(clients)
+        return rule.sized_for(uploads.everybody)

@@ -28,10 +28,14 @@ class FedProx(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Remember the global parameters as the centre of the quadratic."""
-        trainable = client.network.layout.trainable
+        """Remember the global parameters as the centre of the quadratic.
+
+        What the client keeps to itself is held near its own last values: the server has none.
+        """
+        layout = client.network.layout
         start = super().prepare(client, payload, state)
-        return replace(start, refs={**start.refs, "centre": payload["model"][:trainable]})
+        centre = self.with_kept(layout, payload["model"], state)[: layout.trainable]
+        return replace(start, refs={**start.refs, "centre": centre})
 
     def pull(self) -> float:
         """Add the strength of the quadratic."""

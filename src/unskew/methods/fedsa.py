@@ -5,7 +5,7 @@ dispersion take the mean; on the others clients are classed by their deviation (
 clustered (macro-classes), and the clusters are weighed. See docs/rules.md.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -14,6 +14,7 @@ from unskew.methods.base import About, Method, Server
 from unskew.rules.dispersion import Bins, CvScale
 from unskew.rules.fedsa import Scope, Weighting, fedsa
 from unskew.rules.rule import Rule
+from unskew.rules.weighers import by_samples, uniform
 from unskew.spelling import OPTIONS
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -42,6 +43,8 @@ class FedSA(Method):
     """Clients are clustered for each "tensor", or once for the whole "model"."""
     weighting: Weighting = "normalised"
     """Whether clusters' weights sum to one ("normalised") or are the paper's Eq. 14 ("literal")."""
+    prior: Literal["uniform", "samples"] = "uniform"
+    """How clients count in means: alike ("uniform"), or by their "samples"."""
 
     about: ClassVar[About] = About(
         title="Parameter skew: micro- and macro-classes",
@@ -62,4 +65,5 @@ class FedSA(Method):
             bins=self.bins,
             scope=self.scope,
             weighting=self.weighting,
+            weigher=by_samples() if self.prior == "samples" else uniform(),
         )

@@ -36,7 +36,7 @@ from unskew.methods.once import has_reached, having_reached, with_news
 from unskew.models.mlp import Widths
 from unskew.models.vae import VaeRecipe
 from unskew.network import Network
-from unskew.rules.discrepancy import discrepancy
+from unskew.rules.discrepancy import OnDegenerate, discrepancy
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Weigher
 from unskew.spelling import OPTIONS
@@ -59,6 +59,8 @@ class Latent(Method):
     """Added to every weight before those below 0 become 0; the larger, the more even they are."""
     rescale: bool = True
     """Whether distances are divided by their sum over the round's clients; the thesis does not."""
+    on_degenerate: OnDegenerate = "fedavg"
+    """Where no client is left a weight: take those of "fedavg" and warn, or "raise" an error."""
     draws_per_sample: Count = 1
     """How many codes are drawn of each sample."""
     every: Annotated[int, Field(ge=0)] = 0
@@ -154,7 +156,7 @@ class Latent(Method):
 
     def weighers(self, server: Server) -> tuple[Weigher, ...]:
         """Add weights by distance, which hold the sample counts already."""
-        own = discrepancy(_distances, self.alpha, self.b, self.rescale)
+        own = discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
         return (*super().weighers(server), own)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:

@@ -90,7 +90,7 @@ class Scaffold(Method):
         """Move the server's variate by the changes, over all clients there are."""
         updated, diagnostics = super().aggregate(server, uploads)
         change = torch.stack(list(uploads.extras["control"])).sum(0)
-        change /= uploads.population or len(uploads)
+        change /= uploads.everybody
         common = server.slots["scaffold"] + change if "scaffold" in server.slots else change
         return replace(updated, slots={**updated.slots, "scaffold": common}), diagnostics
 

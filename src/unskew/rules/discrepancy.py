@@ -17,6 +17,11 @@ from unskew.rules import checks
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher, on_simplex
 
+OnDegenerate = Literal["fedavg", "raise"]
+
+_ROUNDING = 1e-12
+"""Divergences below this are rounding: they count as none, or rescaling would blow them up."""
+
 Values = Callable[[Uploads], Tensor]
 """One number a client of the round."""
 
@@ -26,7 +31,7 @@ def discrepancy(
     alpha: float = 0.5,
     b: float = 0.1,
     rescale: bool = True,
-    on_degenerate: Literal["fedavg", "raise"] = "fedavg",
+    on_degenerate: OnDegenerate = "fedavg",
 ) -> Weigher:
     """Weigh clients by max(0, p_k - alpha d_k + b), with p_k their share of the samples.
 
@@ -72,7 +77,8 @@ def label_divergence(
         if not bool((sizes > 0).all()):
             empty = uploads.clients[int(sizes.argmin())]
             raise UnskewError(f"label_counts of client {empty} must hold at least one sample")
-        return MEASURES[measure](counts / sizes, _target(target, counts.shape[1]))
+        found = MEASURES[measure](counts / sizes, _target(target, counts.shape[1]))
+        return torch.where(found < _ROUNDING, 0.0, found)
 
     return values
 

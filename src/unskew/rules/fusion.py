@@ -44,7 +44,7 @@ class Fusion:
     """
 
     components: Count | None = None
-    """How many virtual components; None is a third of the clients, at most 15."""
+    """How many virtual components; None is a third of all clients, at most 15."""
     latent: Count = 16
     """How many numbers the code of a component has."""
     wide: Count = 512
@@ -77,7 +77,7 @@ class Fusion:
     """Seed of the autoencoder's start and noise, and of how long statistics are projected."""
 
     def sized_for(self, clients: int) -> Self:
-        """Return the rule with the number of components that suits so many clients."""
+        """Return the rule with the number of components that suits a federation of so many."""
         return replace(self, components=self.components or min(15, ceil(clients / 3)))
 
     def describe(self, uploads: Uploads) -> Tensor:
@@ -131,14 +131,14 @@ class Fusion:
 def fusion(components: int | None = None, **options: Any) -> Weigher:
     """Weigh clients by an autoencoder fitted to these uploads alone.
 
-    ``components`` is the number of virtual components, by default a third of the clients and at
+    ``components`` is the number of virtual components, by default a third of all clients and at
     most 15. The other options are the fields of :class:`Fusion`. A weigher's weights sum to one,
     so that with ``normalise="literal"`` only their proportions are the paper's.
     """
     rule = create(Fusion, {"components": components, **options}, "fusion")
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
-        sized = rule.sized_for(len(uploads))
+        sized = rule.sized_for(uploads.everybody)
         described = sized.describe(uploads)
         return sized.derive(uploads, sized.allocate(described, sized.refit(described)))
 

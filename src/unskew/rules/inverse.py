@@ -56,7 +56,7 @@ def inverse_accuracy(
     """Weigh clients by the inverse of their training accuracy: INTRAC.
 
     Accuracies below ``chance`` count as chance. By default that is one in ``classes``, which is
-    taken from the round's label counts if not given; "paper" is one in the number of clients.
+    taken from the round's label counts if not given; "paper" is one in the number of all clients.
     """
     if isinstance(chance, str):
         checks.one_of("chance", chance, ("paper",))
@@ -92,7 +92,7 @@ def _chance(
     chance: float | Literal["paper"] | None, classes: int | None, uploads: Uploads
 ) -> float:
     if chance == "paper":
-        return 1 / len(uploads)
+        return 1 / uploads.everybody
     if chance is not None:
         return float(chance)
     if classes is not None:

@@ -28,11 +28,16 @@ class Uploads:
     label_counts: Tensor | None = None
     classes: int | None = None
     population: int | None = None
-    """How many clients the federation has, whether they took part or not."""
+    """How many clients the federation has, whether they took part or not; see :attr:`everybody`."""
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.stack)
+
+    @property
+    def everybody(self) -> int:
+        """How many clients the federation has; where that is not known, as many as took part."""
+        return self.population or len(self)
 
     @property
     def parameters(self) -> Tensor:

@@ -96,6 +96,9 @@ class FedDisk(Method):
     """How many drawn samples (oracle: samples of everybody) own ones are told from."""
     clip: Annotated[float, Field(gt=1)] = 10.0
     """Sample weights are held between 1/clip and clip, then brought to mean one again."""
+    mean_one: bool = True
+    """Whether a client's weights have mean one; false takes the clipped ratios as they are, as the
+    paper does."""
     log_clip: Rate = 5.0
     """Log ratios are held between -log_clip and log_clip; only with "loglik"."""
     temper: Temper = "none"
@@ -155,7 +158,8 @@ class FedDisk(Method):
         start = super().prepare(client, payload, state)
         weights = state.get(SAMPLE_WEIGHTS)
         if self.exact is not None:
-            weights = weigh(self.exact(client.id, client.x), self.clip).values
+            ratio = self.exact(client.id, client.x)
+            weights = weigh(ratio, self.clip, mean_one=self.mean_one).values
         if weights is None:
             return start
         if start.sample_weights is not None:
@@ -200,6 +204,7 @@ class FedDisk(Method):
                 validation=self.validation,
                 patience=self.patience,
                 clip=self.clip,
+                mean_one=self.mean_one,
                 weighs=weighs,
                 log_clip=self.log_clip,
                 temper=self.temper,
@@ -216,6 +221,7 @@ class FedDisk(Method):
                 validation=self.validation,
                 patience=self.patience,
                 clip=self.clip,
+                mean_one=self.mean_one,
                 estimator=estimator,
                 made=self._made,
                 pool=self.pool,

@@ -47,6 +47,7 @@ class OnDevice(Method):
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
     patience: Annotated[int, Field(ge=1)] = 3
     clip: Annotated[float, Field(gt=1)] = 10.0
+    mean_one: bool = True
 
     stage: ClassVar[str]
 
@@ -105,7 +106,7 @@ class OnDevice(Method):
             best = state.get(self._key("best"), trained.vector)
             log_ratio = self.log_ratio(client, best, start)
             if log_ratio is not None:
-                weights = weigh(log_ratio, self.clip)
+                weights = weigh(log_ratio, self.clip, mean_one=self.mean_one)
                 state[SAMPLE_WEIGHTS] = weights.values
                 state[self._key("effective")] = torch.tensor(weights.effective)
                 state[self._key("coverage")] = torch.tensor(weights.coverage)

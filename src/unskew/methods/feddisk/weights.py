@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class SampleWeights:
-    """One client's weights, with mean one."""
+    """One client's weights."""
 
     values: Tensor
     effective: float
@@ -21,13 +21,19 @@ class SampleWeights:
     """
 
 
-def weigh(log_ratio: Tensor, clip: float) -> SampleWeights:
-    """Turn log ratios ``log p(x_i)/q(x_i)`` into weights: mean one, clipped, mean one again."""
+def weigh(log_ratio: Tensor, clip: float, *, mean_one: bool = True) -> SampleWeights:
+    """Turn log ratios ``log p(x_i)/q(x_i)`` into weights: mean one, clipped, mean one again.
+
+    Without ``mean_one`` they are the ratios themselves, clipped.
+    """
     log_ratio = log_ratio.double()
     top = log_ratio.max()
     shifted = (log_ratio - top).exp()
     coverage = min(1.0, float(shifted.mean() * top.exp()))
-    values = (shifted / shifted.mean()).clamp(1 / clip, clip)
-    values = values / values.mean()
+    if mean_one:
+        values = (shifted / shifted.mean()).clamp(1 / clip, clip)
+        values = values / values.mean()
+    else:
+        values = log_ratio.exp().clamp(1 / clip, clip)
     effective = float(values.sum() ** 2 / (len(values) * values.square().sum()))
     return SampleWeights(values.to(torch.float32), effective, coverage)

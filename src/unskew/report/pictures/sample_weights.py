@@ -144,8 +144,8 @@ def _picture(known: list[_Weights], **parts: Any) -> Picture:
     )
     return Picture(
         section="How samples were weighed",
-        note=f"Seed {known[0].seed}, at the end of the run, on a scale of logarithms; a client's "
-        "weights have mean one. Weights never leave a client: the simulator looks at all of them, "
+        note=f"Seed {known[0].seed}, at the end of the run, on a scale of logarithms. "
+        "Weights never leave a client: the simulator looks at all of them, "
         "a federation's server cannot. Effective sample size of the median client, as a share of "
         f"its samples: {worth}.",
         **parts,
