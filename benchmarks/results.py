@@ -31,7 +31,9 @@ def results_text(folder: Path) -> str:
         "Rounds and MB count until the global model first reaches the target, both directions, "
         f"all clients. Judged by: {TEST}.*",
         "Methods meant for personal models are to be read by the column *personal*: the global "
-        "model of those with several models or personal heads is an average that nobody uses.",
+        "model of those with several models or personal heads is an average that nobody uses. A "
+        "round of FedCluster is the turn of one of its 5 groups: in as many rounds its clients "
+        "train, and send, a fifth as often as FedAvg's.",
         *_verdicts(others),
         *_reference_parts(references),
         f"Training took {_hours(runs)} core hours in all, pauses of the machine "

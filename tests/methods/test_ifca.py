@@ -82,6 +82,20 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
         method.personal(uploads.layout, server, {"client": torch.tensor(k)}) for k in (1, 2)
     ]
     assert [each.item() for each in personal] == [4.0, 20.0]
+    assert [each.item() for each in method.outputs(server)] == [4.0, 20.0]  # one has no clients
+
+
+@pytest.mark.parametrize("method", ["ifca:models=3", "ifca:models=2+fedper", "fesem", "cfl"])
+def test_the_models_are_measured_one_by_one_too(federation, method):
+    run = us.train(federation, method, **OPTIONS)
+    assert 0 <= run.last("outputs") <= 1
+    assert run.last("outputs", "loss") > 0
+    assert "outputs" not in us.train(federation, "fedavg", **OPTIONS).metrics[-1]
+
+
+def test_one_model_is_its_own_mean(federation):
+    run = us.train(federation, "ifca:models=1", **OPTIONS)
+    assert run.metrics[-1]["outputs"] == run.metrics[-1]["global"]
 
 
 def test_a_client_never_heard_of_takes_the_largest_model():

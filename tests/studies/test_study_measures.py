@@ -25,6 +25,7 @@ from unskew.studies.measures import (
     two_phase_cost,
     worst_clients,
 )
+from unskew.studies.values import OF_A_RUN
 
 
 def test_the_papers_own_costs_of_femnist():
@@ -52,6 +53,25 @@ def test_a_method_that_never_reaches_its_rivals_has_no_effective_rounds():
     found = effective_rounds({"a": ([1, 2], [0.1, 0.2]), "b": ([1, 2], [0.3, 0.2])}, "a")
     assert math.isnan(found["a"])
     assert found["b"] == 1
+
+
+def curve_of(levels: dict[int, dict[str, float]]) -> Run:
+    rows = [
+        {"stage": "task", "round": round_, **{k: {"accuracy": v} for k, v in each.items()}}
+        for round_, each in levels.items()
+    ]
+    return Run(method="fedavg", network="mlp", data="toys", seed=0, clients=1, metrics=rows)
+
+
+def test_the_last_ten_rounds_are_rounds_not_evaluations():
+    run = curve_of({round_: {"global": round_ / 100} for round_ in range(2, 21, 2)})
+    assert OF_A_RUN["global-last10"](run) == pytest.approx(16)  # rounds 12, 14, 16, 18 and 20
+    assert math.isnan(OF_A_RUN["global-last10"](curve_of({})))
+
+
+def test_outputs_are_those_of_several_models_or_the_global_one():
+    assert OF_A_RUN["outputs"](curve_of({1: {"global": 0.1, "outputs": 0.4}})) == 40
+    assert OF_A_RUN["outputs"](curve_of({1: {"global": 0.1}})) == 10
 
 
 def test_a_method_alone_counts_to_its_own_best():

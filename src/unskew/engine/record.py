@@ -1,6 +1,7 @@
 """What a run keeps of a round: a line of metrics, and tables of its clients."""
 
 from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from unskew.engine.client import Workshop
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
 from unskew.engine.personal import personal_models
 from unskew.engine.rounds import RoundOutcome
-from unskew.methods.base import Method
+from unskew.methods.base import Method, Server
 from unskew.network import Network
 from unskew.runs.checkpoint import Position
 
@@ -107,10 +108,22 @@ def evaluate(
         common = federation.common
         scores = score(network, method.model(server), common.x, common.y, shop.device)
         levels["global"] = scores.means()
+        if type(method).outputs is not Method.outputs:
+            levels["outputs"] = _mean_over_outputs(shop, server)
     for level, result in own_tests(shop, position).items():
         levels[level] = result.summary()
         tables.append(_score_table(level, position.round, result))
     return levels, tables
+
+
+def _mean_over_outputs(shop: Workshop, server: Server) -> Line:
+    """Measure each model of several on the common test, and return the means of the figures."""
+    common = shop.federation.common
+    found = [
+        score(shop.network, model, common.x, common.y, shop.device).means()
+        for model in shop.method.outputs(server)
+    ]
+    return {name: fmean(each[name] for each in found) for name in found[0]}
 
 
 def tests_here(shop: Workshop, position: Position) -> Levels:

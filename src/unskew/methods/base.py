@@ -258,6 +258,10 @@ class Method:
         """Return the global model to evaluate and to hand out: here, the one that is sent."""
         return server.vector
 
+    def outputs(self, server: Server) -> Sequence[Tensor]:
+        """Return the models that a run ends with: here, the global one alone."""
+        return [self.model(server)]
+
     def seen_by(self, server: Server, client: int) -> Server:
         """Return what a client elsewhere must know of the server for its :meth:`personal` model."""
         del client

@@ -54,7 +54,7 @@ class Intrac(Method):
 
     chance: Annotated[float, Field(gt=0, le=1)] | Literal["paper"] | None = None
     """Accuracy below which clients are alike; None: one in the number of classes, "paper": one in
-    the number of the round's clients."""
+    the number of all clients."""
 
     about: ClassVar[About] = About(
         title="Inverse training accuracy", paper="Yeganeh et al. 2020", kind="server"

@@ -6,10 +6,10 @@ rules and server optimisers of other methods apply there.
 
 The *global* level of such a method is the mean of the models, by the samples of the clients that
 belong to each. It says little once the models lie far apart: look at the *personal* level, where
-each client uses its own.
+each client uses its own, and at the level *outputs*, the mean of what each model reaches by itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
@@ -114,6 +114,12 @@ class SeveralModels(Method):
         server = _remembered(replace(server, slots={**server.slots, **inner}), uploads, placed)
         diagnostics = {**_joined(found, len(uploads)), "cluster": placed.cluster}
         return with_models(server, models, uploads.layout), diagnostics
+
+    def outputs(self, server: Server) -> Sequence[Tensor]:
+        """Return the models that have clients; before the first round, all."""
+        masses = masses_of(server).tolist()
+        numbers = [m for m, mass in enumerate(masses) if mass > 0] or range(len(masses))
+        return [super(SeveralModels, self).model(self.inside(server, m)) for m in numbers]
 
     def seen_by(self, server: Server, client: int) -> Server:
         """Show a client its own model, as if there were no other."""

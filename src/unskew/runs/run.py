@@ -74,7 +74,11 @@ class Run:
         return self.last("global")
 
     def last(self, level: str, figure: str = "accuracy") -> float:
-        """Return the last figure of a level: ``global``, ``local`` or ``personal``."""
+        """Return the last figure of a level: ``global``, ``local`` or ``personal``.
+
+        Methods with several models have ``outputs`` too, the mean of what each of them reaches on
+        the common test.
+        """
         for row in reversed(self.metrics):
             if level in row:
                 return _number(row[level].get(figure))

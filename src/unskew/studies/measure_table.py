@@ -21,12 +21,13 @@ class Measure:
 
 MEASURES: dict[str, Measure] = {
     "global": Measure("global model on the common test, %"),
-    "global-last10": Measure("global model, mean of the last ten evaluations, %"),
+    "outputs": Measure("models a method ends with, each on the common test, their mean, %"),
+    "global-last10": Measure("global model, mean of the last ten rounds, %"),
     "global-best": Measure("best round of the global model, %"),
     "local": Measure("global model on clients' own tests, %"),
-    "local-last10": Measure("global model on clients' own tests, last ten evaluations, %"),
+    "local-last10": Measure("global model on clients' own tests, last ten rounds, %"),
     "personal": Measure("the model a client uses, on its own test, %"),
-    "personal-last10": Measure("the model a client uses, own test, last ten evaluations, %"),
+    "personal-last10": Measure("the model a client uses, own test, last ten rounds, %"),
     "worst": Measure("the client served worst, %"),
     "local-sd": Measure("deviation over clients, points", more_is_better=False),
     "loss": Measure("test loss", more_is_better=False),

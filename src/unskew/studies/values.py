@@ -21,6 +21,7 @@ Cells = dict[str, dict[str, dict[str, dict[int, float]]]]
 """By case, label, measure and seed, in the units of the papers."""
 
 _LAST = 10
+"""Rounds at the end whose evaluations are averaged."""
 
 
 def cells_of(played: Played) -> Cells:
@@ -31,7 +32,7 @@ def cells_of(played: Played) -> Cells:
         found: dict[str, dict[str, dict[int, float]]] = {label: {} for label in case.methods}
         for name in study.file.measures:
             for label in case.methods:
-                alone = _OF_A_RUN.get(name)
+                alone = OF_A_RUN.get(name)
                 if alone is not None:
                     found[label][name] = {r.seed: alone(r) for r in played.of(case.name, label)}
         for name, values in _together(played, case.name).items():
@@ -108,10 +109,17 @@ def _last(level: str, figure: str = "accuracy") -> Callable[[Run], float]:
     return lambda run: 100 * run.last(level, figure)
 
 
+def _outputs(run: Run) -> float:
+    """Return the mean over the models of a method; one that makes a single one has no such row."""
+    level = "outputs" if any("outputs" in row for row in run.metrics) else "global"
+    return 100 * run.last(level)
+
+
 def _mean_of_last(level: str) -> Callable[[Run], float]:
     def of(run: Run) -> float:
-        values = run.curve(level)[1][-_LAST:]
-        return 100 * float(np.mean(values)) if values else math.nan
+        rounds, values = run.curve(level)
+        late = [v for round_, v in zip(rounds, values, strict=True) if round_ > rounds[-1] - _LAST]
+        return 100 * float(np.mean(late)) if late else math.nan
 
     return of
 
@@ -138,8 +146,9 @@ def _made_loss(run: Run) -> float:
     return min(known) if known else math.nan
 
 
-_OF_A_RUN: dict[str, Callable[[Run], float]] = {
+OF_A_RUN: dict[str, Callable[[Run], float]] = {
     "global": _last("global"),
+    "outputs": _outputs,
     "global-last10": _mean_of_last("global"),
     "global-best": _best,
     "local": _last("local"),
@@ -154,3 +163,4 @@ _OF_A_RUN: dict[str, Callable[[Run], float]] = {
     "seconds": seconds_per_round,
     "made-loss": _made_loss,
 }
+"""What can be measured of one run alone, by the measure's name."""
