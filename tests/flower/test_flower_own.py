@@ -8,15 +8,20 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
+from unskew.report.page import page_text
 from unskew.rules.rule import weighted_mean
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import by_samples
+from unskew.runs.read import read_run
+from unskew.runs.runs import Runs
 
 grids = pytest.importorskip("grids")
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
+
+from unskew.flower.own_loop import with_usual_names  # noqa: E402
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8}
 SITES = ("clinic", "hospital", "praxis")
@@ -107,7 +112,7 @@ def own_app(federation):
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = federation.test.client(int(context.node_config["partition-id"]))
         right = (model(torch.from_numpy(x)).argmax(1) == torch.from_numpy(y)).double().mean()
-        metrics = {"eval_acc": right.item(), "num-examples": len(y)}
+        metrics = {"num-examples": len(y), "eval_loss": 2.0, "eval_acc": right.item()}
         return Message(content=RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
     return app
@@ -160,9 +165,37 @@ def test_rules_of_the_server_need_nothing_of_the_client(method):
     result, _ = start(strategy, federation, rounds=2, evaluate_fn=evaluate_fn)
     assert measured == [1, 2]
     assert result.evaluate_metrics_serverapp[2]["tensors"] == 9
-    assert 0 <= result.evaluate_metrics_clientapp[2]["local/eval_acc"] <= 1
+    assert 0 <= result.evaluate_metrics_clientapp[2]["local/accuracy"] <= 1
     assert strategy.run.metrics[0]["train_loss"] > 0
     assert strategy.run.weights.shape == (2, 4)
+
+
+def test_what_apps_measure_gets_the_names_that_reports_know(tmp_path):
+    strategy = grids.Strategy(
+        "fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4, out=tmp_path / "run"
+    )
+    start(strategy, small_federation())
+    told = strategy.run.metrics[-1]["local"]
+    assert 0 <= told["min"] <= told["accuracy"] <= told["max"] <= 1
+    assert told["loss"] == 2.0
+    assert "num-examples" not in told
+    runs = Runs([read_run(tmp_path / "run")])
+    assert "2.0000" not in str(runs.table())
+    assert "Accuracy of the global model on each client" in page_text(runs, None, None)
+
+
+def test_measures_of_another_kind_are_kept_and_reported_as_none(tmp_path):
+    measures = {"num-examples": np.array([3.0]), "rmse": np.array([0.5])}
+    assert list(with_usual_names(measures)) == ["rmse"]
+    strategy = grids.Strategy("fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4)
+    start(strategy, small_federation())
+    run = strategy.run
+    for row in (*run.metrics, *run.client_tables):
+        level = row.get("local", row)
+        for name in ("accuracy", "loss"):
+            level.pop(name, None)
+    page_text(Runs([run]), None, None)
+    assert run.cost_to(0.5, "local") is None
 
 
 def test_one_round_is_the_rule_on_what_clients_sent():

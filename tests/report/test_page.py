@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import unskew as us
 from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.opening import compared, html_table
@@ -184,6 +185,29 @@ def test_the_python_of_a_page_makes_the_same_runs(tmp_path):
     names = {"FEDERATION": FEDERATION}
     exec(text, names)
     assert str(names["runs"].table()) == str(trained_runs().table())
+
+
+def test_the_python_of_a_page_loads_the_same_samples():
+    from unskew.report.reproduce import python_text
+
+    def deal(seed):
+        return us.load("digits", "iid", 3, seed, holdout=0.4, common="union", samples=100)
+
+    runs = us.compare(deal, ["fedavg"], seeds=1, model="logistic", rounds=1)
+    names = {}
+    exec(python_text(runs), names)
+    assert names["deal"](0).fingerprint == deal(0).fingerprint
+    assert str(names["runs"].table()) == str(runs.table())
+
+
+def test_samples_that_a_study_took_are_not_loaded_by_name():
+    from unskew.report.reproduce import python_text
+    from unskew.studies.opening import open_case_data
+    from unskew.studies.study import StudyData
+
+    some = open_case_data(StudyData(name="digits", skew="iid", clients=3, samples=100), seed=0)
+    runs = us.compare(some, ["fedavg"], seeds=1, model="logistic", rounds=1)
+    assert python_text(runs).startswith("# Some of the source's samples were taken first")
 
 
 def test_the_same_runs_give_the_same_page(tmp_path):

@@ -88,6 +88,7 @@ def test_a_plan_by_hand():
         ({"trials": 1000}, "trials must be less than or equal to 100"),
         ({"rounds": 0}, "rounds must be greater than"),
         ({"round": 5}, "did you mean 'rounds'?"),
+        ({"lr": [0.1, 0.1002]}, "only 1 of 4 further trials fit between them; spread them"),
     ],
 )
 def test_bad_searches_are_one_line(tune, words):

@@ -23,6 +23,9 @@ Common = Literal["source", "union"]
 HOLDOUT = 0.2
 """The share of a client's samples kept back as its own test, unless said otherwise."""
 
+_USUAL = {"pool": "train", "common": "source"}
+"""The options that have a default, and it."""
+
 WORDS, TOKENS = 10_000, 40
 """The size of a text's vocabulary, and the number of tokens a text is cut or padded to."""
 
@@ -71,6 +74,8 @@ def federate(
     recipe, spelled = (
         (parse_skew(skew), skew.strip()) if isinstance(skew, str) else (skew, spell_skew(skew))
     )
+    asked = {"holdout": holdout, "pool": pool, "common": common, "samples": samples}
+    options = {name: value for name, value in asked.items() if value != _USUAL.get(name)}
     train, test, vocabulary = _samples(data)
     merged = pool == "all"
     dealt = train.joined(test) if merged else train
@@ -88,7 +93,7 @@ def federate(
         client_names=_client_names(partition, data.group_names),
         class_names=data.class_names,
         vocabulary=vocabulary,
-        report=SkewReport.of(spelled, seen, partition, _notes(merged), samples),
+        report=SkewReport.of(spelled, seen, partition, _notes(merged), options),
     )
     own = None if merged or holdout is not None else _own_tests(test, partition, seed)
     if own is not None:

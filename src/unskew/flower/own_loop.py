@@ -1,7 +1,8 @@
 """The crew whose clients have an app and a training loop of their own: only the rule is ours."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Task
+from unskew.engine.evaluate import Floats
 from unskew.engine.record import Levels
 from unskew.errors import UnskewError
 from unskew.flower.crew import Elsewhere
@@ -36,6 +38,12 @@ _CLIENT_HOOKS = (
 _LOSSES = ("train_loss", "train-loss", "loss")
 """What apps call the training loss."""
 
+SAMPLES = "num-examples"
+"""What apps call the number of their samples."""
+
+_MEASURED = re.compile(r"((eval(uate)?|test|val(id(ation)?)?)[-_])?(?P<figure>acc(uracy)?|loss)")
+"""What apps call accuracy and loss of their test samples."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnLoops(Elsewhere):
@@ -50,14 +58,15 @@ class OwnLoops(Elsewhere):
         return OnOwnLoops(self, shop)
 
     def tests(self, shop: Workshop, position: Position) -> Levels:
-        """Let nodes measure what they measure; figures that all tell are kept."""
+        """Let nodes measure what they measure; figures that most tell are kept."""
         assert position.server is not None
         model, layout = shop.method.model(position.server), shop.network.layout
         content = letter(model, layout, self.evaluate_config, position.round)
         letters = dict.fromkeys(range(len(shop.federation)), content)
         answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
         columns = columns_of(answers.contents)
-        return {} if columns is None else {"local": columns}
+        measured = {} if columns is None else with_usual_names(columns.measures)
+        return {"local": replace(columns, measures=measured)} if columns and measured else {}
 
 
 class OnOwnLoops:
@@ -91,6 +100,23 @@ class OnOwnLoops:
 
     def close(self) -> None:
         """Nothing to release: nodes stay connected."""
+
+
+def with_usual_names(measures: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return what was measured by the names that reports know, accuracy and loss first.
+
+    Apps call them ``eval_acc`` or ``test_loss``; how many samples there were is no measure.
+    """
+    named = {_usual_name(name): values for name, values in measures.items() if name != SAMPLES}
+    first = [name for name in ("accuracy", "loss") if name in named]
+    return {name: named[name] for name in dict.fromkeys([*first, *named])}
+
+
+def _usual_name(name: str) -> str:
+    what = _MEASURED.fullmatch(name)
+    if what is None:
+        return name
+    return "loss" if what["figure"] == "loss" else "accuracy"
 
 
 def refuse_if_client_matters(method: Method) -> None:
@@ -140,6 +166,6 @@ def _read(content: RecordDict, layout: Layout) -> Upload:
         raise Unusable(f"its answer has {len(arrays)} records of arrays, not one")
     vector = vector_of(arrays[0], layout)
     loss = next((number(metrics, name) for name in _LOSSES if name in metrics), float("nan"))
-    samples = whole_number(metrics, "num-examples")
+    samples = whole_number(metrics, SAMPLES)
     finite = bool(torch.isfinite(vector).all())
     return Upload(Trained(vector, 1, loss, finite=finite), {}, samples, keeps=False)

@@ -40,6 +40,8 @@ def python_text(runs: Runs) -> str:
     """Return the Python that makes these runs again."""
     first = runs[0]
     data = first.facts.get("data", {})
+    if data.get("cut"):
+        return "# Some of the source's samples were taken first: play the study again instead."
     seeds = sorted({run.seed for run in runs})
     methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
     found = tuning_facts(runs)
@@ -64,10 +66,11 @@ def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _federation(name: str, data: Mapping[str, Any]) -> str:
     if data.get("skew") is None:
         return f"deal = us.Federation.open({name!r})  # your own data, as these runs had it"
-    some = "" if data.get("samples") is None else f", samples={data['samples']}"
+    options = data.get("options") or {"samples": data.get("samples")}
+    more = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
     return (
         "def deal(seed):\n"
-        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{some})\n"
+        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})\n"
     )
 
 

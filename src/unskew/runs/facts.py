@@ -29,7 +29,9 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     return {
         "name": federation.name,
         "skew": federation.report.skew if federation.report else None,
-        "samples": federation.report.samples if federation.report else None,
+        "samples": federation.report.options.get("samples") if federation.report else None,
+        "options": dict(federation.report.options) if federation.report else {},
+        "cut": federation.report is not None and federation.report.cut,
         "clients": clients,
         "train": federation.train.samples,
         "test": federation.test.samples,

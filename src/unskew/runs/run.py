@@ -104,7 +104,7 @@ class Run:
         """Return the cost until the figure of a level first reached a target; None if never."""
         figure = self.figure
         for i, row in enumerate(self.metrics):
-            if level in row and figure.reaches(_number(row[level][figure.name]), target):
+            if level in row and figure.reaches(_number(row[level].get(figure.name)), target):
                 return self.cost_of(self.metrics[: i + 1])
         return None
 

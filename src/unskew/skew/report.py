@@ -1,7 +1,7 @@
 """What a recipe did: who holds how much of what, and how skewed that is, in numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,10 @@ class SkewReport:
     dropped: int
     notes: tuple[str, ...] = ()
     diagnosis: Diagnosis | None = None
-    samples: int | None = None
-    """How many of the source's samples were drawn to be dealt out; None means all."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What else :func:`unskew.load` was asked, such as ``holdout``, where it is not the default."""
+    cut: bool = False
+    """Whether the source had been cut down before, so that loading it by name gives other data."""
 
     def __post_init__(self) -> None:
         for name in ("sizes", "label_counts"):
@@ -60,7 +62,7 @@ class SkewReport:
         pool: Pool,
         partition: Partition,
         notes: tuple[str, ...] = (),
-        samples: int | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> "SkewReport":
         """Report on a partition; ``notes`` go in front of the partition's own."""
         owned = partition.owner != NOBODY
@@ -72,7 +74,7 @@ class SkewReport:
             label_counts=counts.reshape(partition.clients, pool.classes),
             dropped=partition.dropped,
             notes=(*notes, *partition.notes),
-            samples=samples,
+            options=dict(options or {}),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +86,8 @@ class SkewReport:
             "dropped": self.dropped,
             "notes": list(self.notes),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.to_dict(),
-            "samples": self.samples,
+            "options": dict(self.options),
+            "cut": self.cut,
         }
 
     @classmethod
@@ -98,7 +101,8 @@ class SkewReport:
             dropped=values["dropped"],
             notes=tuple(values["notes"]),
             diagnosis=None if diagnosis is None else Diagnosis(**diagnosis),
-            samples=values.get("samples"),
+            options=values.get("options", {}),
+            cut=values.get("cut", False),
         )
 
 

@@ -18,9 +18,9 @@ _source = lru_cache(maxsize=2)(source)
 
 def open_case_data(data: StudyData, seed: int, skew: str | None = None) -> Federation:
     """Deal a case's data out by a seed; ``skew`` stands in for the case's own."""
-    cut = cut_down(_source(data.name), data.samples, data.test_samples, seed)
-    return federate(
-        cut,
+    whole = _source(data.name)
+    federation = federate(
+        cut_down(whole, data.samples, data.test_samples, seed),
         skew or data.skew or "iid",
         data.clients,
         seed,
@@ -28,6 +28,9 @@ def open_case_data(data: StudyData, seed: int, skew: str | None = None) -> Feder
         pool=data.pool,
         common=data.common,
     )
+    if federation.report is None or (data.samples is None and data.test_samples is None):
+        return federation
+    return replace(federation, report=replace(federation.report, cut=True))
 
 
 def cut_down(whole: Source, train: int | None, test: int | None, seed: int) -> Source:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from unskew.config import checked
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
+from unskew.tuning.trials import rates_around
 
 SHARE = 0.2
 """The part of each client's training samples that trials are judged by, rounded down."""
@@ -73,5 +75,17 @@ def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> 
             f"tune: trials must be at least the number of learning rates, {len(rates)} "
             f"(got {trials}); give more trials or fewer rates"
         )
+    _check_room(rates, trials - len(rates))
     rounds = asked.rounds or math.ceil(ROUNDS * settings.rounds)
     return Plan(rates=rates, trials=trials, rounds=rounds, seed=seed)
+
+
+def _check_room(rates: tuple[float, ...], further: int) -> None:
+    """Complain about rates too close to each other for all trials, whichever is the best."""
+    room = min(len(list(islice(rates_around(best, rates), further))) for best in rates)
+    if room < further:
+        raise UnskewError(
+            f"tune: lr: the rates {', '.join(f'{rate:g}' for rate in rates)} are so close that "
+            f"only {room} of {further} further trials fit between them; spread them, or give "
+            "fewer trials"
+        )

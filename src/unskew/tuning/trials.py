@@ -7,12 +7,15 @@ none, go to rates around the best one. So every method gets exactly as many tria
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import count, islice, product
+from itertools import islice, product
 from typing import Any
 
 from unskew.methods.base import Method
 from unskew.methods.table import name_of, with_options
 from unskew.rng import generator
+
+_HALVINGS = 12
+"""Steps are halved so often at most; by then rates of four digits hardly differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,8 @@ def rates_around(best: float, rates: Sequence[float]) -> Iterator[float]:
     """Return ever closer rates on both sides of the best, each one new.
 
     They lie less than a step away, a step being the mean ratio of neighbouring rates, and never
-    outside of the rates' range: a method with nothing else to try must not reach further.
+    outside of the rates' range: a method with nothing else to try must not reach further. They have
+    four digits, so rates that are close to each other leave but few between them.
     """
     low, high = min(rates), max(rates)
     step = (high / low) ** (1 / (len(rates) - 1))
@@ -73,7 +77,7 @@ def rates_around(best: float, rates: Sequence[float]) -> Iterator[float]:
 
 def _parts_of_a_step() -> Iterator[float]:
     """Return 1/2, then 1/4 and 3/4, then the odd eighths, and so on."""
-    for halvings in count(1):
+    for halvings in range(1, _HALVINGS + 1):
         for odd in range(1, 2**halvings, 2):
             yield odd / 2**halvings
 

@@ -45,7 +45,7 @@ def _picture(runs: Runs, level: str) -> Picture:
 def _points(run: Run, level: str, figure: str) -> list[tuple[int, int, float]]:
     """Return (client, seed, figure) of the last evaluation."""
     tables = [table for table in run.client_tables if table["kind"] == level]
-    if not tables:
+    if not tables or figure not in tables[-1]:  # a node's own loop may measure something else
         return []
     pairs = zip(tables[-1]["client"], tables[-1][figure], strict=True)
     return [(client, run.seed, value) for client, value in pairs if value is not None]
