@@ -11,6 +11,7 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -156,21 +157,23 @@ def _play(
     Ctrl-C is for the process that started it, which then asks this one to stop, once: so that
     nothing disturbs the checkpoint that is made on the way out.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in inherited:
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
     torch.set_num_threads(1)
 
     def tell(round_: int, metrics: Mapping[str, Any]) -> None:
         pipe.send_bytes(pickle.dumps((round_, dict(metrics))))
 
-    try:
-        pipe.send_bytes(pickle.dumps(job(tell)))
-    except (KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
-        return  # told to stop, or nobody listens any more; the checkpoint is made
-    except Exception as error:
-        pipe.send_bytes(_packed(error))
+    with suppress(KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        # Told to stop, or nobody listens any more: the checkpoint is made.
+        signal.signal(signal.SIGTERM, _stop)
+        try:
+            message = pickle.dumps(job(tell))
+        except Exception as error:
+            message = _packed(error)
+        pipe.send_bytes(message)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself
 
 
 def _stop(number: int, frame: object) -> None:

@@ -154,6 +154,7 @@ def test_commas_and_line_breaks_in_quotes_are_part_of_a_name(tmp_path):
         ("x,c,y\n1,2,0\nred,2,0\n", "column 'x' must hold numbers, row 2 has 'red'"),
         ("x,c,y\n1,2,0\n,2,0\n", "column 'x' must hold numbers, row 2 has ''"),
         ("x,c,y\nnan,2,0\n", "column 'x' has no number in row 1"),
+        ("x,c,y\n1,2,0\n-inf,2,0\n", "column 'x' is infinite in row 2"),
         ("x,c,y\n1,2,0\n1,2,\n", "column 'y' is empty in row 2"),
         ("x,c,y\n1,,0\n", "column 'c' is empty in row 1"),
         ("x,c,y\n1,1,-1\n", "labels from 0 up"),
@@ -198,3 +199,18 @@ def test_parquet_reads_as_csv_does(tmp_path):
     (tmp_path / "c.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(UnskewError, match="cannot be read as Parquet"):
         Federation.from_table(tmp_path / "c.parquet", label="y")
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        {"label": "y", "features": ["x", "y"]},
+        {"label": "y", "client": "y", "features": ["x"]},
+        {"label": "y", "features": ["x", "x"]},
+    ],
+)
+def test_a_column_has_one_role(tmp_path, roles):
+    path = tmp_path / "table.csv"
+    path.write_text("x,c,y\n1,2,0\n2,2,1\n")
+    with pytest.raises(UnskewError, match="is named twice among label, client and features"):
+        Federation.from_table(path, **roles)

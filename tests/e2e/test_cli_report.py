@@ -63,3 +63,31 @@ def test_tsne_of_a_few_clients_is_refused(terminal, data, tmp_path):
     message = terminal.complaint("report", out, "-o", tmp_path / "page.html", "--tsne")
     assert "tsne: needs 5 clients or more (these runs have 4)" in message
     assert not (tmp_path / "page.html").exists()
+
+
+def test_runs_that_were_asked_differently_are_not_ranked_without_a_word(terminal, tmp_path):
+    quick = ["--seeds", 1, "--rounds", 1, "--model", "logistic", "--out", tmp_path / "out"]
+    terminal.output("compare", "--clients", 4, "--methods", "fedavg,central", *quick)
+    _, _, errors = terminal.run("report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert errors == ""
+    terminal.output("compare", "--clients", 3, "--methods", "mean", *quick)
+    code, _, errors = terminal.run("report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert code == 0
+    assert "these runs differ in clients (3, 4): do not rank them by their figures" in errors
+
+
+def test_errors_of_the_system_are_one_line(terminal, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device", "some/file")
+
+    monkeypatch.setattr("unskew.data.load.federate", full)
+    complaint = terminal.complaint("data", "show", "digits")
+    assert complaint == "error: some/file: No space left on device; what was written stays\n"
+
+
+def test_networks_beyond_all_memory_are_one_line(terminal):
+    options = ("--clients", 2, "--seeds", 1, "--rounds", 1, "--methods", "fedavg")
+    code, _, errors = terminal.run("compare", *options, "--model", f"mlp:hidden={10**15}")
+    assert code == 2
+    assert "error: " in errors
+    assert "Traceback" not in errors

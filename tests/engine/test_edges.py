@@ -42,6 +42,7 @@ def test_a_spoilt_upload_that_is_not_finite_is_rejected_by_name():
     assert all(np.isfinite(p.detach().numpy()).all() for p in run.model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 def test_a_new_model_that_is_not_finite_is_not_taken():
     class Exploding(us.Method):
         def step(self, server, vector, layout):
@@ -52,6 +53,7 @@ def test_a_new_model_that_is_not_finite_is_not_taken():
     assert run.metrics[1].get("rejected") is None
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 def test_a_rule_left_with_too_few_clients_keeps_the_old_model():
     class Fragile(type(make_method("krum"))):
         def prepare(self, client, payload, state):

@@ -23,6 +23,7 @@ class DownOnce:
         return replace(result, missing={2: "it is gone"}) if round_ == 1 else result
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 @pytest.mark.parametrize("method", ["scaffold", "feddyn:alpha=0.1"])
 def test_where_the_old_model_stays_so_do_all_states(federation, method, monkeypatch):
     """A run with a round that came to nothing is one with a round less: nothing of it is left."""

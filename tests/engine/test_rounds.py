@@ -13,7 +13,7 @@ import unskew as us
 from toys import federation_of, small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
 from unskew.layout import flatten
 from unskew.methods.base import Finished, Method, Server, Stage, Start
 from unskew.models import make
@@ -159,7 +159,8 @@ def test_a_rejected_client_keeps_its_old_state(federation, runner):
 
 def test_below_the_quorum_the_old_model_stays(federation):
     start = make("logistic", (5,), 3, seed=0)
-    run = us.train(federation, Explodes(), rounds=2, quorum=4, **OPTIONS)
+    with pytest.warns(UnskewWarning, match="2 of 2 rounds left the model as it was: fewer than 4"):
+        run = us.train(federation, Explodes(), rounds=2, quorum=4, **OPTIONS)
     assert torch.equal(vector_of(run), flatten(start, Network(start).layout))
     for row in run.metrics:
         assert row["kept_model"] == "fewer than 4 good uploads: the old model stays"
@@ -184,6 +185,7 @@ def test_a_client_without_samples_is_rejected_with_a_reason(runner):
     assert rows_of(run)[0]["steps"] == [2, 0]
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 @RUNNERS
 def test_a_cohort_without_any_sample_leaves_the_model_alone(runner):
     run = us.train(empty_and_full(), rounds=12, cohort=1, runner=runner, **OPTIONS)

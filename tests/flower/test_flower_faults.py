@@ -160,6 +160,7 @@ def test_a_node_that_went_away_is_missing_until_it_is_back():
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 def test_below_the_quorum_the_model_stays_and_the_run_says_so():
     def silent(name, kind, reply):
         return None if kind == TRAIN and name in "12" else reply
@@ -211,6 +212,7 @@ def test_nor_does_an_error_while_data_is_loaded():
     assert "secret" not in str([reply for *_, reply in grid.log if not reply.has_error()])
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
 def test_a_node_with_another_method_or_network_says_so():
     federation = small_federation()
     for model, method, reason in (

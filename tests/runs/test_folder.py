@@ -1,18 +1,20 @@
 """What a run's folder holds."""
 
 import json
+import multiprocessing
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import unskew as us
-from unskew.errors import UnskewError
+from unskew.errors import FolderError, UnskewError
 from unskew.layout import flatten
 from unskew.methods.base import Server
 from unskew.network import Network
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.folder import RunFolder, read_lines
+from unskew.runs.lock import FolderLock
 from unskew.runs.states import States
 
 OPTIONS = {"model": "logistic", "rounds": 3, "cohort": 2, "seed": 4}
@@ -155,3 +157,45 @@ def test_no_checkpoint_is_made_of_nothing_new(tmp_path):
     folder.checkpoint()
     assert saved.stat().st_mtime_ns == before
     folder.close()
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl"])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_log_that_lost_lines_is_damaged_not_padded(federation, tmp_path, log, left):
+    us.train(federation, out=tmp_path, **OPTIONS)
+    lines = (tmp_path / log).read_bytes().splitlines(keepends=True)
+    (tmp_path / log).write_bytes(b"".join(lines[:left]))
+    with pytest.raises(UnskewError, match=f"{log}: is damaged, it was longer"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+    assert len((tmp_path / log).read_bytes().splitlines()) == left
+
+
+def test_a_line_that_is_not_json_is_damage(federation, tmp_path):
+    us.train(federation, out=tmp_path, **OPTIONS)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    with pytest.raises(UnskewError, match=r"metrics\.jsonl: is damaged, a line of it is not JSON"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+
+
+def test_one_process_at_a_time(federation, tmp_path):
+    first = FolderLock(tmp_path)
+    with pytest.raises(FolderError, match="another process is playing this run"):
+        us.train(federation, out=tmp_path, **OPTIONS)
+    first.release()
+    first.release()
+    us.train(federation, out=tmp_path, **OPTIONS)
+    us.train(federation, out=tmp_path, resume=True, **OPTIONS | {"rounds": 4})
+
+
+def test_a_forked_process_does_not_hold_its_parent_s_folder(tmp_path):
+    first = FolderLock(tmp_path)
+    context = multiprocessing.get_context("fork")
+    ready, done = context.Event(), context.Event()
+    child = context.Process(target=lambda: (ready.set(), done.wait(20)))
+    child.start()
+    assert ready.wait(20)
+    first.release()
+    FolderLock(tmp_path).release()
+    done.set()
+    child.join()

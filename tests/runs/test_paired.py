@@ -112,6 +112,13 @@ def test_a_lead_within_noise_is_called_that():
     assert verdict.note("b") == "within noise"
 
 
+def test_a_tie_at_the_top_is_told():
+    verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.7, 0.9, 0.8], "c": [0.1, 0.3, 0.21]}))
+    assert str(verdict).startswith("a and b are level and lead")
+    verdict = judge(runs_of({"a": [0.7], "b": [0.7], "c": [0.1]}))
+    assert str(verdict).startswith("a and b are level and lead by 60.00 points over c, but one")
+
+
 @pytest.mark.parametrize("row", [[0.5], [0.5, 0.7], [0.1, 0.2, 0.3]])
 def test_methods_with_the_same_figures_are_level_and_nobody_leads(row):
     verdict = judge(runs_of({"a": row, "b": row, "c": row}))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unskew.errors import UnskewError
 from unskew.runs.paired import Difference
 from unskew.studies.claims import judge_claims, verdict
 from unskew.studies.reading import parse_study
@@ -20,6 +21,7 @@ data = { name = "digits" }
 [methods]
 Ours = "ida"
 Theirs = "fedavg"
+Absent = "mean"
 [[cases]]
 name = "one"
 paper.global = { Ours = 80.0, Theirs = 75.0 }
@@ -99,11 +101,11 @@ def test_what_was_not_played_cannot_be_judged():
 
 
 def test_rivals_that_were_not_played_are_named_and_left_out():
-    claim = 'measure = "global"\nthan = ["Theirs", "Nobody"]'
+    claim = 'measure = "global"\nthan = ["Theirs", "Absent"]'
     found = judged(claim, cells([81, 82, 83.5], [71, 72, 73]))
     assert found.word == "held"
     assert [difference.second for difference in found.differences] == ["Theirs"]
-    assert "not played here: Nobody" in str(found)
+    assert "not played here: Absent" in str(found)
 
 
 def test_rounds_to_a_rival_that_was_never_reached_do_not_hold():
@@ -210,3 +212,8 @@ def test_seeds_that_a_rival_lacks_are_told():
     found = judged(LOSS, cells([0.5, 0.51, 0.52, 0.5, 0.49], HALF, "loss"))
     assert found.word == "held"
     assert "Theirs has no loss in 2 of 5 runs" in str(found)
+
+
+def test_a_claim_about_a_method_that_is_not_there_is_refused():
+    with pytest.raises(UnskewError, match="no method is called 'Theirss'"):
+        judged('measure = "global"\nthan = ["Theirss"]', cells([81, 82], [71, 72]))

@@ -76,6 +76,18 @@ def main() -> None:
     except UnskewError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a disk that is full, a file that may not be read
+        where = "" if error.filename is None else f"{error.filename}: "
+        typer.echo(f"error: {where}{error.strerror or error}; what was written stays", err=True)
+        sys.exit(2)
+    except (MemoryError, OverflowError) as error:
+        typer.echo(f"error: a number is too large, or memory too small: {error}", err=True)
+        sys.exit(2)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        typer.echo("error: there is not enough memory for a network or batch so large", err=True)
+        sys.exit(2)
     except SystemExit as end:
         if end.code == _STOPPED:
             typer.echo("stopped; what has a folder goes on with --resume", err=True)

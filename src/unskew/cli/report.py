@@ -39,12 +39,19 @@ def report_runs(
     from unskew.report.pictures.embedding import check_embedding  # noqa: PLC0415
     from unskew.report.tuning import tuning_table  # noqa: PLC0415
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
+    from unskew.runs.alike import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
     from unskew.runs.verdict import judge  # noqa: PLC0415
 
     known = read_comparison(runs[0]) if len(runs) == 1 else Known()
     found = known.sorted(read_runs(runs))
     goal = known.target if target is None else target
+    for what, values in differences(found).items():
+        typer.echo(
+            f"warning: these runs differ in {what} ({', '.join(values)}): do not rank them by "
+            "their figures",
+            err=True,
+        )
     if tsne:
         check_embedding(found)
     page = write_page(out, found, target=goal, command=known.command, embedding=tsne)

@@ -75,7 +75,9 @@ def run_one(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default: studies/NAME-SCALE.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; default: one a core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; default: one a core.")
+    ] = None,
     device: Annotated[
         str, typer.Option(help="cpu, cuda, mps, or auto for the best that is there.")
     ] = "cpu",

@@ -40,9 +40,10 @@ class Table:
                 f"{self.file}: column {name!r} must hold numbers, row {row + 1} has "
                 f"{str(column[row])!r}; choose other columns with features"
             ) from None
-        if np.isnan(numbers).any():
-            row = int(np.flatnonzero(np.isnan(numbers))[0])
-            raise UnskewError(f"{self.file}: column {name!r} has no number in row {row + 1}")
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad):
+            found = "has no number" if np.isnan(numbers[bad[0]]) else "is infinite"
+            raise UnskewError(f"{self.file}: column {name!r} {found} in row {bad[0] + 1}")
         return numbers
 
     def ids(self, name: str) -> Array:
@@ -62,7 +63,8 @@ class Table:
         if name not in self._columns:
             raise UnskewError(
                 f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)} (name "
-                "others as label, client and features)"
+                "others: --label-column, --client-column, --features; from Python label, client, "
+                "features)"
             )
         return self._columns[name]
 

@@ -51,6 +51,7 @@ def from_table(
         features = [name for name in table.names if name not in (label, client)]
     if not features:
         raise UnskewError(f"{path}: has no columns left for features")
+    _check_roles(path, label, client, features)
     x = np.stack([table.numbers(name) for name in features], axis=1)
     class_names: list[str] = []
     if labels.dtype.kind == "U":
@@ -58,6 +59,17 @@ def from_table(
         class_names = names.tolist()
     federation = Federation.from_arrays(x, labels, owners, **{"name": table.file.stem, **options})
     return _named(federation, class_names)
+
+
+def _check_roles(path: str | Path, label: str, client: str | None, features: Sequence[str]) -> None:
+    """Refuse a column in two roles: a feature that is the label leaves nothing to learn."""
+    roles = [label, *([] if client is None else [client]), *features]
+    for name in roles:
+        if roles.count(name) > 1:
+            raise UnskewError(
+                f"{path}: column {name!r} is named twice among label, client and features; each "
+                "has one role"
+            )
 
 
 def _height_width(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

@@ -3,6 +3,8 @@
 import copy
 import hashlib
 import platform
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,7 @@ from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads_for
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
 from unskew.goals import CLASSIFY
 from unskew.layout import flatten
 from unskew.methods.base import Method, Tensors
@@ -188,8 +190,9 @@ class Trainer:
                 common = CommonStages(shared, keys)
             position = folder.open(identity, run.facts, resume=resume, common=common)
             run.folder = folder.path
-            run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
         try:
+            if folder is not None:
+                run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
             for stage in stages[position.stage :]:
                 last = stage is stages[-1]
                 play = StagePlay(self, stage, run, folder, evaluates=last)
@@ -204,6 +207,7 @@ class Trainer:
             if folder is not None:
                 folder.close()
         assert position.server is not None
+        _warn_of_idle_rounds(run)
         run.model, run.states = play.module(position.server), position.states
         run.sample_weights = weights_table(position.states)
         if folder is not None and run.sample_weights is not None:
@@ -270,3 +274,17 @@ def make_module(
     words = None if federation.vocabulary is None else len(federation.vocabulary)
     name = model or default_for(federation.shape, federation.classes, words)
     return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
+
+
+def _warn_of_idle_rounds(run: Run) -> None:
+    """Tell of rounds that left the model as it was: their figures look like any other's."""
+    idle = [row for row in run.metrics if "kept_model" in row]
+    if idle:
+        reasons = Counter(why for row in idle for why in row.get("rejected", {}).values())
+        often = f" (most often: {reasons.most_common(1)[0][0]})" if reasons else ""
+        warnings.warn(
+            f"{run.method}, seed {run.seed}: {len(idle)} of {len(run.metrics)} rounds left the "
+            f"model as it was: {idle[-1]['kept_model']}{often}",
+            UnskewWarning,
+            stacklevel=2,
+        )

@@ -13,7 +13,14 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file in one step: beside its place, to the disk, then renamed."""
+    """Write a file in one step: beside its place, to the disk, then renamed.
+
+    A link stays one, and what is no file, such as a pipe, is written to as it is.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:

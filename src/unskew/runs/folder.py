@@ -10,6 +10,7 @@ from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.common_stages import CommonStages
+from unskew.runs.lock import FolderLock
 from unskew.runs.names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.states import MEMORY, States
 
@@ -26,6 +27,7 @@ class RunFolder:
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
         self._whole: tuple[Position, dict[str, int]] | None = None
+        self._lock: FolderLock | None = None
         self.resumed = False
         """Whether the run goes on from a checkpoint of its own."""
 
@@ -43,6 +45,22 @@ class RunFolder:
         knowing. Resuming a folder without a checkpoint starts from the beginning, or from the end
         of a stage that another run has played.
         """
+        self._make_folder()
+        self._lock = FolderLock(self.path)
+        try:
+            return self._open(identity, facts, resume=resume, common=common)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(
+        self,
+        identity: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        resume: bool,
+        common: CommonStages | None,
+    ) -> Position:
         known = self._read_run()
         found = None if known is None else self._checkpoints.load()
         if found is not None and not resume:
@@ -52,13 +70,13 @@ class RunFolder:
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
         self.resumed = found is not None
-        self._make_folder()
         if found is None:
             self._checkpoints.clear()
             if common is not None and common.adopt(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=States(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
+        self._check_logs(marks)
         write_json(self.path / RUN, {"identity": identity, **facts})
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
@@ -103,9 +121,21 @@ class RunFolder:
         write_bytes(self.path / SAMPLE_WEIGHTS, (json.dumps(table) + "\n").encode())
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, and let others play here."""
         for file in self._files.values():
             file.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _check_logs(self, marks: Mapping[str, int]) -> None:
+        """Complain about logs that lack what was in them when the checkpoint was made."""
+        for name in LOGS:
+            path = self.path / name
+            if (path.stat().st_size if path.is_file() else 0) < marks[name]:
+                raise FolderError(
+                    f"{path}: is damaged, it was longer when its checkpoint was made; move the "
+                    "run's folder away and play it again"
+                )
 
     def _append(self, name: str, value: Mapping[str, Any]) -> None:
         self._files[name].write(json.dumps(value) + "\n")
@@ -132,8 +162,22 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read a file of one JSON object a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
-    *lines, _cut_off = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines]
+    *lines, _cut_off = path.read_bytes().split(b"\n")
+    return [parsed(line, path) for line in lines]
+
+
+def parsed(line: bytes, path: Path) -> dict[str, Any]:
+    """Read a line of a log."""
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise UnskewError(
+            f"{path}: is damaged, a line of it is not JSON ({error}); move the run's folder away "
+            "and play it again"
+        ) from None
+    if not isinstance(value, dict):
+        raise UnskewError(f"{path}: is damaged, a line of it is {value!r}")
+    return value
 
 
 def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

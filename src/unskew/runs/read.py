@@ -41,8 +41,6 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
             f"{folder / 'run.json'}: {error} is missing; was it written by an older unskew? "
             "Run it again"
         ) from None
-    except ValueError as error:
-        raise UnskewError(f"{folder}: a line of its logs is not JSON: {error}") from None
 
 
 def read_runs(paths: Iterable[str | Path]) -> Runs:

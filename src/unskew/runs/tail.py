@@ -1,9 +1,9 @@
 """Following a run that another process is writing: its new rounds, as they come."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from unskew.runs.folder import parsed
 from unskew.runs.names import METRICS
 from unskew.runs.read import read_run
 from unskew.runs.run import Run
@@ -51,6 +51,6 @@ class Tail:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._place += len(whole)
-        new = [json.loads(line) for line in whole.split(b"\n") if line]
+        new = [parsed(line, path) for line in whole.split(b"\n") if line]
         self.rows += new
         return new

@@ -52,13 +52,21 @@ class Verdict:
         if all(difference.is_none for difference in self.behind):
             names = _joined([self.leader, *(difference.second for difference in self.behind)])
             return f"{names} are level: the same figure with every seed."
-        first, unknown = self.behind[0], any(math.isnan(d.p) for d in self.behind)
-        start = f"{self.leader} leads by {self._amount(first.mean)} over {first.second}"
+        tied = [difference.second for difference in self.behind if difference.is_none]
+        first = next(difference for difference in self.behind if not difference.is_none)
+        unknown = any(math.isnan(d.p) for d in self.behind)
+        leads = "are level and lead" if tied else "leads"
+        leaders = _joined([self.leader, *tied])
+        start = f"{leaders} {leads} by {self._amount(first.mean)} over {first.second}"
         if unknown:
             return f"{start}, but one seed cannot tell a lead from noise; give at least three."
         if self.is_real:
             return f"{start}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
         more = " More seeds may tell." if self.seeds < _MANY else ""
+        others = [method for method in self.level if method not in tied]
+        if tied and not others:
+            p = _p(max(d.p for d in self.behind if not d.is_none))
+            return f"{start}, and their lead is real (p = {p})."
         if len(self.level) == len(self.behind):
             other = "it" if len(self.behind) == 1 else "any other"
             p = _p(min(d.p for d in self.behind))

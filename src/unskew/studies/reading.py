@@ -50,12 +50,17 @@ def parse_study(name: str, text: str) -> StudyFile:
 
 
 def _check_claim(name: str, file: StudyFile, claim: Claim) -> None:
-    """Complain about a claim that names a case or a number of cases that is not there."""
+    """Complain about a claim that names a case or a method that is not there."""
     names = [case.name for case in file.cases]
     wanted = [*claim.cases, *(claim.than_cases or []), *([claim.since] if claim.since else [])]
     for pattern in wanted:
         if not any(matches(case, [pattern]) for case in names):
             raise UnskewError(f"{name}: claim {claim.text!r}: no case is called {pattern!r}")
+    known = {label for each in (file, *file.cases) for label in each.methods}
+    if known and not file.probes:
+        for label in (claim.method, *claim.than):
+            if label not in known:
+                raise UnskewError(f"{name}: claim {claim.text!r}: no method is called {label!r}")
     rivals = (bool(claim.than), claim.than_cases is not None, claim.than_value is not None)
     if sum(rivals) != 1:
         raise UnskewError(
