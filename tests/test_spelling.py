@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from unskew import spelling
 from unskew.errors import UnskewError
+from unskew.methods.table import make_method
 
 
 @dataclass(frozen=True, config=spelling.OPTIONS)
@@ -40,6 +41,13 @@ TABLE = {"prox": Prox, "needy": Needy}
 )
 def test_parse(text, name, options):
     assert spelling.parse(text) == (name, options)
+
+
+def test_an_option_stands_once_and_is_finite():
+    with pytest.raises(UnskewError, match="mu is given twice"):
+        spelling.parse("fedprox:mu=0.1,mu=0.2")
+    with pytest.raises(UnskewError, match="mu must be a finite number"):
+        make_method("fedprox:mu=1e400")
 
 
 def test_option_without_a_value_is_explained():

@@ -17,7 +17,7 @@ from unskew.errors import UnskewError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 """The pydantic configuration of every dataclass that can be spelled."""
 
 NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else value)
@@ -34,7 +34,10 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = piece.partition("=")
         if not equals:
             raise UnskewError(f"{text!r}: write options as key=value; {piece!r} has no '='")
-        options[key.strip().replace("-", "_")] = _literal(value.strip())
+        name_of_option = key.strip().replace("-", "_")
+        if name_of_option in options:
+            raise UnskewError(f"{text!r}: {name_of_option} is given twice")
+        options[name_of_option] = _literal(value.strip())
     return name.strip(), options
 
 

@@ -77,6 +77,8 @@ def test_nothing_is_overwritten(app):
         ({"skew": "dirichlett"}, "skew"),
         ({"model": "mlpp"}, "mlp"),
         ({"clients": 0}, "clients"),
+        ({"method": "central"}, "they stay with their nodes"),
+        ({"method": "feddisk:estimator=oracle"}, "they stay with their nodes"),
     ],
 )
 def test_what_is_not_known_is_said_before_anything_is_written(tmp_path, wrong, message):

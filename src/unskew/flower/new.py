@@ -8,6 +8,7 @@ from string import Template
 from unskew.config import DataConfig, checked
 from unskew.data.catalogue import CATALOGUE
 from unskew.errors import UnskewError
+from unskew.flower.apart import refuse_if_it_gathers
 from unskew.methods.table import make_method, name_of
 from unskew.models import MODELS
 from unskew.spelling import build, lookup
@@ -40,12 +41,14 @@ def write_app(
     checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:
         build(MODELS, model, "model")
+    chosen = make_method(method)
+    refuse_if_it_gathers(chosen)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UnskewError(f"{folder}: it is there already; choose a folder that is not")
     words = {
         "name": _project_name(folder),
         "publisher": "unskew",
-        "method": name_of(make_method(method)),
+        "method": name_of(chosen),
         "data": data,
         "skew": skew,
         "model": "None  # one that suits the data" if model is None else f'"{model}"',

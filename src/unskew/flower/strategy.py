@@ -19,6 +19,7 @@ from unskew.engine.settings import Settings
 from unskew.engine.train import Trainer
 from unskew.errors import UnskewError
 from unskew.flower.absent import Absent
+from unskew.flower.apart import refuse_if_it_gathers
 from unskew.flower.crew import Elsewhere, EvaluateFn
 from unskew.flower.nodes import Nodes
 from unskew.flower.own_loop import OwnLoops, refuse_if_client_matters, vector_of
@@ -169,13 +170,7 @@ class Strategy(FlowerStrategy):
             x, y = self._common
             common = checks.features(x, "common[0]"), checks.labels(y, "common[1]")
         federation = Absent.told(roster.names, roster.facts(), self._classes, common)
-        gathered = self.method.gather(federation)
-        handed, held = self.method.hand_out(federation, self.settings.seed)
-        if gathered is not federation or handed is not federation or held:
-            raise UnskewError(
-                f"method: {name_of(self.method)} needs the samples of other clients in one place, "
-                "and on Flower they stay with their nodes; use it in a simulation (unskew train)"
-            )
+        refuse_if_it_gathers(self.method, federation)
         return federation
 
 

@@ -180,6 +180,14 @@ def parsed(line: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
+_HASHED = {
+    "data": " (other samples, clients, skew, options of the data or seed)",
+    "layout": " (another network)",
+    "start": " (other first weights: another network or seed)",
+}
+"""What the hashes in a run's identity stand for."""
+
+
 def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise if a resumed run would not be the one in the folder, and name what differs."""
     if "identity" not in known:
@@ -188,8 +196,9 @@ def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, An
     for key in sorted(set(flat_known) | set(flat_asked)):
         was, now = flat_known.get(key), flat_asked.get(key)
         if was != now:
+            what = _HASHED.get(key, "")
             raise FolderError(
-                f"{path}: cannot resume, {key} was {was!r} and is now {now!r}; "
+                f"{path}: cannot resume, {key} was {was!r} and is now {now!r}{what}; "
                 "change it back, or choose another folder"
             )
 
