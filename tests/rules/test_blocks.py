@@ -7,17 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.layout import Layout
 from unskew.rules import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
 from unskew.rules.blocks import (
     alone,
     column_blocks,
-    empty_vector,
     in_threads,
     on_blocks,
     take_columns,
 )
-from unskew.rules.combine import weighted_sum
+from unskew.rules.combine import sum_of_rows
 
 
 @pytest.fixture
@@ -110,17 +108,18 @@ def test_rules_work_in_inference_mode():
 def test_parts_by_hand():
     rows = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert take_columns(rows[:, 1:], torch.tensor([1, 0])).tolist() == [[3, 2], [6, 5]]
-    assert empty_vector(rows).shape == (3,)
-    assert empty_vector(rows).dtype == rows.dtype
-    assert empty_vector(rows.double()).dtype == torch.float64
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_a_mean_in_pieces_is_that_in_one_to_the_bit(monkeypatch):
-    """Wide stacks are averaged in pieces, of which 100 columns make seven of 14 or 15."""
-    stack, weights = drawn(5, 100), torch.full((5,), 0.2)
-    layout = Layout.flat(100)
-    whole = weighted_sum(stack, weights, layout)
-    monkeypatch.setattr("unskew.rules.combine._WIDE", 14)
+@pytest.mark.parametrize(("narrow", "wide"), [(40, 1000), (2, 1000), (2, 9)])
+def test_a_sum_in_parts_is_that_in_one(narrow, wide, monkeypatch):
+    """103 columns are two parts of 51, eight of 12, or eleven of 9, and what is left over."""
+    rows, weights = drawn(5, 110)[:, :103], drawn(1, 5)[0]
+    whole = sum_of_rows(rows, weights)
+    monkeypatch.setattr("unskew.rules.combine._NARROW", narrow)
+    monkeypatch.setattr("unskew.rules.combine._WIDE", wide)
     monkeypatch.setattr("unskew.rules.blocks.WORTH_SHARING", 0)
-    assert torch.equal(weighted_sum(stack, weights, layout), whole)
+    parts = sum_of_rows(rows, weights)
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
+    torch.set_num_threads(1)
+    assert torch.equal(sum_of_rows(rows, weights), parts)

@@ -21,6 +21,7 @@ from unskew.methods.base import (
     Tensors,
     Trained,
 )
+from unskew.rules.combine import sum_of_rows
 from unskew.rules.rule import Diagnostics, Rule
 from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Weigher, by_samples
@@ -61,7 +62,7 @@ class FedNova(Method):
                 return vector, told
             weights = told["weights"] * (told["weights"] @ reach) / reach
             trainable = uploads.layout.trainable
-            moved = torch.mv(uploads.parameters.T, weights.to(vector))
+            moved = sum_of_rows(uploads.parameters, weights.to(vector))
             moved += float(1 - weights.sum()) * uploads.previous[:trainable]
             return torch.cat([moved, vector[trainable:]]), told
 

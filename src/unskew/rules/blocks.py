@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,18 +90,6 @@ def alone() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _HELPERS.reset(token)
-
-
-def empty_vector(like: Tensor) -> Tensor:
-    """Return memory for one value a column of a matrix.
-
-    On the processor numpy allocates it, because it asks for huge pages: with ordinary ones, the
-    system takes half as long to provide the pages of a large result as it takes to read the matrix.
-    """
-    size = like.shape[1]
-    if like.device.type != "cpu" or like.dtype != torch.float32:
-        return like.new_empty(size)
-    return torch.from_numpy(np.empty(size, dtype=np.float32))
 
 
 def take_columns(rows: Tensor, places: Tensor) -> Tensor:

@@ -6,31 +6,41 @@ import torch
 from torch import Tensor
 
 from unskew.layout import Layout
-from unskew.rules.blocks import empty_vector, in_threads, on_blocks
+from unskew.rules import blocks
+from unskew.rules.blocks import on_blocks
 
-_WIDE = 1 << 18
-"""Columns that are worth a product of their own."""
+_NARROW, _PARTS, _WIDE = 1 << 12, 8, 1 << 16
+"""Columns of a part at least, parts if these are wider, columns of a part at most."""
 
 
 def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
-    """Average the rows by weight; counters take the largest value instead.
-
-    Matrix-vector products, which read the stack's memory once. Of a wide stack each thread takes
-    its own columns: a single product that all share takes half as long again.
-    """
-    vector, weights = empty_vector(stack), weights.to(stack)
-    width = stack.shape[1]
-    pieces = max(1, width // _WIDE)
-
-    def work(piece: int) -> None:
-        columns = slice(piece * width // pieces, (piece + 1) * width // pieces)
-        torch.mv(stack[:, columns].T, weights, out=vector[columns])
-
-    if pieces == 1:
-        work(0)
-    else:
-        in_threads(work, range(pieces), stack)
+    """Average the rows by weight; counters take the largest value instead."""
+    vector = sum_of_rows(stack, weights.to(stack))
     _largest_counters(vector, stack, layout)
+    return vector
+
+
+def sum_of_rows(rows: Tensor, weights: Tensor) -> Tensor:
+    """Return the sum of the rows by weights of their type, in one pass over their memory.
+
+    Of a large matrix it is a batch of products, one for each part of the columns: a single
+    product, which all threads share, takes a third longer, or twice as long if it is wide. The
+    parts depend on no thread, so neither does the sum.
+    """
+    clients, columns = rows.shape
+    parts = max(min(_PARTS, columns // _NARROW), columns // _WIDE)
+    if rows.numel() < blocks.WORTH_SHARING or parts < 2:
+        return torch.mv(rows.T, weights)
+    vector = rows.new_empty(columns)
+    width = columns // parts
+    even = parts * width
+    torch.bmm(
+        weights.expand(parts, 1, clients),
+        rows[:, :even].view(clients, parts, width).transpose(0, 1),
+        out=vector[:even].view(parts, 1, width),
+    )
+    if even < columns:
+        torch.mv(rows[:, even:].T, weights, out=vector[even:])
     return vector
 
 
@@ -42,7 +52,7 @@ def by_coordinate(
     The rule turns clients x columns, and memory of that shape to compute in, into one value a
     column; counters take the largest value.
     """
-    vector = empty_vector(stack)
+    vector = stack.new_empty(stack.shape[1])
 
     def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
         vector[columns] = rule(block, scratch)

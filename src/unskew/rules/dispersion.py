@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from unskew.rules.blocks import column_blocks, empty_vector, in_threads, on_blocks, take_columns
+from unskew.rules.blocks import column_blocks, in_threads, on_blocks, take_columns
 from unskew.rules.distances import lengths, power_of_two
 
 CvScale = Literal["minmax", "rank", "clip99"]
@@ -31,7 +31,7 @@ BOUNDARY = 1e-5
 
 def spreads(rows: Tensor, mean: Tensor, scale: Tensor | None = None) -> Tensor:
     """Return the root mean square of each coordinate's deviations from the mean, over the scale."""
-    spread = empty_vector(rows)
+    spread = rows.new_empty(rows.shape[1])
     even = rows.new_full((len(rows),), 1 / len(rows))
 
     def work(block: Tensor, scratch: Tensor, columns: slice) -> None:

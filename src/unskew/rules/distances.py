@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unskew.rules import blocks
+from unskew.rules.combine import sum_of_rows
 
 SAME = 1e-13
 """Squared distances below this share of the squared norms are rounding, and count as none."""
@@ -46,7 +47,7 @@ def distances_to_mean(rows: Tensor, weights: Tensor, norm: int) -> Tensor:
     rows = rows.detach()
     if norm == 2 or not 0 < rows.shape[1] <= blocks.BLOCK // _FEWEST_ROWS:
         return distances(rows, _from_mean(weights), norm)
-    center = torch.mv(rows.T, weights)
+    center = sum_of_rows(rows, weights)
     return _measured(norm, lambda measure: _on_rows(rows, center, measure))
 
 
