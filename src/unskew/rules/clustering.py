@@ -64,9 +64,8 @@ class _Pairs:
     @classmethod
     def of(cls, matches: Counts) -> "_Pairs":
         pairs = cls(matches, np.zeros(len(matches), dtype=np.int64), np.full(len(matches), -np.inf))
-        everyone = np.ones(len(matches), dtype=bool)
         for client in range(len(matches) - 1):
-            pairs._find_partner(client, everyone)
+            pairs._set_partner(client, matches[client, client + 1 :])
         return pairs
 
     def best(self, free: Marks) -> tuple[int, int] | None:
@@ -81,8 +80,11 @@ class _Pairs:
             self._find_partner(first, free)
 
     def _find_partner(self, client: int, free: Marks) -> None:
-        others = slice(client + 1, None)
-        scores = np.where(free[others] & free[client], self.matches[client, others], -np.inf)
+        later = slice(client + 1, None)
+        both = free[later] & free[client]
+        self._set_partner(client, np.where(both, self.matches[client, later], -np.inf))
+
+    def _set_partner(self, client: int, scores: Counts) -> None:
         place = int(scores.argmax())
         self.partners[client] = client + 1 + place
         self.scores[client] = scores[place]

@@ -6,6 +6,7 @@ arXiv:2408.11278 (FedPake in its second version).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -117,7 +118,7 @@ class _Region:
 
 def _clusters_of(regions: Sequence[_Region], micro: int, macro: int, similarity: float) -> Tensor:
     """Cluster the clients by all high-dispersion places of some tensors."""
-    counts = torch.stack([agreements(each.micro, micro).cpu() for each in regions]).sum(0)
+    counts = reduce(Tensor.add_, (agreements(each.micro, micro) for each in regions)).cpu()
     places = sum(len(each.places) for each in regions)
     return torch.from_numpy(greedy_clusters(counts.numpy(), places, macro, similarity))
 
