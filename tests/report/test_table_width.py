@@ -15,6 +15,18 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("width", [26, 40, 60])
+def test_what_has_no_room_comes_in_further_tables(width):
+    out = io.StringIO()
+    Console(file=out, width=width).print(Table(COLUMNS, ROWS, title="the title"))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert text.count("the title") == 1
+    for figures in ("95.45 ± 0.80 %", "97.00 %", "82.76 %", "174.92", "93.13 ± 0.16 %", "84.86"):
+        assert figures in text
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_no_figure_is_cut_off(width):
     out = io.StringIO()

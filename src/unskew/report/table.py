@@ -36,18 +36,35 @@ class Table:
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
         from rich.table import Table as RichTable  # noqa: PLC0415
 
-        table = RichTable(
-            title=self.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-        )
-        # Where all is too wide, columns with long headings and long names of rows take more
-        # lines; else figures were cut off.
-        narrow = max(map(len, str(self).splitlines())) + 2 > options.max_width
-        for i, column in enumerate(self.columns):
-            side: JustifyMethod = "left" if i == 0 else "right"
-            table.add_column(column, justify=side, no_wrap=" " not in column)
-        for name, *cells in self.rows:
-            table.add_row(_folded(name) if narrow else name, *cells)
-        yield table
+        # Where all is too wide, long names of rows and headings take more lines, and what still has
+        # no room becomes a further table: a figure that is cut off is worse than none.
+        widths = [self._least_width(i) for i in range(len(self.columns))]
+        narrow = max(map(len, str(self).splitlines())) + _EDGES > options.max_width
+        if narrow:
+            room = options.max_width - _EDGES - _GAP - max(widths[1:], default=0)
+            widths[0] = min(widths[0], max(_SHORTEST_NAME, min(room, _NAME)))
+        names = [_folded(row[0], widths[0]) for row in self.rows]
+        for part in _parts(widths, options.max_width if narrow else None):
+            table = RichTable(
+                title=(self.title or None) if 1 in part else None,
+                box=SIMPLE_HEAD,
+                padding=(0, 1, 0, 0),
+                pad_edge=False,
+            )
+            for i in (0, *part):
+                side: JustifyMethod = "right" if i else "left"
+                table.add_column(self.columns[i], justify=side, width=widths[i] if narrow else None)
+            for name, row in zip(names, self.rows, strict=True):
+                table.add_row(name, *(row[i] for i in part))
+            yield table
+
+    def _least_width(self, column: int) -> int:
+        """Return the room that figures need; headings and what is in brackets may take lines."""
+        least = [*self.columns[column].split()]
+        for row in self.rows:
+            figure, _, remark = row[column].partition(" (")
+            least += [figure, *f"({remark}".split()]
+        return max(map(len, least))
 
     def to_markdown(self) -> str:
         """Return the table as Markdown."""
@@ -71,12 +88,26 @@ class Table:
         return "\n".join([*body, r"\end{tabular}", ""])
 
 
-_NAME = 16
-"""Characters of a row's name that a narrow terminal has room for."""
+_EDGES, _GAP = 2, 2
+"""Characters at a table's sides, and between its columns."""
+
+_NAME, _SHORTEST_NAME = 16, 6
+"""Characters of a row's name that a narrow terminal has room for, at most and at least."""
 
 
-def _folded(name: str) -> str:
-    return "\n".join(name[start : start + _NAME] for start in range(0, len(name), _NAME))
+def _folded(name: str, width: int) -> str:
+    return "\n".join(name[start : start + width] for start in range(0, len(name), width))
+
+
+def _parts(widths: Sequence[int], room: int | None) -> Iterator[range]:
+    """Yield which columns fit beside each other and the first, all if there is no limit."""
+    first, taken = 1, widths[0] + _EDGES
+    for i in range(1, len(widths)):
+        if room is not None and i > first and taken + _GAP + widths[i] > room:
+            yield range(first, i)
+            first, taken = i, widths[0] + _EDGES
+        taken += _GAP + widths[i]
+    yield range(first, len(widths))
 
 
 _LATEX = {
