@@ -102,6 +102,16 @@ def test_resuming_with_other_data_is_refused(federation, tmp_path):
         us.train(other, rounds=2, out=tmp_path / "run", resume=True, **OPTIONS)
 
 
+def test_a_run_is_not_resumed_with_fewer_rounds_than_it_has(federation, tmp_path):
+    out = tmp_path / "run"
+    us.train(federation, rounds=3, out=out, **OPTIONS)
+    before = (out / "run.json").read_bytes()
+    with pytest.raises(UnskewError, match=r"has 3 already \(asked for 2\); ask for 3 or more"):
+        us.train(federation, rounds=2, out=out, resume=True, **OPTIONS)
+    assert (out / "run.json").read_bytes() == before
+    assert us.train(federation, rounds=3, out=out, resume=True, **OPTIONS).rounds == 3
+
+
 def test_a_folder_with_a_run_is_not_overwritten(federation, tmp_path):
     us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
     before = (tmp_path / "run" / "metrics.jsonl").read_text()

@@ -53,9 +53,9 @@ def workshop_of(
     return Workshop(stage.method, Network(module), federation, own, device)
 
 
-def rounds_of(stage: Stage, shop: Workshop) -> int:
+def rounds_of(stage: Stage, settings: Settings) -> int:
     """Return how many rounds a stage has at most."""
-    return stage.rounds or shop.settings.rounds
+    return stage.rounds or settings.rounds
 
 
 class StagePlay:
@@ -78,7 +78,7 @@ class StagePlay:
             trainer.device,
             last=evaluates,
         )
-        self._rounds = rounds_of(stage, shop)
+        self._rounds = rounds_of(stage, shop.settings)
         private = None
         if stage.privacy is not None:
             sizes = trainer.federation.train.sizes

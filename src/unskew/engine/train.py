@@ -21,7 +21,7 @@ from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, resolve_runner
 from unskew.engine.crew import Crew, Here
 from unskew.engine.settings import Settings
-from unskew.engine.stage import StagePlay
+from unskew.engine.stage import StagePlay, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError, UnskewWarning
@@ -188,7 +188,8 @@ class Trainer:
                 versions, own = run.facts["versions"], self.settings
                 keys = stage_keys(identity, versions, self.held, own, stages)
                 common = CommonStages(shared, keys)
-            position = folder.open(identity, run.facts, resume=resume, common=common)
+            end = (len(stages) - 1, rounds_of(stages[-1], self.settings))
+            position = folder.open(identity, run.facts, resume=resume, common=common, end=end)
             run.folder = folder.path
         try:
             if folder is not None:

@@ -68,7 +68,7 @@ class Node:
     def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Take part in a round; what is kept stays here."""
         shop = self.shop(order)
-        if order.round >= rounds_of(self.method.stages()[order.stage], shop):
+        if order.round >= rounds_of(self.method.stages()[order.stage], shop.settings):
             raise Refusal(f"the stage is over before round {order.round + 1}")
         book = Book(context, self.folder, order.run, self.site.name)
         state = dict(book.read(order.state))
@@ -133,7 +133,7 @@ class Node:
     def _private(self, shop: Workshop, stage: Stage, order: Order) -> Workshop:
         """Let steps be private, with the noise of the client that needs most."""
         assert stage.privacy is not None
-        sizes, rounds = shop.federation.train.sizes, rounds_of(stage, shop)
+        sizes, rounds = shop.federation.train.sizes, rounds_of(stage, shop.settings)
         own = PrivateStage.of(stage.privacy, stage.name, sizes, shop.settings, rounds)
         noise = order.noise or 0.0
         secret = secrets.randbits(62) if self.secret_noise else None

@@ -38,17 +38,20 @@ class RunFolder:
         *,
         resume: bool,
         common: CommonStages | None = None,
+        end: tuple[int, int] | None = None,
     ) -> Position:
         """Start the folder, or find in it where to go on.
 
         ``identity`` is what must agree for a run to be resumed, ``facts`` is what else is worth
-        knowing. Resuming a folder without a checkpoint starts from the beginning, or from the end
-        of a stage that another run has played.
+        knowing, ``end`` are the stage and the number of its rounds that the run may not be beyond:
+        its figures would be of later rounds than those asked for. Resuming a folder without a
+        checkpoint starts from the beginning, or from the end of a stage that another run has
+        played.
         """
         self._make_folder()
         self._lock = FolderLock(self.path)
         try:
-            return self._open(identity, facts, resume=resume, common=common)
+            return self._open(identity, facts, resume=resume, common=common, end=end)
         except BaseException:
             self.close()
             raise
@@ -60,6 +63,7 @@ class RunFolder:
         *,
         resume: bool,
         common: CommonStages | None,
+        end: tuple[int, int] | None,
     ) -> Position:
         known = self._read_run()
         found = None if known is None else self._checkpoints.load()
@@ -69,6 +73,7 @@ class RunFolder:
             )
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
+            _refuse_fewer_rounds(self.path, found[0], end)
         self.resumed = found is not None
         if found is None:
             self._checkpoints.clear()
@@ -201,6 +206,14 @@ def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, An
                 f"{path}: cannot resume, {key} was {was!r} and is now {now!r}{what}; "
                 "change it back, or choose another folder"
             )
+
+
+def _refuse_fewer_rounds(path: Path, position: Position, end: tuple[int, int] | None) -> None:
+    if end is not None and (position.stage, position.round) > end:
+        raise FolderError(
+            f"rounds: {path} has {position.round} already (asked for {end[1]}); ask for "
+            f"{position.round} or more, or choose another folder"
+        )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
