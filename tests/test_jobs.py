@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -128,6 +130,31 @@ def test_stopping_leaves_checkpoints(federation, tmp_path):
     assert not multiprocessing.active_children()
     (saved,) = (tmp_path / "run" / "checkpoints").glob("stage*")
     assert int(saved.name[-6:]) > 2
+
+
+ENDLESS = """
+import sys
+import unskew as us
+federation = us.load("digits", clients=3)
+us.compare(federation, "fedavg,mean", seeds=1, jobs=2, out=sys.argv[1], model="logistic",
+           rounds=1_000_000, evaluate_every=0)
+"""
+
+
+def test_runs_end_quietly_when_who_started_them_was_killed(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, tmp_path], stderr=subprocess.PIPE, text=True
+    )
+    logs = [tmp_path / method / "seed0" / "metrics.jsonl" for method in ("fedavg", "mean")]
+    deadline = time.monotonic() + 60
+    while not all(log.is_file() and log.stat().st_size for log in logs):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    _, errors = process.communicate(timeout=60)  # they hold its other end until they have ended
+    assert errors == ""
+    assert all((log.parent / "checkpoints").is_dir() for log in logs)
 
 
 def test_a_module_that_cannot_travel_is_played_here(federation):

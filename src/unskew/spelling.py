@@ -112,8 +112,20 @@ def _nearest_field(place: tuple[int | str, ...], model: type[object] | None) -> 
     for section in place[:-1]:
         field = getattr(model, "model_fields", {}).get(section)
         model = None if field is None else field.annotation
-    close = get_close_matches(str(place[-1]), getattr(model, "model_fields", {}), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    known = _fields_of(model)
+    close = get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
+    return f"; did you mean {known[close[0]]!r}?" if close else ""
+
+
+def _fields_of(model: object) -> dict[str, str]:
+    """Return where the fields of a model are, by name: in it, or in one of its sections."""
+    own = getattr(model, "model_fields", {})
+    inner = {
+        name: f"{section}.{name}"
+        for section, field in own.items()
+        for name in getattr(field.annotation, "model_fields", {})
+    }
+    return inner | {name: name for name in own}
 
 
 def spell(thing: object, name: str) -> str:

@@ -150,6 +150,19 @@ def test_path_brings_its_own_clients(terminal, tmp_path):
         assert "brings its own clients" in message
 
 
+def test_options_that_would_have_no_effect_are_refused(terminal, tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("x,label\n1,0\n2,1\n")
+    (tmp_path / "images").mkdir()
+    for data, option, words in (
+        ("digits", ("--features", "age"), "is a source, which knows its labels and shape; leave"),
+        ("digits", ("--size", "8"), "leave size away"),
+        (table, ("--size", "8"), "is no folder of images; leave size away"),
+        (tmp_path / "images", ("--client-column", "c"), "is a folder of images; leave client_col"),
+    ):
+        assert words in terminal.complaint("data", "show", data, *option)
+
+
 def test_unknown_option_is_a_usage_error(terminal):
     code, _, errors = terminal.run("data", "show", "digits", "--nothing")
     assert code == 2

@@ -84,12 +84,14 @@ def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
     page = (tmp_path / "out/grid/result.md").read_text()
     assert "nobody has it" in page
     assert "50.00" in page
+    assert "`unskew study run grid.toml --scale cpu --seeds 3`" in page
     assert (tmp_path / "out/grid/figures/overview.png").is_file()
     assert (tmp_path / "out/grid/report-before.html").is_file()
     index = terminal.output("study", "index", "out")
-    assert "1 studies" in index
+    assert "1 study: " in index
     listed = (tmp_path / "out/README.md").read_text()
     assert "IDA is better than nothing" in listed
+    assert "Written by `unskew study index out` from the result.json files here. " in listed
     assert "No result is kept yet of: feddisk-femnist" in listed
 
 
@@ -145,3 +147,9 @@ def test_a_device_that_is_not_there_is_said(terminal, grid, tmp_path):
 
 def test_an_unknown_study_is_named(terminal):
     assert "did you mean 'ida-table2'" in terminal.complaint("study", "show", "ida-table")
+
+
+def test_fewer_than_one_job_is_refused(terminal, grid):
+    code, _, errors = terminal.run("study", "run", grid, "--jobs", 0)
+    assert code == 2
+    assert "--jobs" in errors

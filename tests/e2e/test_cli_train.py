@@ -88,6 +88,7 @@ def test_a_source_by_name_is_dealt_out(terminal, tmp_path):
     [
         (["--set", "train.lr=-1"], "train.lr must be greater than 0"),
         (["--set", "train.rouns=1"], "train.rouns is not known; did you mean 'rounds'?"),
+        (["--set", "lr=0.1"], "lr is not known; did you mean 'train.lr'?"),
         (["--set", "method=fedavgg"], "did you mean 'fedavg'?"),
         (["--set", "model=resnet"], "model"),
         (["--set", "model=resnet18"], "use mlp or logistic"),

@@ -98,7 +98,7 @@ def test_resuming_something_else_is_refused_and_named(federation, tmp_path, chan
 def test_resuming_with_other_data_is_refused(federation, tmp_path):
     us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
     other = small_federation(seed=1)
-    with pytest.raises(UnskewError, match="cannot resume, data was"):
+    with pytest.raises(UnskewError, match=r"data was '\w+' and is now '\w+' \(other samples, "):
         us.train(other, rounds=2, out=tmp_path / "run", resume=True, **OPTIONS)
 
 

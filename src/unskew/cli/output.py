@@ -1,17 +1,29 @@
 """Printing for people and for programs."""
 
 import json
+import math
 from typing import Annotated
 
 import typer
 
+from unskew.errors import UnskewError
 from unskew.plain import plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
+
+
+def _checked_target(target: float | None) -> float | None:
+    if target is not None and not math.isfinite(target):
+        raise UnskewError(f"target must be a number (got {target:g})")
+    return target
+
+
 Target = Annotated[
     float | None,
     typer.Option(
-        help="Accuracy whose cost is told.", show_default="one that all reach who are near the best"
+        callback=_checked_target,
+        help="Accuracy whose cost is told.",
+        show_default="one that all reach who are near the best",
     ),
 ]
 

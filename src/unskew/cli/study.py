@@ -117,4 +117,4 @@ def index_results(
     from unskew.studies.index import write_index  # noqa: PLC0415
 
     page, count = write_index(folder)
-    typer.echo(f"{count} studies: {page}")
+    typer.echo(f"{count} {'study' if count == 1 else 'studies'}: {page}")

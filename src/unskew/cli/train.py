@@ -108,7 +108,9 @@ def compare_methods(
     participation: Annotated[
         float | None, typer.Option(help="Share of the clients in each round.")
     ] = None,
-    cohort: Annotated[int | None, typer.Option(help="Or their number.")] = None,
+    cohort: Annotated[
+        int | None, typer.Option(help="Or their number; all, if there are fewer.")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Local passes over a client's samples.")
     ] = None,

@@ -20,17 +20,19 @@ def write_index(folder: Path) -> tuple[Path, int]:
     if not results:
         raise UnskewError(f"{folder}: there is no result.json in a folder below it")
     path = folder / "README.md"
-    write_bytes(path, index_text(results).encode())
+    write_bytes(path, index_text(results, folder).encode())
     return path, len(results)
 
 
-def index_text(results: list[dict[str, Any]]) -> str:
-    """Return the index: a line a study, then each claim with its verdict."""
+def index_text(results: list[dict[str, Any]], folder: Path) -> str:
+    """Return the index of a folder: a line a study, then each claim with its verdict."""
+    is_there = (folder / "../studies.md").is_file()
     lines = [
         "# Results of the studies",
         "",
-        "Written by `unskew study index docs/results` from the result.json files here; see "
-        "[how studies work](../studies.md). A claim is judged by a paired t-test over seeds, "
+        f"Written by `unskew study index {folder.as_posix()}` from the result.json files here"
+        + ("; see [how studies work](../studies.md). " if is_there else ". ")
+        + "A claim is judged by a paired t-test over seeds, "
         "corrected for the number of rivals; most results are of the scale `cpu`, whose changes "
         "each page states.",
         "",

@@ -13,6 +13,7 @@ from unskew.report.table import Table
 from unskew.studies.claims import Judged
 from unskew.studies.measure_table import measure_of
 from unskew.studies.play import Played
+from unskew.studies.reading import study_names
 from unskew.studies.study import PAPERS, Case, Study
 from unskew.studies.values import Cells, mean_and_sd
 
@@ -42,12 +43,13 @@ def result_of(played: Played, cells: Cells, judged: Sequence[Judged]) -> Plain:
 
 def markdown_of(study: Study, result: Plain) -> str:
     """Write the result for people: the verdicts first, then our figures beside the paper's."""
+    named = study.name if study.name in study_names() else f"{study.name}.toml"
     lines = [
         f"# {study.file.title}",
         "",
         f"{', '.join(study.file.makes)} of *{PAPERS[study.file.paper]}*.",
         f"Scale `{study.scale}`, {_seeds(study.seeds)}. "
-        f"Made by `unskew study run {study.name} --scale {study.scale} --seeds {study.seeds}`.",
+        f"Made by `unskew study run {named} --scale {study.scale} --seeds {study.seeds}`.",
         "",
         f"Against the paper's setting this scale changes: {study.changes}",
     ]
