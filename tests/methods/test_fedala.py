@@ -27,6 +27,15 @@ def test_all_of_the_global_model_is_fedavg_bit_for_bit(federation, runner, metho
     assert plain.cost == fedala.cost
 
 
+@pytest.mark.parametrize("other", ["fedprox:mu=0.5", "fedntd:beta=0.5", "feddyn:alpha=0.1"])
+def test_terms_go_by_the_model_received_wherever_training_starts(federation, other):
+    """MOON's too, but its features are the same while the mix is of the head alone."""
+    either = [
+        us.train(federation, name, **OPTIONS) for name in (f"fedala+{other}", f"{other}+fedala")
+    ]
+    assert torch.equal(*map(vector_of, either))
+
+
 def client_of(federation, k=0, round_=1):
     x, y = (torch.from_numpy(each) for each in federation.train.client(k))
     return Client(k, x, y, Network(make("mlp:hidden=6", (5,), 3)), 3, 0, round_)

@@ -271,7 +271,14 @@ class Method:
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Turn what was received and what was kept into the start of local training."""
-        return Start(self.with_kept(client.network.layout, payload["model"], state))
+        return Start(self.received(client, payload, state))
+
+    def received(self, client: Client, payload: Tensors, state: Tensors) -> Tensor:
+        """Return the model as it arrived, with the client's own coordinates in their place.
+
+        Training may start elsewhere (FedALA); terms that refer to the global model go by this one.
+        """
+        return self.with_kept(client.network.layout, payload["model"], state)
 
     def objective(
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors

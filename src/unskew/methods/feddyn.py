@@ -44,7 +44,7 @@ class FedDyn(Method):
         shared = Shared.of(self, client.network.layout)
         refs = {
             **start.refs,
-            "dyn_centre": start.vector[: shared.trainable],
+            "dyn_centre": self.received(client, payload, state)[: shared.trainable],
             "dyn_slope": shared.spread(_own(shared, state)),
         }
         return replace(start, refs=refs)
@@ -66,7 +66,7 @@ class FedDyn(Method):
         """Keep ``g_k - alpha (w_k - w_global)``."""
         finished = super().finish(client, start, trained, state)
         shared = Shared.of(self, client.network.layout)
-        moved = shared.take(trained.vector) - shared.take(start.vector)
+        moved = shared.take(trained.vector) - shared.take(start.refs["dyn_centre"])
         slope = _own(shared, state) - self.alpha * moved
         return Finished(finished.extras, {**finished.state, "dyn_slope": slope})
 

@@ -39,7 +39,8 @@ class FedNTD(Method):
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Keep the model received as the teacher."""
         start = super().prepare(client, payload, state)
-        return replace(start, refs={**start.refs, "ntd_teacher": start.vector})
+        teacher = self.received(client, payload, state)
+        return replace(start, refs={**start.refs, "ntd_teacher": teacher})
 
     def objective(
         self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors

@@ -32,9 +32,8 @@ class FedProx(Method):
 
         What the client keeps to itself is held near its own last values: the server has none.
         """
-        layout = client.network.layout
         start = super().prepare(client, payload, state)
-        centre = self.with_kept(layout, payload["model"], state)[: layout.trainable]
+        centre = self.received(client, payload, state)[: client.network.layout.trainable]
         return replace(start, refs={**start.refs, "centre": centre})
 
     def pull(self) -> float:

@@ -64,10 +64,11 @@ class Moon(Method):
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Refer to the model received and to the one that was left; at first there is none."""
         start = super().prepare(client, payload, state)
+        received = self.received(client, payload, state)
         refs = {
             **start.refs,
-            "moon_global": start.vector,
-            "moon_previous": state.get("moon_previous", start.vector),
+            "moon_global": received,
+            "moon_previous": state.get("moon_previous", received),
             "moon_strength": torch.tensor(self.mu if "moon_previous" in state else 0.0),
         }
         return replace(start, refs=refs)
