@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.methods.base import Method
 from unskew.methods.table import make_method, name_of
+from unskew.network import Model
 from unskew.playing import Player, Wanted, checked_settings, folder_name
 from unskew.progress import watching_many
 from unskew.runs.common_stages import stages_in
@@ -28,7 +27,7 @@ def compare(
     methods: str | Sequence[str | Method],
     *,
     seeds: int | Sequence[int] = 3,
-    model: str | nn.Module | None = None,
+    model: Model | None = None,
     tune: bool | Mapping[str, Any] = False,
     out: str | Path | None = None,
     resume: bool = True,
@@ -42,9 +41,9 @@ def compare(
     ``methods`` is a list, or one text such as ``"fedavg,fedprox:mu=0.01"``. With ``out`` each run
     gets a folder ``METHOD/seedN`` below it; one that is there already is gone on with if it was
     not finished, and read if it was, so that a new method or seed plays nothing but its own runs.
-    A folder whose run had other data, settings or network is refused, and so is any with
-    ``resume=False``. ``jobs`` runs are played at once; None means one a core, if a run keeps to
-    one. ``settings`` are those of :func:`unskew.train`.
+    A folder whose run had other data, settings, network or code of yours is refused, and so is any
+    with ``resume=False``. ``jobs`` runs are played at once; None means one a core, if a run keeps
+    to one. ``settings`` are those of :func:`unskew.train`.
 
     With ``tune`` each method's learning rate and published options are searched first, with the
     first seed, on a part of the clients' training samples; see ``docs/tuning.md``. It is True, or

@@ -4,7 +4,7 @@ Methods write their local objective against this, and the same text then serves 
 ``torch.vmap`` over a whole cohort, and Flower.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,9 @@ from unskew.goals import CLASSIFY, Goal
 from unskew.layout import Layout, head_name
 
 Buffers = dict[str, Tensor]
+
+Model = str | nn.Module | Callable[[], nn.Module]
+"""What a run's network may be given as: a name, a module, or a function that makes one."""
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
@@ -16,6 +15,7 @@ from unskew.errors import FolderError, UnskewError
 from unskew.jobs import Job, can_run_beside, cores, play_jobs
 from unskew.methods.base import Method
 from unskew.methods.table import name_of
+from unskew.network import Model
 from unskew.progress import Board, Watcher
 from unskew.runs.run import Run
 from unskew.spelling import explain
@@ -41,7 +41,7 @@ class Wanted:
 class Player:
     """Plays runs, ``jobs`` at once; None means one a core, if a run keeps to one."""
 
-    model: str | nn.Module | None
+    model: Model | None
     resume: bool
     jobs: int | None
     board: Board

@@ -108,6 +108,12 @@ def test_a_run_goes_on_where_it_was(unskew, app):
     )
 
 
+def test_what_to_go_on_with_must_be_said(unskew, app):
+    code, output, errors = unskew("flower", "up", app, "--resume")
+    assert (code, output) == (2, "")
+    assert errors == "error: --resume: give --out too, the folder of the run to go on with\n"
+
+
 def test_without_flower_the_fix_is_said(unskew, monkeypatch):
     monkeypatch.setattr("unskew.cli.flower.find_spec", lambda name: None)
     code, output, errors = unskew("flower", "up", "app")

@@ -98,8 +98,9 @@ def test_the_round_found_is_the_first_to_reach_the_target(values, target):
         assert all(value < target for value in values[: int(found) - 1])
 
 
-def row(stage, sent, clients=2, seconds=1.0):
-    traffic = {"parameters_up": sent * clients, "parameters_down": 0}
+def row(stage, sent, clients=2, seconds=1.0, received=None):
+    down = sent if received is None else received
+    traffic = {"parameters_up": sent * clients, "parameters_down": down * clients}
     return {"stage": stage, "clients": clients, "traffic": traffic, "seconds": seconds}
 
 
@@ -110,6 +111,11 @@ def run_of(*metrics, tables=()):
 def test_what_a_run_exchanged_leaves_out_rounds_without_models():
     run = run_of(row("density", 500), row("density", 500), row("ratio", 4), row("task", 100))
     assert exchange_of(run) == Exchange(500, 2, 100)
+
+
+def test_what_is_received_counts_as_what_is_sent():
+    exchange = exchange_of(run_of(row("task", 100, received=300)))
+    assert exchange.cost(3) == (100 + 300) * 3
 
 
 def test_time_per_round_is_the_median_of_the_task():

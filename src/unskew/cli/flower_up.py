@@ -36,6 +36,8 @@ class Try:
 
 def play(wanted: Try) -> bool:
     """Play the app; tell whether everything asked for holds."""
+    if wanted.resume and wanted.out is None:
+        raise UnskewError("--resume: give --out too, the folder of the run to go on with")
     out = wanted.out or _next_folder(wanted.app / "runs")
     config = _config(wanted, out)
     nodes = config["nodes"]

@@ -17,6 +17,7 @@ from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.optimiser import make_optimiser
 from unskew.engine.private import PrivateGradients, PrivateStage
 from unskew.engine.replay import Replays
+from unskew.engine.returned import checked_finish, checked_start
 from unskew.engine.settings import Settings
 from unskew.layout import Layout, rows_are_finite
 from unskew.methods.base import Client, Finished, Method, Pass, Start, Tensors, Trained
@@ -121,11 +122,11 @@ def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finishe
     """Prepare, train and finish one client."""
     client = shop.client(task.client, round_)
     with blaming(client.id, round_, "prepare"):
-        start = shop.method.prepare(client, task.payload, task.state)
+        start = checked_start(shop.method.prepare(client, task.payload, task.state))
     with blaming(client.id, round_, "training"):
         trained = train(shop, round_, client, start)
     with blaming(client.id, round_, "finish"):
-        finished = shop.method.finish(client, start, trained, task.state)
+        finished = checked_finish(shop.method.finish(client, start, trained, task.state))
     return trained, finished
 
 

@@ -1,6 +1,7 @@
 """One round: who takes part, what is sent, what comes back, what becomes of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
+from unskew.engine.returned import checked_server
 from unskew.errors import UnskewError
 from unskew.layout import Layout, rows_are_finite
 from unskew.masks import none_if_empty
@@ -19,6 +21,10 @@ from unskew.rules.uploads import Uploads
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic
 
 States = Mapping[int, Tensors]
+
+
+class ServerFailed(UnskewError):
+    """A method's code raised on the server; the message says in which round and hook."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +75,8 @@ def play_round(
     clients, settings = len(shop.federation), shop.settings
     among = method.candidates(clients, round_, settings.seed)
     cohort = draw_cohort(settings, clients, round_, among)
-    tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
+    with _blaming_the_server(round_, "broadcast"):
+        tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
     rejected = _rejected(shop, cohort, _spoilt(shop, cohort, result))
     kept = {
@@ -94,7 +101,11 @@ def play_round(
         reason = f"fewer than {shop.settings.quorum} good uploads: the old model stays"
         return server, {}, replace(outcome, kept_model=reason)
     try:
-        updated, diagnostics = method.aggregate(server, uploads)
+        with _blaming_the_server(round_, "aggregate"):
+            updated, diagnostics = method.aggregate(server, uploads)
+            updated = checked_server(updated, server)
+    except ServerFailed:
+        raise
     except UnskewError as error:
         if not rejected:
             raise
@@ -106,6 +117,19 @@ def play_round(
         reason = "the new model has infinite or undefined numbers: the old one stays"
         return server, {}, replace(outcome, kept_model=reason)
     return updated, kept, outcome
+
+
+@contextmanager
+def _blaming_the_server(round_: int, hook: str) -> Iterator[None]:
+    """Turn an exception of method code into one that names round and hook."""
+    try:
+        yield
+    except UnskewError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        where = f"the server failed in round {round_ + 1}, in {hook}"
+        raise ServerFailed(f"{where}: {reason}") from error
 
 
 def _spoilt(shop: Workshop, cohort: Sequence[int], result: Result) -> Result:
@@ -203,7 +227,7 @@ def _uploads(
     hidden = hidden_from_server(shop.method, shop.network.layout)
     if hidden is not None:
         stack[:, hidden] = server.vector[hidden]  # it never left the clients
-    extras = _extras([result.finished[row].extras for row in good])
+    extras = _extras({outcome.clients[row]: result.finished[row].extras for row in good})
     return Uploads(
         stack=stack,
         layout=shop.network.layout,
@@ -224,5 +248,14 @@ def _column(values: Sequence[float | None]) -> Tensor | None:
     return torch.tensor(known, dtype=torch.float64) if len(known) == len(values) else None
 
 
-def _extras(extras: Sequence[Tensors]) -> dict[str, list[Tensor]]:
-    return {name: [each[name] for each in extras] for name in extras[0]}
+def _extras(sent: Mapping[int, Tensors]) -> dict[str, list[Tensor]]:
+    """Return what clients sent besides their models, by name; all must send the same."""
+    names = dict.fromkeys(name for each in sent.values() for name in each)
+    for client, each in sent.items():
+        for name in names:
+            if name not in each:
+                raise UnskewError(
+                    f"client {client} sent no {name!r}, which others sent: in finish, all must "
+                    "return the same extras"
+                )
+    return {name: [each[name] for each in sent.values()] for name in names}

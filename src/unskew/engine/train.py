@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import inspect
 import platform
 import warnings
 from collections import Counter
@@ -20,6 +21,7 @@ from unskew.attacks import Attack, make_attack
 from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, resolve_runner
 from unskew.engine.crew import Crew, Here
+from unskew.engine.own_code import own_code
 from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay, rounds_of
 from unskew.engine.stage_keys import stage_keys
@@ -30,8 +32,9 @@ from unskew.layout import flatten
 from unskew.methods.base import Method, Tensors
 from unskew.methods.table import make_method, name_of
 from unskew.models import default_for, make
-from unskew.network import Network
+from unskew.network import Model, Network
 from unskew.progress import Watcher
+from unskew.rng import torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.common_stages import CommonStages
 from unskew.runs.facts import density_facts, federation_facts
@@ -49,7 +52,7 @@ def train(
     federation: Federation,
     method: str | Method = "fedavg",
     *,
-    model: str | nn.Module | None = None,
+    model: Model | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | Watcher | None = None,
@@ -60,14 +63,15 @@ def train(
     """Train one model on a federation and return what happened.
 
     ``method`` is a spelling such as ``"fedprox:mu=0.01"`` or a method object; ``model`` a name
-    (see ``unskew models``), a module of yours, or None for one that suits the data. ``settings``
-    are the fields of :class:`unskew.engine.settings.Settings`: ``rounds``, ``participation`` or
-    ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``, ``evaluate_every`` (0: never),
-    ``seed``, ``workers`` and so on. With ``out`` the run is written to a folder as it goes, and
-    with ``resume`` it goes on from the folder's last checkpoint, bit for bit. ``notes`` join what
-    the run remembers in ``run.facts``, and change nothing. ``stages`` is a folder that several
-    runs share: what one has learned before the task, such as a density, another that would learn
-    the same takes from there.
+    (see ``unskew models``), a module of yours, from whose weights every seed starts, a function
+    that makes one, whose weights are then the seed's, or None for one that suits the data.
+    ``settings`` are the fields of :class:`unskew.engine.settings.Settings`: ``rounds``,
+    ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
+    ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on. With ``out`` the run is written
+    to a folder as it goes, and with ``resume`` it goes on from the folder's last checkpoint, bit
+    for bit. ``notes`` join what the run remembers in ``run.facts``, and change nothing. ``stages``
+    is a folder that several runs share: what one has learned before the task, such as a density,
+    another that would learn the same takes from there.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
@@ -88,7 +92,7 @@ def train(
     if checked.engine == "flower-ray":
         return _on_ray()(trainer, folder, resume=resume, progress=progress, notes=notes)
     # Of a module no more is known than its first weights: what it does with them may differ.
-    shared = None if stages is None or isinstance(model, nn.Module) else Path(stages)
+    shared = None if stages is None or not isinstance(model, str | None) else Path(stages)
     return trainer.run(folder, resume=resume, progress=progress, notes=notes, shared=shared)
 
 
@@ -105,7 +109,7 @@ def _on_ray() -> Callable[..., Run]:
 
 
 def keeps_to_one_core(
-    federation: Federation, method: Method, model: str | nn.Module | None, settings: Settings
+    federation: Federation, method: Method, model: Model | None, settings: Settings
 ) -> bool:
     """Tell whether a run computes in one thread of one process, so that others fit beside it."""
     trainer = Trainer.of(federation, method, model, settings)
@@ -136,7 +140,7 @@ class Trainer:
     def of(
         federation: Federation,
         method: Method,
-        model: str | nn.Module | None,
+        model: Model | None,
         settings: Settings,
     ) -> "Trainer":
         """Check what was asked and lay everything out for it."""
@@ -219,7 +223,9 @@ class Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         start = flatten(self.module, network.layout)
+        code = own_code(self.method, self.module)
         return {
+            **({} if code is None else {"code": code}),
             "method": name_of(self.method),
             "network": self.network_name,
             "layout": network.layout.fingerprint,
@@ -264,17 +270,41 @@ def _fewest_in_a_round(method: Method, settings: Settings, clients: int) -> int:
     return min(settings.cohort_size(size) for size in sizes)
 
 
-def make_module(
-    federation: Federation, model: str | nn.Module | None, seed: int
-) -> tuple[str, nn.Module]:
+def make_module(federation: Federation, model: Model | None, seed: int) -> tuple[str, nn.Module]:
     """Return a run's network and its name, given what was asked for."""
-    if model is not None and not isinstance(model, str | nn.Module):
-        raise UnskewError(f"model must be a name or a torch module, not {model!r}")
     if isinstance(model, nn.Module):
         return type(model).__name__, copy.deepcopy(model)
+    if model is not None and not isinstance(model, str):
+        module = _made_by(model, seed)
+        return type(module).__name__, module
     words = None if federation.vocabulary is None else len(federation.vocabulary)
     name = model or default_for(federation.shape, federation.classes, words)
     return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
+
+
+def _made_by(function: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return the module that a user's function makes, whose first weights are the seed's."""
+    module = None
+    if _takes_nothing(function):
+        with torch_seeded(seed, "model"):
+            module = function()
+    if not isinstance(module, nn.Module):
+        raise UnskewError(
+            "model must be a name or a torch module, or a function without arguments that makes "
+            f"one, not {function!r}"
+        )
+    return module
+
+
+def _takes_nothing(function: object) -> bool:
+    """Tell whether something can be called without arguments."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _warn_of_idle_rounds(run: Run) -> None:

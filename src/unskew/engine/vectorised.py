@@ -22,6 +22,7 @@ from unskew.engine.optimiser import make_optimiser
 from unskew.engine.private import PrivateGradients
 from unskew.engine.recording import Function
 from unskew.engine.replay import Replays
+from unskew.engine.returned import checked_finish, checked_start
 from unskew.errors import UnskewError
 from unskew.layout import rows_are_finite
 from unskew.methods.base import Client, Finished, Start, Trained
@@ -130,7 +131,7 @@ class _Chunk:
         with blaming(_ALL, round_, "prepare") as blamed:
             for client, task in zip(clients, self._tasks, strict=True):
                 blamed.client = client.id
-                starts.append(method.prepare(client, task.payload, task.state))
+                starts.append(checked_start(method.prepare(client, task.payload, task.state)))
         with blaming(_ALL, round_, "training"):
             rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
@@ -144,7 +145,8 @@ class _Chunk:
             for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
                 blamed.client = client.id
                 trained = Trained(*end)
-                outcomes.append((trained, method.finish(client, start, trained, task.state)))
+                finished = checked_finish(method.finish(client, start, trained, task.state))
+                outcomes.append((trained, finished))
         return rows, outcomes
 
     @torch.no_grad()

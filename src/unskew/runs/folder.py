@@ -186,6 +186,7 @@ def parsed(line: bytes, path: Path) -> dict[str, Any]:
 
 
 _HASHED = {
+    "code": " (the source of your own method or network)",
     "data": " (other samples, clients, skew, options of the data or seed)",
     "layout": " (another network)",
     "start": " (other first weights: another network or seed)",

@@ -69,10 +69,11 @@ class Verdict:
             return f"{start}, and their lead is real (p = {p})."
         if len(self.level) == len(self.behind):
             other = "it" if len(self.behind) == 1 else "any other"
+            least = "" if len(self.behind) == 1 else "the smallest "
             p = _p(min(d.p for d in self.behind))
             return (
                 f"{start}, but that is within noise: {self.seeds} seeds do not tell the leader "
-                f"from {other} (p = {p}).{more}"
+                f"from {other} ({least}p = {p}).{more}"
             )
         ahead = [difference.second for difference in self.behind if difference.is_real]
         return (

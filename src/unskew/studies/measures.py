@@ -7,7 +7,7 @@ Accuracy and its spread over clients are in a run's metrics, and the bytes to a 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -84,13 +84,14 @@ class Exchange:
 
 
 def exchange_of(run: Run) -> Exchange:
-    """Read from a run's traffic which models its clients sent, and in how many rounds.
+    """Read from a run's traffic which models its clients exchanged, and in how many rounds.
 
-    Rounds in which clients send a handful of figures and no model do not count.
+    A method that sends more down than up, such as IFCA, counts with the mean of both. Rounds in
+    which clients send a handful of figures and no model do not count.
     """
-    sizes = [_sent(row) for row in run.metrics if row["stage"] != "task"]
-    models = [size for size in sizes if size > _FIGURES]
-    task = [_sent(row) for row in run.metrics if row["stage"] == "task"]
+    before = [row for row in run.metrics if row["stage"] != "task"]
+    models = [_exchanged(row) for row in before if _sent(row) > _FIGURES]
+    task = [_exchanged(row) for row in run.metrics if row["stage"] == "task"]
     return Exchange(max(models, default=0), len(models), max(task, default=0))
 
 
@@ -135,7 +136,12 @@ def worst_clients(run: Run, count: int) -> list[int]:
     return sorted(client for _, client in sorted((sign * score, k) for score, k in scores)[:count])
 
 
-def _sent(row: Mapping[str, Mapping[str, int]]) -> int:
+def _sent(row: Mapping[str, Any]) -> float:
     """Return how many numbers each client sent in a round."""
-    clients: int = row["clients"]  # type: ignore[assignment]
-    return round(row["traffic"]["parameters_up"] / max(1, clients))
+    return float(row["traffic"]["parameters_up"] / max(1, row["clients"]))
+
+
+def _exchanged(row: Mapping[str, Any]) -> int:
+    """Return how many numbers went each way in a round, a client."""
+    received = float(row["traffic"]["parameters_down"] / max(1, row["clients"]))
+    return round((_sent(row) + received) / 2)

@@ -19,6 +19,7 @@ class Program:
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path):
         self.name, self.log = name, log
         with log.open("ab") as output:
+            self._said_before = output.tell()  # by a program of an earlier try in the same folder
             self._process = subprocess.Popen(
                 command,
                 env=dict(env),
@@ -69,7 +70,9 @@ class Program:
 
     def text(self) -> str:
         """Return everything the program said so far."""
-        return self.log.read_text(encoding="utf-8", errors="replace")
+        with self.log.open("rb") as log:
+            log.seek(self._said_before)
+            return log.read().decode("utf-8", errors="replace")
 
     def tail(self, lines: int = _TAIL) -> str:
         """Return the last lines the program said, indented and under its name."""
