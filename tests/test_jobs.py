@@ -56,6 +56,18 @@ def test_an_error_comes_home_and_ends_the_others(federation):
     assert not multiprocessing.active_children()
 
 
+class Careless(Method):
+    def aggregate(self, server, uploads):
+        return {}["nothing"]
+
+
+@pytest.mark.parametrize("method", [Broken(), Careless()])
+def test_an_error_in_a_method_brings_the_place_where_it_happened(federation, method):
+    with pytest.raises(UnskewError) as told:
+        us.compare(federation, [method, "fedavg"], jobs=2, **OPTIONS)
+    assert "test_jobs.py" in "".join(told.value.__notes__)
+
+
 def test_jobs_run_at_once_and_come_back_in_order():
     def job(place):
         def play(watcher):

@@ -184,7 +184,7 @@ def _stop(number: int, frame: object) -> None:
 
 def _packed(error: Exception) -> bytes:
     """Pack an error; one that is a bug brings the place where it happened."""
-    if not isinstance(error, UnskewError):
+    if not isinstance(error, UnskewError) or error.__cause__ is not None:
         error.add_note("".join(traceback.format_exception(error)))
     try:
         packed = pickle.dumps(error)

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from torch import nn
 
 from unskew.data.federation import Federation
+from unskew.engine.networks import made_by
+from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
 from unskew.engine.train import keeps_to_one_core, train
 from unskew.errors import FolderError, UnskewError
@@ -76,7 +79,7 @@ class Player:
                     stages=self.stages,
                     **wanted.settings,
                 )
-            except FolderError:
+            except (FolderError, ServerFailed):
                 raise
             except UnskewError as error:
                 if not wanted.may_refuse:
@@ -87,15 +90,23 @@ class Player:
 
     def _at_once(self, wanted: Sequence[Wanted]) -> int:
         most = min(len(wanted), cores() if self.jobs is None else self.jobs)
-        if most < 2 or not can_run_beside(self.model):
+        if most < 2:
             return 1
         first = wanted[0]
         settings = checked_settings(first.settings)
+        if not can_run_beside(self._own_network(settings.seed)):
+            return 1
         if self.jobs is None and not keeps_to_one_core(
             first.data(), first.method, self.model, settings
         ):
             return 1
         return most
+
+    def _own_network(self, seed: int) -> nn.Module | None:
+        """Return the network if it is the user's: as it comes back from where a run is played."""
+        if self.model is None or isinstance(self.model, str):
+            return None
+        return made_by(self.model, seed)
 
 
 def folder_name(method: str) -> str:

@@ -157,6 +157,7 @@ def test_options_that_would_have_no_effect_are_refused(terminal, tmp_path):
     for data, option, words in (
         ("digits", ("--features", "age"), "is a source, which knows its labels and shape; leave"),
         ("digits", ("--size", "8"), "leave size away"),
+        ("patients", ("--label-column", "sick"), "'patients' is not known; there are: "),
         (table, ("--size", "8"), "is no folder of images; leave size away"),
         (tmp_path / "images", ("--client-column", "c"), "is a folder of images; leave client_col"),
     ):

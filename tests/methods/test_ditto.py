@@ -8,6 +8,7 @@ import unskew as us
 from toys import loss_after_steps, vector_of
 from unskew.methods.base import Client, Server, Start
 from unskew.methods.ditto import Ditto
+from unskew.methods.table import make_method
 from unskew.models import make
 from unskew.network import Batch, Network
 
@@ -52,6 +53,28 @@ def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
     loss = part.method.objective(network, weights, {}, batch, start.refs)
     (gradient,) = torch.autograd.grad(loss, weights)
     torch.testing.assert_close(own - 0.25 * gradient, received)
+
+
+@pytest.mark.parametrize("name", ["ditto+fedala", "fedala+ditto"])
+def test_the_personal_model_is_held_near_the_received_one_wherever_training_starts(name):
+    (part,) = (each for each in make_method(name).passes() if each.name == "personal")
+    network = Network(nn.Linear(1, 1))
+    client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
+    received, own = torch.tensor([1.0, 0.0]), torch.tensor([3.0, -1.0])
+    state = {"personal": own, "own": own, "mix": torch.zeros(2)}
+    start = part.method.prepare(client, {"model": received}, state)
+    assert torch.equal(start.refs["centre"], received)
+
+
+def test_of_several_models_the_personal_one_is_held_near_the_client_s_choice():
+    (part,) = (
+        each for each in make_method("ifca:models=2+ditto").passes() if each.name == "personal"
+    )
+    network = Network(nn.Linear(1, 2, bias=False))
+    client = Client(0, torch.ones(1, 1), torch.ones(1, dtype=torch.int64), network, 2)
+    wrong, right = torch.tensor([5.0, 0.0]), torch.tensor([0.0, 5.0])
+    start = part.method.prepare(client, {"model": wrong, "others": right[None]}, {})
+    assert torch.equal(start.refs["centre"], right)
 
 
 def test_a_client_that_never_trained_uses_the_global_model():

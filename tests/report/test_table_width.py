@@ -48,3 +48,27 @@ def test_a_long_name_takes_more_lines_and_leaves_figures_whole():
     names = [line[: line.index("93.13")] if "93.13" in line else line for line in lines]
     assert name in "".join(part.strip() for part in names)
     assert sum("93.13 ± 0.16 %" in line and "55.71 %" in line for line in lines) == 2
+
+
+def printed(table, width):
+    out = io.StringIO()
+    Console(file=out, width=width).print(table)
+    return out.getvalue()
+
+
+def test_names_are_whole_where_there_is_room():
+    table = Table(("method", "accuracy"), [("fedavg (tuned, lr=0.1)", "93.13 %")])
+    assert "fedavg (tuned, lr=0.1)" in printed(table, 100)
+
+
+def test_spare_room_is_used_in_a_narrow_terminal():
+    columns = ("method", "accuracy", "rounds to the target", "MB to the target")
+    row = ("a-name-that-is-long", "93.13 %", "12 (2 of 3 seeds)", "7.25")
+    text = printed(Table(columns, [row]), 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "12 (2 of 3 seeds)" in text
+
+
+def test_tables_of_one_column_or_no_row_are_printed():
+    assert "title" in printed(Table(("method",), [("fedavg",)], title="title"), 80)
+    assert not printed(Table(("",), []), 80).strip()

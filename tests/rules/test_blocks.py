@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from unskew.rules import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
 from unskew.rules.blocks import (
+    WORTH_SHARING,
     alone,
     column_blocks,
     in_threads,
@@ -121,5 +122,12 @@ def test_a_sum_in_parts_is_that_in_one(narrow, wide, monkeypatch):
     monkeypatch.setattr("unskew.rules.blocks.WORTH_SHARING", 0)
     parts = sum_of_rows(rows, weights)
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_threads_do_not_show_in_a_large_sum():
+    rows, weights = drawn(300, 9001), drawn(1, 300)[0]
+    assert rows.numel() > WORTH_SHARING
+    shared = sum_of_rows(rows, weights)
     torch.set_num_threads(1)
-    assert torch.equal(sum_of_rows(rows, weights), parts)
+    assert torch.equal(sum_of_rows(rows, weights), shared)

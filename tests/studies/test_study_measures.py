@@ -118,6 +118,11 @@ def test_what_is_received_counts_as_what_is_sent():
     assert exchange.cost(3) == (100 + 300) * 3
 
 
+def test_what_is_received_once_is_no_part_of_every_round():
+    once = run_of(row("task", 100, received=900), *(row("task", 100) for _ in range(4)))
+    assert exchange_of(once) == Exchange(0, 0, 100)
+
+
 def test_time_per_round_is_the_median_of_the_task():
     run = run_of(row("density", 9, seconds=50.0), *(row("task", 9, seconds=s) for s in (1, 2, 90)))
     assert seconds_per_round(run) == 2.0

@@ -1,6 +1,7 @@
 """Tuned comparisons from end to end, in Python."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
@@ -9,6 +10,7 @@ from toys import small_federation
 from unskew.engine import stage
 from unskew.errors import FolderError, UnskewError
 from unskew.jobs import can_run_beside
+from unskew.methods.base import Method
 from unskew.report.tuning import tuning_table
 from unskew.runs.read import read_runs, run_folders
 from unskew.tuning.split import validation_split
@@ -130,6 +132,21 @@ def test_a_published_value_that_does_not_suit_the_network_is_passed_over():
     }
     assert all("does not divide" in each["refused"] for each in refused)
     assert all(each["value"] is None for each in refused)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dividing(Method):
+    k: int = 1
+    grid: ClassVar = {"k": (1, 0)}
+
+    def aggregate(self, server, uploads):
+        assert 10 // self.k
+        return super().aggregate(server, uploads)
+
+
+def test_a_bug_on_the_server_is_no_trial_that_was_refused():
+    with pytest.raises(UnskewError, match="in aggregate: ZeroDivisionError"):
+        tuned([Dividing()])
 
 
 def test_a_method_that_cannot_be_trained_as_spelled_is_an_error():

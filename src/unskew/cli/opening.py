@@ -21,7 +21,8 @@ def open_data(wanted: DataConfig, seed: int) -> Federation:
     if not path.exists() and _looks_like_a_path(wanted.name):
         raise UnskewError(f"{wanted.name}: no such file or folder")
     if wanted.name in CATALOGUE or not path.exists():
-        _refuse(wanted, "is a source, which knows its labels and shape", (*_OF_TABLES, "size"))
+        if wanted.name in CATALOGUE:
+            _refuse(wanted, "is a source, which knows its labels and shape", (*_OF_TABLES, "size"))
         return load(
             wanted.name,
             wanted.skew or "iid",

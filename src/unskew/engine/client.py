@@ -122,7 +122,9 @@ def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finishe
     """Prepare, train and finish one client."""
     client = shop.client(task.client, round_)
     with blaming(client.id, round_, "prepare"):
-        start = checked_start(shop.method.prepare(client, task.payload, task.state))
+        start = checked_start(
+            shop.method.prepare(client, task.payload, task.state), shop.network.layout.size
+        )
     with blaming(client.id, round_, "training"):
         trained = train(shop, round_, client, start)
     with blaming(client.id, round_, "finish"):

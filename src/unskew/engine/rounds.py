@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
-from unskew.engine.returned import checked_server
+from unskew.engine.returned import checked_payload, checked_server
 from unskew.errors import UnskewError
 from unskew.layout import Layout, rows_are_finite
 from unskew.masks import none_if_empty
@@ -76,7 +76,8 @@ def play_round(
     among = method.candidates(clients, round_, settings.seed)
     cohort = draw_cohort(settings, clients, round_, among)
     with _blaming_the_server(round_, "broadcast"):
-        tasks = [Task(k, method.broadcast(server, k), states.get(k, {})) for k in cohort]
+        payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
+    tasks = [Task(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
     rejected = _rejected(shop, cohort, _spoilt(shop, cohort, result))
     kept = {
@@ -102,8 +103,7 @@ def play_round(
         return server, {}, replace(outcome, kept_model=reason)
     try:
         with _blaming_the_server(round_, "aggregate"):
-            updated, diagnostics = method.aggregate(server, uploads)
-            updated = checked_server(updated, server)
+            updated, diagnostics = checked_server(method.aggregate(server, uploads), server)
     except ServerFailed:
         raise
     except UnskewError as error:

@@ -1,8 +1,6 @@
 """Training a federation: stages, rounds, evaluation, checkpoints."""
 
-import copy
 import hashlib
-import inspect
 import platform
 import warnings
 from collections import Counter
@@ -21,6 +19,7 @@ from unskew.attacks import Attack, make_attack
 from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, resolve_runner
 from unskew.engine.crew import Crew, Here
+from unskew.engine.networks import is_own, make_module
 from unskew.engine.own_code import own_code
 from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay, rounds_of
@@ -31,10 +30,8 @@ from unskew.goals import CLASSIFY
 from unskew.layout import flatten
 from unskew.methods.base import Method, Tensors
 from unskew.methods.table import make_method, name_of
-from unskew.models import default_for, make
 from unskew.network import Model, Network
 from unskew.progress import Watcher
-from unskew.rng import torch_seeded
 from unskew.runs.checkpoint import Position
 from unskew.runs.common_stages import CommonStages
 from unskew.runs.facts import density_facts, federation_facts
@@ -92,7 +89,7 @@ def train(
     if checked.engine == "flower-ray":
         return _on_ray()(trainer, folder, resume=resume, progress=progress, notes=notes)
     # Of a module no more is known than its first weights: what it does with them may differ.
-    shared = None if stages is None or not isinstance(model, str | None) else Path(stages)
+    shared = None if stages is None or is_own(model) else Path(stages)
     return trainer.run(folder, resume=resume, progress=progress, notes=notes, shared=shared)
 
 
@@ -134,6 +131,8 @@ class Trainer:
     bad: frozenset[int]
     held: Tensors
     """What the server holds from the start."""
+    own_network: bool = False
+    """Whether the network is the user's."""
     crew: Crew = field(default_factory=Here)
 
     @staticmethod
@@ -164,7 +163,9 @@ class Trainer:
         module = module.to(device)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
-        return Trainer(federation, method, name, module, settings, device, attack, bad, held)
+        return Trainer(
+            federation, method, name, module, settings, device, attack, bad, held, is_own(model)
+        )
 
     def run(
         self,
@@ -223,7 +224,7 @@ class Trainer:
         """Return what must agree for a run to be resumed."""
         network = Network(self.module)
         start = flatten(self.module, network.layout)
-        code = own_code(self.method, self.module)
+        code = own_code(self.method, self.module if self.own_network else None)
         return {
             **({} if code is None else {"code": code}),
             "method": name_of(self.method),
@@ -268,43 +269,6 @@ def _fewest_in_a_round(method: Method, settings: Settings, clients: int) -> int:
     )
     sizes = [clients if among is None else len(among) for among in named]
     return min(settings.cohort_size(size) for size in sizes)
-
-
-def make_module(federation: Federation, model: Model | None, seed: int) -> tuple[str, nn.Module]:
-    """Return a run's network and its name, given what was asked for."""
-    if isinstance(model, nn.Module):
-        return type(model).__name__, copy.deepcopy(model)
-    if model is not None and not isinstance(model, str):
-        module = _made_by(model, seed)
-        return type(module).__name__, module
-    words = None if federation.vocabulary is None else len(federation.vocabulary)
-    name = model or default_for(federation.shape, federation.classes, words)
-    return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
-
-
-def _made_by(function: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the module that a user's function makes, whose first weights are the seed's."""
-    module = None
-    if _takes_nothing(function):
-        with torch_seeded(seed, "model"):
-            module = function()
-    if not isinstance(module, nn.Module):
-        raise UnskewError(
-            "model must be a name or a torch module, or a function without arguments that makes "
-            f"one, not {function!r}"
-        )
-    return module
-
-
-def _takes_nothing(function: object) -> bool:
-    """Tell whether something can be called without arguments."""
-    if not callable(function):
-        return False
-    try:
-        inspect.signature(function).bind()
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _warn_of_idle_rounds(run: Run) -> None:

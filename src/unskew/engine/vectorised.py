@@ -131,7 +131,8 @@ class _Chunk:
         with blaming(_ALL, round_, "prepare") as blamed:
             for client, task in zip(clients, self._tasks, strict=True):
                 blamed.client = client.id
-                starts.append(checked_start(method.prepare(client, task.payload, task.state)))
+                start = method.prepare(client, task.payload, task.state)
+                starts.append(checked_start(start, client.network.layout.size))
         with blaming(_ALL, round_, "training"):
             rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)

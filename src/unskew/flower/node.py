@@ -21,12 +21,12 @@ from unskew.engine.client import Workshop
 from unskew.engine.cohort import Task
 from unskew.engine.evaluate import score
 from unskew.engine.loop import Loop
+from unskew.engine.networks import make_module
 from unskew.engine.personal import personal_models
 from unskew.engine.private import PrivateStage
 from unskew.engine.record import has_personal_models
 from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.stage import rounds_of, workshop_of
-from unskew.engine.train import make_module
 from unskew.flower.book import Book
 from unskew.flower.site import Site
 from unskew.flower.wire import (

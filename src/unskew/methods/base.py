@@ -160,7 +160,7 @@ class Method:
     """BatchNorm's running statistics: "average" sends and averages them with the model, "local"
     leaves each client its own; the server averages them for the global model and for newcomers."""
 
-    about: ClassVar[About]
+    about: ClassVar[About] = About(title="A method of one's own", paper="", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     """By option, the values to search: its paper's, where it names them."""
     wants_train_accuracy: ClassVar[bool] = False

@@ -62,7 +62,7 @@ class _Personal(FedProx):
     """Whose round it is part of: that method knows what the client received, and what it keeps."""
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        received = self.around.prepare(client, payload, state).vector
+        received = self.around.received(client, payload, state)
         centre = received[: client.network.layout.trainable]
         return Start(state.get("personal", received), {"centre": centre})
 

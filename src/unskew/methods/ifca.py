@@ -70,14 +70,25 @@ class Ifca(SeveralModels):
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         """Start from the model with the smallest loss on the client's training samples."""
+        best, chosen = self._chosen(client, payload, state)
+        start = super().prepare(client, chosen, state)
+        return replace(start, refs={**start.refs, "cluster": torch.tensor(best)})
+
+    def received(self, client: Client, payload: Tensors, state: Tensors) -> Tensor:
+        """Return the model that the client chooses of those received."""
+        if "others" in payload:
+            _, payload = self._chosen(client, payload, state)
+        return super().received(client, payload, state)
+
+    def _chosen(self, client: Client, payload: Tensors, state: Tensors) -> tuple[int, Tensors]:
+        """Return which model fits the client's training samples best, as if it came alone."""
         layout = client.network.layout
         candidates = [
             _received(payload, number, self.travels(layout)) for number in range(self.models)
         ]
         losses = [own_loss(client, self.with_kept(layout, each, state)) for each in candidates]
         best = losses.index(min(losses))
-        start = super().prepare(client, {**payload, "model": candidates[best]}, state)
-        return replace(start, refs={**start.refs, "cluster": torch.tensor(best)})
+        return best, {"model": candidates[best]}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send which model was chosen."""

@@ -21,7 +21,7 @@ class Table:
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        widths = [self._whole_width(i) for i in range(len(self.columns))]
         return "\n".join(
             "  ".join(
                 cell.ljust(width) if i == 0 else cell.rjust(width)
@@ -43,20 +43,28 @@ class Table:
         if narrow:
             room = options.max_width - _EDGES - _GAP - max(widths[1:], default=0)
             widths[0] = min(widths[0], max(_SHORTEST_NAME, min(room, _NAME)))
-        names = [_folded(row[0], widths[0]) for row in self.rows]
+        names = [_folded(row[0], widths[0]) if narrow else row[0] for row in self.rows]
         for part in _parts(widths, options.max_width if narrow else None):
             table = RichTable(
-                title=(self.title or None) if 1 in part else None,
+                title=(self.title or None) if part.start == 1 else None,
                 box=SIMPLE_HEAD,
                 padding=(0, 1, 0, 0),
                 pad_edge=False,
             )
+            spare = options.max_width - _taken([widths[i] for i in (0, *part)])
             for i in (0, *part):
                 side: JustifyMethod = "right" if i else "left"
-                table.add_column(self.columns[i], justify=side, width=widths[i] if narrow else None)
+                more = min(spare, self._whole_width(i) - widths[i]) if i else 0
+                spare -= more
+                width = widths[i] + more if narrow else None
+                table.add_column(self.columns[i], justify=side, width=width)
             for name, row in zip(names, self.rows, strict=True):
                 table.add_row(name, *(row[i] for i in part))
             yield table
+
+    def _whole_width(self, column: int) -> int:
+        """Return the room in which nothing takes more lines than it has."""
+        return max(len(line[column]) for line in [self.columns, *self.rows])
 
     def _least_width(self, column: int) -> int:
         """Return the room that figures need; headings and what is in brackets may take lines."""
@@ -64,7 +72,7 @@ class Table:
         for row in self.rows:
             figure, _, remark = row[column].partition(" (")
             least += [figure, *f"({remark}".split()]
-        return max(map(len, least))
+        return max(map(len, least), default=0)
 
     def to_markdown(self) -> str:
         """Return the table as Markdown."""
@@ -101,13 +109,16 @@ def _folded(name: str, width: int) -> str:
 
 def _parts(widths: Sequence[int], room: int | None) -> Iterator[range]:
     """Yield which columns fit beside each other and the first, all if there is no limit."""
-    first, taken = 1, widths[0] + _EDGES
-    for i in range(1, len(widths)):
-        if room is not None and i > first and taken + _GAP + widths[i] > room:
+    first = 1
+    for i in range(2, len(widths)):
+        if room is not None and _taken([widths[0], *widths[first : i + 1]]) > room:
             yield range(first, i)
-            first, taken = i, widths[0] + _EDGES
-        taken += _GAP + widths[i]
+            first = i
     yield range(first, len(widths))
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return _EDGES + sum(widths) + _GAP * (len(widths) - 1)
 
 
 _LATEX = {

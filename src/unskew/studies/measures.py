@@ -7,6 +7,7 @@ Accuracy and its spread over clients are in a run's metrics, and the bytes to a 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,13 +87,14 @@ class Exchange:
 def exchange_of(run: Run) -> Exchange:
     """Read from a run's traffic which models its clients exchanged, and in how many rounds.
 
-    A method that sends more down than up, such as IFCA, counts with the mean of both. Rounds in
-    which clients send a handful of figures and no model do not count.
+    A method that sends more down than up, such as IFCA, counts with the mean of both, as in most of
+    its rounds: what is sent down once, such as a VAE, is no part of each. Rounds in which clients
+    send a handful of figures and no model do not count.
     """
     before = [row for row in run.metrics if row["stage"] != "task"]
     models = [_exchanged(row) for row in before if _sent(row) > _FIGURES]
     task = [_exchanged(row) for row in run.metrics if row["stage"] == "task"]
-    return Exchange(max(models, default=0), len(models), max(task, default=0))
+    return Exchange(max(models, default=0), len(models), round(median(task)) if task else 0)
 
 
 def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> float:
