@@ -39,6 +39,8 @@ class Entry:
     dtype: torch.dtype = torch.float32
     batch_norm: bool = False
     """Whether the tensor belongs to a BatchNorm layer."""
+    norm: bool = False
+    """Whether it belongs to any normalisation layer, also to one in the head."""
 
     @property
     def place(self) -> slice:
@@ -140,10 +142,9 @@ class Layout:
         entries, start = [], 0
         for name, tensor, kind in groups[0] + groups[1] + groups[2]:
             stop = start + tensor.numel()
-            batch_norm = isinstance(owners[name.rpartition(".")[0]], _BATCH_NORM)
-            entries.append(
-                Entry(name, start, stop, tuple(tensor.shape), kind, tensor.dtype, batch_norm)
-            )
+            owner, shape = owners[name.rpartition(".")[0]], tuple(tensor.shape)
+            of_norm = isinstance(owner, _BATCH_NORM), isinstance(owner, NORMS)
+            entries.append(Entry(name, start, stop, shape, kind, tensor.dtype, *of_norm))
             start = stop
         return Layout(tuple(entries))
 

@@ -59,7 +59,7 @@ def test_a_plus_in_a_number_is_not_a_composition():
         ("fedrep+fedper", "fedrep is fedper and more; leave it away"),
         ("median+krum", "median and krum exclude each other"),
         ("fedadam+fedyogi", "fedadam and fedyogi exclude each other"),
-        ("median+ida", "gives clients no weights that ida could multiply"),
+        ("median+ida", "decides by itself how much each client counts, and ida cannot"),
         ("ida+fedavgg", "did you mean 'fedavg'"),
         ("fedadam:tau=0.1+fedavgm", "exclude each other"),
     ],

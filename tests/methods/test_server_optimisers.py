@@ -9,6 +9,7 @@ from torch import nn
 from unskew.layout import Layout
 from unskew.methods.base import Server
 from unskew.methods.table import make_method
+from unskew.rules import Uploads
 
 LAYOUT = Layout.flat(1)
 
@@ -61,3 +62,25 @@ def test_buffers_take_the_rounds_values(name):
     after = make_method(name).step(Server(before), mean, layout).vector
     assert torch.equal(after[layout.trainable :], mean[layout.trainable :])
     assert not torch.equal(after[: layout.trainable], before[: layout.trainable])
+
+
+@pytest.mark.parametrize("optimiser", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+@pytest.mark.parametrize(
+    "other",
+    ["mean", "ida", "ida+fedavg", "ida+intrac", "feddisco", "fedfusion", "fedsa", "median", "rfa"],
+)
+def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimiser, other):
+    noise = torch.Generator().manual_seed(1)
+    uploads = Uploads.of(
+        torch.randn(6, 5, generator=noise),
+        samples=[1, 2, 3, 4, 5, 6],
+        train_accuracy=[0.9, 0.8, 0.7, 0.6, 0.5, 0.4],
+        label_counts=[[k, 7 - k] for k in range(1, 7)],
+        previous=torch.randn(5, generator=noise),
+    )
+    server = Server(uploads.previous)
+    made, _ = make_method(other).aggregate(server, uploads)
+    alone = make_method(optimiser).step(server, made.vector, uploads.layout)
+    both, _ = make_method(f"{optimiser}+{other}").aggregate(server, uploads)
+    torch.testing.assert_close(both.vector, alone.vector)
+    assert not torch.equal(both.vector, made.vector) or optimiser == "fedavgm"

@@ -91,3 +91,16 @@ def test_projection_keeps_distances_and_leaves_short_rows_alone():
     assert torch.equal(short, project(rows, 256, seed=0))
     assert not torch.equal(short, project(rows, 256, seed=1))
     assert project(rows, 5000, seed=0) is rows
+
+
+@pytest.mark.parametrize(("norm", "numbers"), [(nn.BatchNorm1d(8), 32), (nn.LayerNorm(8), 16)])
+def test_normalisation_layers_in_the_head_describe_clients_too(norm, numbers):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 8)
+            self.head = nn.Sequential(norm, nn.Linear(8, 2))
+
+    layout = Layout.of(Net())
+    stack = torch.rand(3, layout.size)
+    assert norm_statistics(Uploads.of(stack, layout=layout)).shape == (3, numbers)

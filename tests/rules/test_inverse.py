@@ -178,3 +178,21 @@ def test_missing_numbers_are_named():
 def test_bad_options_are_named(make, field):
     with pytest.raises(UnskewError, match=f"^{field} must be"):
         make()
+
+
+@pytest.mark.parametrize("center", ["mean", "median"])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_two_clients_count_alike_however_close_they_are(norm, center):
+    """The mean of neighbouring float32 is one of them, or neither; that must prefer nobody."""
+    first = torch.full((50,), 1e4)
+    stack = torch.stack([first, torch.nextafter(first, torch.tensor(torch.inf))])
+    weights = inverse_distance(norm=norm, center=center)(Uploads.of(stack))
+    assert weights.tolist() == [0.5, 0.5]
+
+
+@given(st.integers(0, 1000))
+def test_the_farther_a_client_the_less_it_counts(seed):
+    stack = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+    told = inverse_distance().explain(Uploads.of(stack))
+    order = told["distances"].argsort()
+    assert bool((told["weights"][order].diff() < 0).all())

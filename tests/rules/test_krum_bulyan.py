@@ -1,5 +1,7 @@
 """Krum, Multi-Krum and Bulyan."""
 
+from statistics import median
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from unskew.errors import UnskewError
 from unskew.rules import Uploads, bulyan, krum, multi_krum
 from unskew.rules.distances import squared_distances
+from unskew.rules.krum import _closest_to_median
 
 LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 
@@ -82,6 +85,40 @@ def test_bulyan_by_hand():
     vector, diagnostics = bulyan(1).apply(Uploads.of(stack))
     assert diagnostics["selected"].tolist() == [0, 1, 2, 3, 4]
     assert vector.tolist() == [2.0]
+
+
+def test_bulyan_drops_what_is_farther_not_what_is_lower():
+    """Seven clients with one bad: five are picked, and three of 0, 0, 1, 1, 2 are closest to 1."""
+    stack = torch.tensor([[0.0], [0.0], [1.0], [1.0], [2.0], [500.0], [-600.0]])
+    assert bulyan(1)(Uploads.of(stack)).item() == pytest.approx(2 / 3)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=3, max_size=9), st.integers(1, 9))
+def test_the_values_closest_to_the_median_also_where_many_are_equal(values, count):
+    count = min(count, len(values))
+    ordered = sorted(map(float, values))
+    middle = median(ordered)
+    nearest = sorted(ordered, key=lambda value: (abs(value - middle), value))[:count]
+    found = _closest_to_median(torch.tensor(ordered)[:, None], count)
+    assert found.item() == pytest.approx(sum(nearest) / count, abs=1e-6)
+
+
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("rule", [krum(1), multi_krum(1, 2), multi_krum(1), bulyan(1)])
+def test_a_model_that_is_not_finite_is_never_chosen(rule, bad):
+    stack = torch.randn(7, 20, generator=torch.Generator().manual_seed(0))
+    stack[0] = bad
+    vector, found = rule.apply(Uploads.of(stack))
+    assert 0 not in found["selected"].tolist()
+    assert bool(vector.isfinite().all())
+
+
+@given(st.integers(0, 200))
+def test_of_identical_clients_the_smallest_id_is_chosen(seed):
+    noise = torch.Generator().manual_seed(seed)
+    same = torch.randn(1, 33, generator=noise).repeat(6, 1)
+    stack = torch.cat([same, torch.randn(5, 33, generator=noise)])
+    assert krum(2).apply(Uploads.of(stack))[1]["selected"].tolist() == [0]
 
 
 def test_bulyan_takes_the_lower_of_windows_that_reach_equally_far():

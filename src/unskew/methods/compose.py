@@ -81,8 +81,8 @@ def _check(parts: list[Method], names: list[str], label: str) -> None:
     weighers = [n for part, n in zip(parts, names, strict=True) if _changes(part, "weighers")]
     if rules and weighers:
         raise UnskewError(
-            f"method {label!r}: {rules[0]} gives clients no weights that {weighers[0]} could "
-            "multiply; leave one of them away"
+            f"method {label!r}: {rules[0]} decides by itself how much each client counts, and "
+            f"{weighers[0]} cannot join in; leave one of them away"
         )
 
 

@@ -50,16 +50,38 @@ def by_coordinate(
     """Apply a coordinate-wise rule to parameters and floating buffers, a block at a time.
 
     The rule turns clients x columns, and memory of that shape to compute in, into one value a
-    column; counters take the largest value.
+    column, and what it makes of all values times a number is its result times that number;
+    counters take the largest value.
     """
     vector = stack.new_empty(stack.shape[1])
+    others = slice(layout.counters.start)
 
     def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
         vector[columns] = rule(block, scratch)
 
-    on_blocks(stack[:, : layout.counters.start], work)
+    on_blocks(stack[:, others], work)
+    if not all_finite(vector[others]):
+        _without_overflow(vector[others], stack[:, others], rule)
     _largest_counters(vector, stack, layout)
     return vector
+
+
+def all_finite(vector: Tensor) -> bool:
+    """Tell whether all numbers are finite; of numbers whose sum overflows it may say no."""
+    return bool(vector.sum().isfinite())
+
+
+def _without_overflow(
+    vector: Tensor, stack: Tensor, rule: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    """Compute columns that are not finite again, from values whose sum float32 can hold."""
+    small = 0.5 ** (len(stack).bit_length() + 1)
+
+    def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
+        again = rule(block * small, scratch) / small
+        vector[columns] = torch.where(vector[columns].isfinite(), vector[columns], again)
+
+    on_blocks(stack, work)
 
 
 def _largest_counters(vector: Tensor, stack: Tensor, layout: Layout) -> None:

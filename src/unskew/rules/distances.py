@@ -117,14 +117,16 @@ def _on_columns(rows: Tensor, deviate: Deviate, measure: Measure) -> Tensor:
 def squared_distances(rows: Tensor) -> Tensor:
     """Return all squared l2 distances between rows, from their inner products.
 
-    In float64 the products are exact, and a row that is absurdly far away spoils no distance but
-    its own, as it would if rows were centred first.
+    In float64 products of float32 are exact and their sums nearly so, and a row that is absurdly
+    far away spoils no distance but its own, as it would if rows were centred first. A row that is
+    not finite is infinitely far from all others.
     """
     products = sum_of_products(rows, torch.float64, lambda block, memory: [memory.copy_(block)])
     norms = products.diagonal()
     scale = norms[:, None] + norms[None, :]
     squared = scale - 2 * products
-    return torch.where(squared > SAME * scale, squared, 0.0).fill_diagonal_(0.0)
+    squared = torch.where(squared <= SAME * scale, 0.0, squared).nan_to_num_(nan=torch.inf)
+    return squared.fill_diagonal_(0.0)
 
 
 def sum_of_products(

@@ -18,6 +18,9 @@ from unskew.rules.weighers import Reasons, Weigher, by_samples, on_simplex, unif
 
 Center = Literal["mean", "fedavg", "median"]
 
+_ROOM = 8.0
+"""The largest float32 divided by this may be added and subtracted."""
+
 
 def inverse_distance(
     norm: Literal[1, 2] = 1,
@@ -76,10 +79,21 @@ def inverse_accuracy(
 
 
 def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:
-    if center == "median":
-        return distances(uploads.parameters, from_center(median_of_columns), norm)
-    weigher = by_samples() if center == "fedavg" else uniform()
-    return distances_to_mean(uploads.parameters, weigher(uploads).to(uploads.stack), norm)
+    weights = (by_samples() if center == "fedavg" else uniform())(uploads).to(uploads.stack)
+
+    def measured(rows: Tensor) -> Tensor:
+        if len(rows) == 2 and center != "fedavg":
+            # Half of the way from one to the other: no rounding of the centre can prefer one.
+            apart = distances(rows, from_center(lambda block, _: block[0]), norm)
+            return apart[1].div(2).repeat(2)
+        if center == "median":
+            return distances(rows, from_center(median_of_columns), norm)
+        return distances_to_mean(rows, weights, norm)
+
+    found = measured(uploads.parameters)
+    if bool(found.isfinite().all()):
+        return found
+    return measured(uploads.parameters / _ROOM) * _ROOM
 
 
 def _inverse(distance: Tensor) -> Tensor:

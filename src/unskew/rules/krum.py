@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.rules import checks
-from unskew.rules.combine import by_coordinate
+from unskew.rules.combine import all_finite, by_coordinate, weighted_sum
 from unskew.rules.distances import squared_distances
 from unskew.rules.rule import Diagnostics, Rule, weighted_mean
 from unskew.rules.selection import sorted_columns
@@ -20,6 +20,9 @@ from unskew.rules.uploads import Uploads
 from unskew.rules.weighers import Reasons, Weigher
 
 Distances = NDArray[np.float64]
+
+_STEPS = 2.0**36
+"""Scores are told apart in steps of this share of them."""
 
 
 def krum(f: int) -> Rule:
@@ -77,13 +80,28 @@ def _closest(name: str, f: int, m: int | None) -> Rule:
         raw[chosen] = 1.0
         return raw, {"scores": scores, "selected": torch.tensor(uploads.clients)[chosen]}
 
-    return weighted_mean(Weigher(name, derive))
+    averaged = weighted_mean(Weigher(name, derive))
+
+    def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
+        vector, found = averaged.apply(uploads)
+        if not all_finite(vector):
+            # Zero times infinity is not zero: only the models that were chosen are read again.
+            chosen = found["weights"] > 0
+            rows = uploads.stack[chosen.to(uploads.stack.device)]
+            vector = weighted_sum(rows, found["weights"][chosen], uploads.layout)
+        return vector, found
+
+    return Rule(name, apply)
 
 
 def _scores(ordered: Distances, f: int) -> Distances:
-    """Add up each row's smallest distances; the first of a sorted row is that to itself."""
+    """Add up each row's smallest distances; the first of a sorted row is that to itself.
+
+    Distances of identical clients differ in the last digits, which must not choose among them.
+    """
     neighbours = max(1, len(ordered) - f - 2)
-    scores: Distances = ordered[:, 1 : 1 + neighbours].sum(1)
+    mantissas, exponents = np.frexp(ordered[:, 1 : 1 + neighbours].sum(1))
+    scores: Distances = np.ldexp(np.round(mantissas * _STEPS) / _STEPS, exponents)
     return scores
 
 
@@ -106,12 +124,12 @@ def _one_after_another(squared: Distances, f: int) -> list[int]:
 def _closest_to_median(ordered: Tensor, count: int) -> Tensor:
     """Average the values of each ordered column that are closest to its median.
 
-    They are neighbours, so it is enough to find where their window starts; of two windows that
-    reach equally far the one of lower values counts.
+    They are neighbours, so it is enough to find where their window starts: it moves up by one for
+    each low value that is farther away than the high one it would give way to. Of two values that
+    are equally far the lower counts.
     """
     upper = len(ordered) // 2
     median = ordered[upper] if len(ordered) % 2 else (ordered[upper - 1] + ordered[upper]) / 2
-    starts = len(ordered) - count + 1
-    reach = torch.maximum(median - ordered[:starts], ordered[count - 1 :] - median)
-    places = reach.argmin(0) + torch.arange(count)[:, None]
+    farther = median - ordered[: len(ordered) - count] > ordered[count:] - median
+    places = farther.sum(0) + torch.arange(count)[:, None]
     return ordered.gather(0, places).mean(0)

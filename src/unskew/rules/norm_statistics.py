@@ -21,8 +21,7 @@ def norm_statistics(uploads: Uploads) -> Tensor:
     without any of them is described by the mean and the deviation of each of its parameters'
     tensors.
     """
-    kinds = (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
-    norms = [entry for entry in uploads.layout if entry.kind in kinds and entry.size]
+    norms = [entry for entry in uploads.layout if _describes(entry) and entry.size]
     others = [entry for entry in uploads.layout.parameters if entry.size]
     columns = [_as_uploaded(uploads.stack, entry) for entry in norms] or [
         _moments(uploads.stack, entry) for entry in others
@@ -56,6 +55,11 @@ def project(statistics: Tensor, width: int, seed: int) -> Tensor:
     noise = torch_generator(seed, "fusion projection", length)
     signs = torch.randint(0, 2, (length, width), generator=noise, dtype=torch.int8)
     return torch.mm(statistics, (2 * signs - 1).to(statistics.dtype)).div(math.sqrt(length))
+
+
+def _describes(entry: Entry) -> bool:
+    known = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
+    return known and entry.kind is not Kind.COUNTER
 
 
 def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:
