@@ -61,6 +61,14 @@ class Careless(Method):
         return {}["nothing"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_on_a_worker_brings_the_place_where_it_happened(federation, jobs):
+    options = {**OPTIONS, "runner": "pool", "workers": 2}
+    with pytest.raises(UnskewError) as told:
+        us.compare(federation, [Broken(), "fedavg"], jobs=jobs, **options)
+    assert "test_jobs.py" in "".join(told.value.__notes__)
+
+
 @pytest.mark.parametrize("method", [Broken(), Careless()])
 def test_an_error_in_a_method_brings_the_place_where_it_happened(federation, method):
     with pytest.raises(UnskewError) as told:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unskew.methods.base import Method
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
+    from unskew.skew.diagnosis import diagnose
 
 _HOMES = {
     "Federation": "unskew.data.federation",
@@ -25,6 +26,7 @@ _HOMES = {
     "Runs": "unskew.runs.runs",
     "UnskewError": "unskew.errors",
     "compare": "unskew.comparison",
+    "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
     "train": "unskew.engine.train",
 }
@@ -37,6 +39,7 @@ __all__ = [
     "UnskewError",
     "__version__",
     "compare",
+    "diagnose",
     "load",
     "train",
 ]

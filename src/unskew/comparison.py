@@ -50,6 +50,11 @@ def compare(
     the options ``lr`` (a list), ``trials`` and ``rounds`` as a mapping. What was found is in
     ``run.facts["tuning"]``.
     """
+    if not isinstance(federation, Federation) and not callable(federation):
+        raise UnskewError(
+            f"federation must be a Federation, or a function of the seed that makes one (got "
+            f"{federation!r}); see us.load"
+        )
     if "seed" in settings:
         raise UnskewError("seed: a comparison has several; give seeds, a number or a list")
     chosen = [make_method(method) for method in _listed(methods)]

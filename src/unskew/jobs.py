@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 
 from unskew.engine.pool import start_method
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, with_place
 from unskew.progress import Board, Watcher
 from unskew.runs.run import Run
 
@@ -185,7 +184,7 @@ def _stop(number: int, frame: object) -> None:
 def _packed(error: Exception) -> bytes:
     """Pack an error; one that is a bug brings the place where it happened."""
     if not isinstance(error, UnskewError) or error.__cause__ is not None:
-        error.add_note("".join(traceback.format_exception(error)))
+        with_place(error)
     try:
         packed = pickle.dumps(error)
         pickle.loads(packed)

@@ -224,6 +224,21 @@ def test_runs_of_networks_that_functions_make_can_be_played_at_once(federation, 
         assert torch.equal(vector_of(one), vector_of(other))
 
 
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (nn.Linear(5, 2), r"Linear must return a tensor of \(2, 3\) for 2 samples.*got \(2, 2\)"),
+        (nn.Linear(4, 3), r"Linear fails on a batch of \(2, 5\), as the data has it: RuntimeError"),
+        (nn.LSTM(5, 3), "LSTM must return .* a score for each class .got tuple"),
+    ],
+)
+def test_a_network_that_does_not_fit_the_data_is_refused_before_it_trains(
+    federation, network, words
+):
+    with pytest.raises(UnskewError, match=f"^model: {words}"):
+        us.train(federation, **(OPTIONS | {"model": network}))
+
+
 def test_what_makes_no_network_is_refused(federation):
     for model in (5, nn.Linear, lambda: 5):
         with pytest.raises(UnskewError, match="or a function without arguments that makes one"):

@@ -2,15 +2,18 @@
 
 import pytest
 import torch
+from pydantic.dataclasses import dataclass
 
 import unskew as us
-from toys import small_federation
+from toys import small_federation, vector_of
 from unskew.errors import UnskewError
 from unskew.layout import flatten
-from unskew.methods.base import Server
+from unskew.methods.base import Method, Server
+from unskew.methods.fedprox import FedProx
 from unskew.methods.table import METHODS, make_method, name_of
 from unskew.network import Network
 from unskew.rules.uploads import Uploads
+from unskew.spelling import OPTIONS
 
 UPLOADS = Uploads.of(
     torch.tensor([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]),
@@ -119,3 +122,28 @@ def test_two_trainings_a_round_exclude_what_follows_one(other):
     ):
         make_method(f"fedrep+{other}")
     make_method(f"ditto+{other}")  # its second training is another method's
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Mine(FedProx):
+    """A method of one's own."""
+
+
+def test_objects_compose_as_spellings_do(federation):
+    options = {"model": "logistic", "rounds": 2, "batch_size": 8, "lr": 0.1}
+    spelled = us.train(federation, "fedprox:mu=0.5+ida+fedavg", **options)
+    for method in (Mine(mu=0.5) + "ida+fedavg", Mine(mu=0.5) + make_method("ida") + "fedavg"):
+        assert name_of(method) == "mine:mu=0.5+ida+fedavg"
+        assert torch.equal(vector_of(us.train(federation, method, **options)), vector_of(spelled))
+    assert name_of("ida" + Mine()) == "ida+mine"
+
+
+def test_what_is_no_field_cannot_be_composed():
+    class Kept(Method):
+        def __init__(self, factor):
+            object.__setattr__(self, "factor", factor)
+
+    with pytest.raises(UnskewError, match="factor would be lost beside other methods; make it"):
+        Kept(2.0) + "ida"
+    with pytest.raises(UnskewError, match="must be a name or a method object"):
+        Mine() + 3

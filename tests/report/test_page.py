@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from torch import nn
 
 import unskew as us
 from reports import RUNS, made_run, trained_runs
@@ -180,9 +181,7 @@ def test_the_python_of_a_page_makes_the_same_runs(tmp_path):
     from unskew.report.reproduce import python_text
 
     text = python_text(trained_runs())
-    assert "us.Federation.open('custom')" in text
-    text = re.sub(r"deal = .*", "deal = FEDERATION", text)
-    names = {"FEDERATION": FEDERATION}
+    names = {"your_federation": FEDERATION}
     exec(text, names)
     assert str(names["runs"].table()) == str(trained_runs().table())
 
@@ -198,6 +197,31 @@ def test_the_python_of_a_page_loads_the_same_samples():
     exec(python_text(runs), names)
     assert names["deal"](0).fingerprint == deal(0).fingerprint
     assert str(names["runs"].table()) == str(runs.table())
+
+
+def test_the_python_of_a_page_deals_once_where_the_runs_shared_a_deal():
+    from unskew.report.reproduce import python_text
+
+    federation = us.load("digits", "dirichlet:alpha=0.1", 5, seed=3)
+    runs = us.compare(federation, ["fedavg", "mean"], seeds=2, model="logistic", rounds=2)
+    names = {}
+    exec(python_text(runs), names)
+    assert names["deal"].fingerprint == federation.fingerprint
+    assert str(names["runs"].table()) == str(runs.table())
+
+
+def test_the_python_of_a_page_names_what_the_reader_has_to_bring():
+    from reports import FEDERATION
+    from unskew.report.reproduce import python_text
+
+    class Mine(us.Method):
+        pass
+
+    network = nn.Linear(5, 3)
+    runs = us.compare(FEDERATION, [Mine(), "mean"], seeds=2, model=network, rounds=1)
+    brought = {"your_federation": FEDERATION, "your_network": network, "your_method_mine": Mine()}
+    exec(python_text(runs), brought)
+    assert str(brought["runs"].table()) == str(runs.table())
 
 
 def test_samples_that_a_study_took_are_not_loaded_by_name():

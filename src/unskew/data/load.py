@@ -93,7 +93,7 @@ def federate(
         client_names=_client_names(partition, data.group_names),
         class_names=data.class_names,
         vocabulary=vocabulary,
-        report=SkewReport.of(spelled, seen, partition, _notes(merged), options),
+        report=SkewReport.of(spelled, seen, partition, _notes(merged), options, seed),
     )
     own = None if merged or holdout is not None else _own_tests(test, partition, seed)
     if own is not None:

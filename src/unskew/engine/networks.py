@@ -4,12 +4,14 @@ import copy
 import inspect
 from collections.abc import Callable
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
+from unskew.goals import CLASSIFY
 from unskew.models import default_for, make
-from unskew.network import Model
+from unskew.network import Model, Network
 from unskew.rng import torch_seeded
 
 
@@ -35,11 +37,33 @@ def made_by(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
         with torch_seeded(seed, "model"):
             module = model()
     if not isinstance(module, nn.Module):
+        made = "" if module is model else f", which made {module!r}"
         raise UnskewError(
             "model must be a name or a torch module, or a function without arguments that makes "
-            f"one, not {model!r}"
+            f"one, not {model!r}{made}"
         )
     return copy.deepcopy(module)
+
+
+def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
+    """Complain about a user's network that does not give some samples a score for each class."""
+    network, name = Network(copy.deepcopy(module)), type(module).__name__
+    if network.goal is not CLASSIFY:
+        return
+    try:
+        with torch.no_grad():
+            scores = network.module.eval()(network.inputs(samples))
+    except Exception as error:
+        raise UnskewError(
+            f"model: {name} fails on a batch of {tuple(samples.shape)}, as the data has it: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] < classes:
+        raise UnskewError(
+            f"model: {name} must return a tensor of {(len(samples), classes)} for {len(samples)} "
+            f"samples, a score for each class (got {shape})"
+        )
 
 
 def _takes_nothing(function: object) -> bool:

@@ -26,7 +26,7 @@ from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
 from unskew.engine.replay import Replays
 from unskew.engine.shelf import Reader, Shelf, share
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, with_place
 from unskew.methods.base import Finished, Tensors, Trained
 
 
@@ -160,10 +160,15 @@ def _serve(
         try:
             trained, finished = run_client(shop, round_, task)
         except ClientFailed as failure:
-            pipe.send((row, failure))
-            continue
-        stack[row] = trained.vector
-        pipe.send((row, (replace(trained, vector=_NOTHING.vector), finished)))
+            with_place(failure)
+            answer: object = failure
+        else:
+            stack[row] = trained.vector
+            answer = (replace(trained, vector=_NOTHING.vector), finished)
+        try:
+            pipe.send((row, answer))
+        except OSError:  # nobody listens: another worker's client failed
+            return
 
 
 def _own(tensors: Tensors) -> Tensors:

@@ -19,7 +19,7 @@ from unskew.attacks import Attack, make_attack
 from unskew.data.federation import Federation
 from unskew.engine.choose import choose_device, example, resolve_runner
 from unskew.engine.crew import Crew, Here
-from unskew.engine.networks import is_own, make_module
+from unskew.engine.networks import check_scores, is_own, make_module
 from unskew.engine.own_code import own_code
 from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay, rounds_of
@@ -161,6 +161,8 @@ class Trainer:
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
+        if is_own(model):
+            check_scores(module, example(federation).to(device), federation.classes)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
         return Trainer(
@@ -214,6 +216,7 @@ class Trainer:
                 folder.close()
         assert position.server is not None
         _warn_of_idle_rounds(run)
+        _warn_of_rejected_clients(run)
         run.model, run.states = play.module(position.server), position.states
         run.sample_weights = weights_table(position.states)
         if folder is not None and run.sample_weights is not None:
@@ -251,6 +254,7 @@ class Trainer:
             **bound,
             "configuration": self.settings.model_dump(),
             "federation": repr(self.federation),
+            **({"own_network": True} if self.own_network else {}),
             "data": federation_facts(self.federation),
             "versions": {
                 "unskew": __version__,
@@ -280,6 +284,22 @@ def _warn_of_idle_rounds(run: Run) -> None:
         warnings.warn(
             f"{run.method}, seed {run.seed}: {len(idle)} of {len(run.metrics)} rounds left the "
             f"model as it was: {idle[-1]['kept_model']}{often}",
+            UnskewWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_rejected_clients(run: Run) -> None:
+    """Tell of clients whose uploads were left out while the rounds went on without them."""
+    rows = [row for row in run.metrics if "kept_model" not in row]
+    times = Counter(client for row in rows for client in row.get("rejected", {}))
+    if times:
+        worst, count = times.most_common(1)[0]
+        reason = next(r["rejected"][worst] for r in rows if worst in r.get("rejected", {}))
+        others = f", and {len(times) - 1} others less often" if len(times) > 1 else ""
+        warnings.warn(
+            f"{run.method}, seed {run.seed}: {count} rounds went on without client {worst}"
+            f"{others}: {reason}",
             UnskewWarning,
             stacklevel=2,
         )

@@ -173,6 +173,17 @@ class Method:
     sends_model: ClassVar[bool] = True
     """Whether the model is sent at all; not so where it is trained at the server."""
 
+    def __add__(self, other: "str | Method") -> "Method":
+        """Return both as one method: ``FedProx(mu=0.1) + "ida"``."""
+        from unskew.methods.table import joined  # noqa: PLC0415 (it lists the methods)
+
+        return joined(self, other)
+
+    def __radd__(self, other: str) -> "Method":
+        from unskew.methods.table import joined  # noqa: PLC0415 (it lists the methods)
+
+        return joined(other, self)
+
     def stages(self) -> tuple[Stage, ...]:
         """Return the parts of a run, in order: here, the task alone."""
         return (Stage("task", self),)

@@ -116,11 +116,28 @@ def name_of(method: Method) -> str:
     return spell(method, known.get(type(method), type(method).__name__.lower()))
 
 
+def joined(*methods: str | Method) -> Method:
+    """Return several methods as one, as a plus in a spelling does."""
+    parts = [part for method in methods for part in _parts(make_method(method))]
+    for part in parts:
+        held = sorted(set(vars(part)) - {field.name for field in fields(part)})
+        if held:
+            raise UnskewError(
+                f"method {name_of(part)!r}: {held[0]} would be lost beside other methods; make it "
+                "a field of a dataclass"
+            )
+    return compose(parts, [name_of(part) for part in parts])
+
+
 def with_options(method: Method, options: Mapping[str, Any]) -> Method:
     """Return a method with some of its options changed, in every part that has them."""
-    parts: tuple[Method, ...] = getattr(type(method), "parts", (method,))
-    changed = [replace(part, **_own(part, options)) for part in parts]
+    changed = [replace(part, **_own(part, options)) for part in _parts(method)]
     return compose(changed, [name_of(part) for part in changed])
+
+
+def _parts(method: Method) -> tuple[Method, ...]:
+    parts: tuple[Method, ...] = getattr(type(method), "parts", (method,))
+    return parts
 
 
 def _own(part: Method, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """What a reader needs to do the same: the settings, the versions, and the lines of Python."""
 
+import re
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.methods.table import make_method
 from unskew.report.tuning import tuning_facts
 from unskew.runs.runs import Runs
 
@@ -37,7 +40,7 @@ def configuration(runs: Runs) -> str:
 
 
 def python_text(runs: Runs) -> str:
-    """Return the Python that makes these runs again."""
+    """Return the Python that makes these runs again; what is the user's own has a name there."""
     first = runs[0]
     data = first.facts.get("data", {})
     if data.get("cut"):
@@ -49,11 +52,12 @@ def python_text(runs: Runs) -> str:
         methods = [facts["asked"] for facts in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
-    spelled = [repr(methods), f"seeds={seeds}", f"model={first.network!r}"]
+    network = "your_network" if first.facts.get("own_network") else repr(first.network)
+    spelled = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
     spelled += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
-        f"{_federation(first.data, data)}\n"
+        f"{_federation(runs)}\n"
         f"runs = us.compare(deal, {', '.join(spelled)})\n"
         "print(runs.table())"
     )
@@ -63,15 +67,26 @@ def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"lr": facts["rates"], "trials": facts["trials"], "rounds": facts["rounds"]}
 
 
-def _federation(name: str, data: Mapping[str, Any]) -> str:
+def _method(name: str) -> str:
+    try:
+        make_method(name)
+    except UnskewError:
+        return f"your_method_{re.split('[^A-Za-z0-9_]', name)[0]}"
+    return repr(name)
+
+
+def _federation(runs: Runs) -> str:
+    name, data = runs[0].data, runs[0].facts.get("data", {})
     if data.get("skew") is None:
-        return f"deal = us.Federation.open({name!r})  # your own data, as these runs had it"
+        opened = "your_federation" if name == "custom" else f"us.Federation.open({name!r})"
+        return f"deal = {opened}  # your own data, as these runs had it"
     options = data.get("options") or {"samples": data.get("samples")}
     more = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
-    return (
-        "def deal(seed):\n"
-        f"    return us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})\n"
-    )
+    loaded = f"us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})"
+    dealt_by = {run.facts.get("data", {}).get("seed") for run in runs}
+    if len(dealt_by) == 1 and dealt_by != {None} and dealt_by != {run.seed for run in runs}:
+        return f"seed = {dealt_by.pop()}  # one deal for all runs\ndeal = {loaded}"
+    return f"def deal(seed):\n    return {loaded}\n"
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:

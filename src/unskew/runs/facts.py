@@ -31,6 +31,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
         "skew": federation.report.skew if federation.report else None,
         "samples": federation.report.options.get("samples") if federation.report else None,
         "options": dict(federation.report.options) if federation.report else {},
+        "seed": federation.report.seed if federation.report else None,
         "cut": federation.report is not None and federation.report.cut,
         "clients": clients,
         "train": federation.train.samples,

@@ -69,7 +69,8 @@ class RunFolder:
         found = None if known is None else self._checkpoints.load()
         if found is not None and not resume:
             raise FolderError(
-                f"{self.path}: there is a run already; resume it, or choose another folder"
+                f"{self.path}: there is a run already; go on with it by resume=True (--resume), or "
+                "choose another folder"
             )
         if known is not None and found is not None:
             _refuse_changes(self.path, known, json.loads(json.dumps(identity)))

@@ -119,10 +119,11 @@ class Run:
         return matrix
 
     def table(self) -> Table:
-        """Return the evaluations, a row each."""
+        """Return the evaluations, a row each; the rounds, if there was nothing to evaluate on."""
         rows = []
         name, worst = self.figure.name, self.figure.worst
-        for row in self._evaluated():
+        shown = self._evaluated() or self.metrics
+        for row in shown:
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
             columns = (("global", name), ("local", name), ("local", worst), ("personal", name))
@@ -130,7 +131,7 @@ class Run:
                 cells.append(self.figure.text(row.get(level, {}).get(figure)))
             rows.append(cells)
         others = self._other_measures()
-        for cells, row in zip(rows, self._evaluated(), strict=True):
+        for cells, row in zip(rows, shown, strict=True):
             cells += [self.figure.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
         return Table(heads + others, rows, title=f"{self.method} on {self.data}")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from unskew.errors import UnskewError
 from unskew.report.table import Table
 from unskew.runs.figures import ACCURACY, Figure
 from unskew.runs.run import Run
+
+if TYPE_CHECKING:
+    from unskew.runs.verdict import Verdict
 
 _FAR_BEHIND = 0.2
 """Methods that differ from the best by more than this share of its figure do not set the target."""
@@ -95,6 +98,19 @@ class Runs(Sequence[Run]):
         """The level the runs are judged on: global, or local where there is no common test."""
         measured = any("global" in row for run in self._runs for row in run.metrics)
         return "global" if measured else "local"
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def verdict(self, level: str | None = None) -> "Verdict | None":
+        """Say which method leads, and whether its lead is more than noise.
+
+        The methods are compared by their last figure on a level, the runs' own if it is not given.
+        None if nothing was measured there.
+        """
+        from unskew.runs.verdict import judge  # noqa: PLC0415 (it needs this module)
+
+        return judge(self, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the level's figure reaches the target."""

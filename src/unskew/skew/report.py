@@ -31,6 +31,8 @@ class SkewReport:
     diagnosis: Diagnosis | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """What else :func:`unskew.load` was asked, such as ``holdout``, where it is not the default."""
+    seed: int | None = None
+    """What the samples were dealt out by."""
     cut: bool = False
     """Whether the source had been cut down before, so that loading it by name gives other data."""
 
@@ -63,6 +65,7 @@ class SkewReport:
         partition: Partition,
         notes: tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
+        seed: int | None = None,
     ) -> "SkewReport":
         """Report on a partition; ``notes`` go in front of the partition's own."""
         owned = partition.owner != NOBODY
@@ -75,6 +78,7 @@ class SkewReport:
             dropped=partition.dropped,
             notes=(*notes, *partition.notes),
             options=dict(options or {}),
+            seed=seed,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,6 +91,7 @@ class SkewReport:
             "notes": list(self.notes),
             "diagnosis": None if self.diagnosis is None else self.diagnosis.to_dict(),
             "options": dict(self.options),
+            "seed": self.seed,
             "cut": self.cut,
         }
 
@@ -102,6 +107,7 @@ class SkewReport:
             notes=tuple(values["notes"]),
             diagnosis=None if diagnosis is None else Diagnosis(**diagnosis),
             options=values.get("options", {}),
+            seed=values.get("seed"),
             cut=values.get("cut", False),
         )
 
