@@ -73,6 +73,7 @@ def test_show_says_what_each_scale_changes(terminal):
 
 def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
     text = terminal.output("study", "run", grid, "--scale", "cpu", "--out", "out/grid")
+    assert "scale cpu, played on digits; what that changes of the paper" in text
     assert "held: IDA is better than nothing" in text
     result = json.loads((tmp_path / "out/grid/result.json").read_text())
     before, after, elsewhere = result["cases"]

@@ -100,6 +100,11 @@ def run_one(
     if json:
         print_json(outcome.result)
         return
+    played = sorted({case.data.name for case in study.cases if case.missing is None})
+    typer.echo(
+        f"{study.name}, scale {study.scale}, played on {', '.join(played)}; what that changes of "
+        f"the paper's setting: {folder / 'result.md'}\n"
+    )
     typer.echo(str(figures_table(study, outcome.result)))
     for judged in outcome.judged:
         typer.echo(f"{judged.word}: {judged.claim.text}\n    {judged}")

@@ -93,9 +93,10 @@ def check_study(study: Study) -> None:
     wanted = {case.data.name for case in study.cases if case.missing is None}
     lacking = sorted(name for name in wanted if CATALOGUE[name].file and find(name) is None)
     if lacking:
+        commands = ", ".join(f"`unskew data fetch {name}`" for name in lacking)
         raise UnskewError(
             f"data: {study.name} at scale {study.scale} needs {', '.join(lacking)}, which is not "
-            "on this machine; get it with `unskew data fetch NAME`, point UNSKEW_DATA to a folder "
+            f"on this machine; {commands} gets it or says how, or point UNSKEW_DATA to a folder "
             "that has it, or use --scale smoke"
         )
 
