@@ -397,3 +397,10 @@ def test_a_run_stopped_while_it_writes_resumes_bit_for_bit(federation, tmp_path,
     assert torch.equal(vector_of(whole), vector_of(resumed))
     assert without_seconds(whole.metrics) == without_seconds(resumed.metrics)
     assert whole.client_tables == resumed.client_tables
+
+
+def test_clients_that_are_left_out_are_told():
+    federation = small_federation()
+    federation.train.x[0] = np.nan  # a sample of the first client
+    with pytest.warns(UnskewWarning, match="^fedavg, seed 0: 2 rounds went on without client 0: "):
+        us.train(federation, model="logistic", rounds=2, batch_size=8)

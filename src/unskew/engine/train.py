@@ -161,7 +161,7 @@ class Trainer:
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
-        if is_own(model):
+        if is_own(model) and federation.has_samples:
             check_scores(module, example(federation).to(device), federation.classes)
         if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
@@ -298,8 +298,8 @@ def _warn_of_rejected_clients(run: Run) -> None:
         reason = next(r["rejected"][worst] for r in rows if worst in r.get("rejected", {}))
         others = f", and {len(times) - 1} others less often" if len(times) > 1 else ""
         warnings.warn(
-            f"{run.method}, seed {run.seed}: {count} rounds went on without client {worst}"
-            f"{others}: {reason}",
+            f"{run.method}, seed {run.seed}: {count} {'round' if count == 1 else 'rounds'} went on "
+            f"without client {worst}{others}: {reason}",
             UnskewWarning,
             stacklevel=2,
         )
