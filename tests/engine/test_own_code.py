@@ -295,7 +295,7 @@ class Careless(Method):
         ("finish", lambda f: replace(f, state={"mu": 0.1}), r"state\['mu'\] must be a tensor"),
         ("finish", lambda f: replace(f, extras={"a": 1}), r"extras\['a'\] must be a tensor"),
         ("aggregate", lambda s: replace(s, vector=s.vector.double()), r"got torch.float64 of \("),
-        ("aggregate", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .* got ndarray"),
+        ("aggregate", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .*got ndarray"),
         ("aggregate", lambda s: replace(s, slots={"n": 3}), r"slots\['n'\] must be a tensor"),
         ("aggregate", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
     ],

@@ -343,20 +343,22 @@ def test_the_task_may_have_a_network_of_its_own_too(federation):
 # Stopped in the middle of a round.
 
 
-class Interrupting(Counting):
-    """Raises at one place of the second round, once."""
+INTERRUPTED = {"place": None}
+"""Not in the class, whose code must be the same when the run goes on."""
 
-    place = None
+
+class Interrupting(Counting):
+    """Raises at the place of the second round that INTERRUPTED says."""
 
     def aggregate(self, server, uploads):
-        if self.place == "aggregate" and int(server.slots.get("round", 0)) == 1:
+        if INTERRUPTED["place"] == "aggregate" and int(server.slots.get("round", 0)) == 1:
             raise Stopped
         server, diagnostics = super().aggregate(server, uploads)
         turn = server.slots.get("round", torch.zeros(())) + 1
         return Server(server.vector, {"round": turn}), diagnostics
 
     def personal(self, layout, server, state):
-        if self.place == "evaluation" and int(server.slots["round"]) == 2:
+        if INTERRUPTED["place"] == "evaluation" and int(server.slots["round"]) == 2:
             raise Stopped
         return server.vector + state["rounds"]
 
@@ -367,7 +369,7 @@ def test_a_run_stopped_inside_a_round_resumes_bit_for_bit(tmp_path, monkeypatch,
     whole = us.train(federation, Interrupting(), rounds=4, out=tmp_path / "whole", **OPTIONS)
     out = tmp_path / "stopped"
     with monkeypatch.context() as patched:
-        patched.setattr(Interrupting, "place", place)
+        patched.setitem(INTERRUPTED, "place", place)
         with pytest.raises(Stopped):
             us.train(federation, Interrupting(), rounds=4, out=out, **OPTIONS)
     resumed = us.train(federation, Interrupting(), rounds=4, out=out, resume=True, **OPTIONS)

@@ -71,4 +71,4 @@ def test_spare_room_is_used_in_a_narrow_terminal():
 
 def test_tables_of_one_column_or_no_row_are_printed():
     assert "title" in printed(Table(("method",), [("fedavg",)], title="title"), 80)
-    assert not printed(Table(("",), []), 80).strip()
+    assert printed(Table(("",), []), 80)

@@ -39,7 +39,7 @@ class Table:
         # Where all is too wide, long names of rows and headings take more lines, and what still has
         # no room becomes a further table: a figure that is cut off is worse than none.
         widths = [self._least_width(i) for i in range(len(self.columns))]
-        narrow = max(map(len, str(self).splitlines())) + _EDGES > options.max_width
+        narrow = max(map(len, str(self).splitlines()), default=0) + _EDGES > options.max_width
         if narrow:
             room = options.max_width - _EDGES - _GAP - max(widths[1:], default=0)
             widths[0] = min(widths[0], max(_SHORTEST_NAME, min(room, _NAME)))
