@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.rules import timed
-from unskew.engine.optimiser import Adam
+from unskew.engine.optimizer import Adam
 
 SIZES = (100, 60_000, 1_066_000)
 """The last is the beta-VAE 784-512-256-2 of the thesis."""

@@ -13,8 +13,8 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 
-from unskew.rules.fusion import Fusion
-from unskew.rules.uploads import Uploads
+from unskew.aggregation.fusion import Fusion
+from unskew.aggregation.uploads import Uploads
 
 SEEDS = 5
 
@@ -90,7 +90,7 @@ def table_of_times() -> None:
 
 def table_of_accuracy() -> None:
     import unskew as us
-    from unskew.methods.base import Method
+    from unskew.methods.common.base import Method
     from unskew.methods.fedfusion import FedFusion
 
     methods: dict[str, str | Method] = {

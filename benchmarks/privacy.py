@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from unskew.network import Network
+from unskew.models.functional import Network
 from unskew.privacy import gradient as subject
 from unskew.privacy import private_gradient
 

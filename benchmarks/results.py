@@ -7,12 +7,12 @@ python -m benchmarks.results runs/fashion docs/results.md
 import argparse
 from pathlib import Path
 
-from unskew.report.opening import compared
-from unskew.report.tuning import tuning_table
+from unskew.report.summary import compared
+from unskew.report.tuning_table import tuning_table
 from unskew.report.writing import read_comparison
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
-from unskew.runs.verdict import TEST, judge, with_verdict
+from unskew.stats.verdict import TEST, judge, with_verdict
 
 
 def results_text(folder: Path) -> str:

@@ -17,9 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.fusion import groups
 from benchmarks.peak import in_a_child, peak_above
-from unskew.layout import Layout
-from unskew.models import make
-from unskew.rules import (
+from unskew.aggregation import (
     Uploads,
     by_samples,
     coordinate_median,
@@ -33,8 +31,10 @@ from unskew.rules import (
     uniform,
     weighted_mean,
 )
-from unskew.rules.blocks import on_blocks
-from unskew.rules.selection import sorted_columns
+from unskew.aggregation.blocks import on_blocks
+from unskew.aggregation.selection import sorted_columns
+from unskew.models import make
+from unskew.models.layout import Layout
 
 RULES: dict[str, Callable[[Uploads], Tensor]] = {
     "mean": weighted_mean(uniform()),

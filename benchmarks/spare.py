@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from benchmarks.customary import without_spare
 from unskew.engine.memory import keep_freed_memory
-from unskew.engine.recording import Recording
+from unskew.engine.tracing import Recording
 from unskew.models import make
-from unskew.network import channels_last
+from unskew.models.functional import channels_last
 
 SHAPE, BATCH, TURNS, STEPS = (1, 28, 28), 32, 15, 40
 

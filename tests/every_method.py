@@ -6,9 +6,9 @@ import torch
 
 import unskew as us
 from unskew.errors import UnskewWarning
-from unskew.layout import flatten
-from unskew.methods.table import METHODS
-from unskew.network import Network
+from unskew.methods.common.registry import METHODS
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 QUICK = {
     "feddisk": "feddisk:density_rounds=2,local_rounds=1,ratio_rounds=2,hidden=4,ratio_hidden=4",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from unskew.config import DataConfig
 from unskew.engine.settings import Settings
-from unskew.methods.table import METHODS
+from unskew.experiments.config import DataConfig
+from unskew.methods.common.registry import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])

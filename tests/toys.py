@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.layout import flatten
-from unskew.network import Network
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 
 def small_federation(

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from unskew.comparison import compare
     from unskew.data.federation import Federation
     from unskew.data.load import load
     from unskew.engine.train import train
     from unskew.errors import UnskewError
-    from unskew.methods.base import Method
+    from unskew.experiments.comparison import compare
+    from unskew.methods.common.base import Method
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
     from unskew.skew.diagnosis import diagnose
 
 _HOMES = {
     "Federation": "unskew.data.federation",
-    "Method": "unskew.methods.base",
+    "Method": "unskew.methods.common.base",
     "Run": "unskew.runs.run",
     "Runs": "unskew.runs.runs",
     "UnskewError": "unskew.errors",
-    "compare": "unskew.comparison",
+    "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
     "train": "unskew.engine.train",

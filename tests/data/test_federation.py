@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.skew.report import SkewReport
+from unskew.partition.report import SkewReport
 
 X = np.arange(12, dtype=np.uint8).reshape(6, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])

@@ -6,7 +6,7 @@ from unskew.data.federation import Federation
 from unskew.data.load import federate, load
 from unskew.data.sources import Source
 from unskew.errors import UnskewError
-from unskew.skew.dirichlet import Dirichlet
+from unskew.partition.dirichlet import Dirichlet
 
 
 def images(shape: tuple[int, ...] = (4, 5, 3), groups: bool = False, **changes: object) -> Source:

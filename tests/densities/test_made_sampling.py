@@ -9,8 +9,8 @@ from unskew.densities import sampling
 from unskew.densities.sampling import draw, draw_by, log_density
 from unskew.errors import UnskewError
 from unskew.models import make
-from unskew.network import Network
-from unskew.rng import torch_generator
+from unskew.models.functional import Network
+from unskew.utils.rng import torch_generator
 
 SPELLINGS = ["made:hidden=8", "made:hidden=30,order=random", "made:hidden=9-14-5,order=random"]
 

@@ -246,7 +246,7 @@ def test_help_teaches_by_example(terminal, command, words):
 
 
 def test_the_example_in_the_help_of_run_is_a_configuration(terminal):
-    from unskew.config import read_config
+    from unskew.experiments.config import read_config
 
     text = terminal.output("run", "--help")
     lines = [line.strip(" │\n") for line in text.splitlines()]

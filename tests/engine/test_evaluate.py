@@ -11,8 +11,8 @@ import unskew as us
 from toys import federation_of
 from unskew.data.columns import Columns
 from unskew.engine.evaluate import ByClient, Scores, by_client, score, score_personal
-from unskew.methods.base import Finished, Method
-from unskew.network import Network
+from unskew.methods.common.base import Finished, Method
+from unskew.models.functional import Network
 
 CPU = torch.device("cpu")
 SIGNS = Network(nn.Linear(1, 2))

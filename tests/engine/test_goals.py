@@ -10,8 +10,8 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.goals import Goal
-from unskew.methods.base import Method, Stage
+from unskew.methods.common.base import Method, Stage
+from unskew.models.goals import Goal
 
 
 class Guess(Goal):

@@ -17,7 +17,7 @@ from unskew.engine.cohort import Task
 from unskew.engine.pool import Pool
 from unskew.engine.settings import Settings
 from unskew.methods.fedavg import FedAvg
-from unskew.network import Network
+from unskew.models.functional import Network
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),

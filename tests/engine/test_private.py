@@ -6,9 +6,9 @@ import torch
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.engine.private import PrivateStage
+from unskew.engine.private_steps import PrivateStage
 from unskew.errors import UnskewError
-from unskew.methods.base import Method, Stage
+from unskew.methods.common.base import Method, Stage
 from unskew.methods.feddisk.method import FedDisk
 from unskew.privacy import Privacy
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.errors import UnskewError
-from unskew.methods.base import Finished, Method
+from unskew.methods.common.base import Finished, Method
 
 OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "seed": 3}
 

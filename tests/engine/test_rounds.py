@@ -14,10 +14,10 @@ from toys import federation_of, small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.layout import flatten
-from unskew.methods.base import Finished, Method, Server, Stage, Start
+from unskew.methods.common.base import Finished, Method, Server, Stage, Start
 from unskew.models import make
-from unskew.network import Network
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 OPTIONS = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -9,9 +9,9 @@ import unskew as us
 from toys import small_federation
 from unskew.engine.cohort import ClientFailed
 from unskew.errors import UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Finished, Method, Start
-from unskew.network import Network
+from unskew.methods.common.base import Finished, Method, Start
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 CNN = nn.Sequential(
     nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)

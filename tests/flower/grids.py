@@ -12,7 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from toys import small_federation
 from unskew.flower import Strategy, client_app
-from unskew.layout import Layout, flatten
+from unskew.models.layout import Layout, flatten
 
 # Messages can be made inside a run only; this is what tells Flower that there is one.
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1

@@ -10,11 +10,11 @@ from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.base import Method, Stage
+from unskew.methods.common.base import Method, Stage
+from unskew.methods.common.registry import name_of
 from unskew.methods.fedavg import FedAvg
-from unskew.methods.table import name_of
 from unskew.models import make
-from unskew.network import Network
+from unskew.models.functional import Network
 from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
@@ -320,7 +320,7 @@ def test_a_round_waits_for_its_quorum(monkeypatch):
             grid.away = set()
 
     slept = []
-    monkeypatch.setattr("unskew.flower.roster.time.sleep", come_back)
+    monkeypatch.setattr("unskew.flower.registry.time.sleep", come_back)
     grid = grids.grid_of(app, len(federation), leave)
     run = grids.play(federation, "fedavg", grid=grid, quorum=3, wait=60.0, **OPTIONS).run
     assert len(slept) == 3

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from unskew.flower.loopback.apps import changed, read_app_config
+from unskew.flower.loopback.environment import wait_until
 from unskew.flower.loopback.federation import Loopback
 from unskew.flower.loopback.parity import Parity, check_parity
-from unskew.flower.loopback.places import wait_until
-from unskew.flower.new import write_app
+from unskew.flower.scaffolding import write_app
 from unskew.runs.folder import read_lines
 
 NODES = 3

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from unskew.flower.sends import sends
-from unskew.methods.table import METHODS
+from unskew.flower.traffic_preview import sends
+from unskew.methods.common.registry import METHODS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "deploy.md"
 SHORT = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}

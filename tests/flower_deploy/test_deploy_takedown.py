@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 from deployments import A_RUN, make_app, until
 
 from terminal import PROGRAM
-from unskew.flower.loopback.families import descendants, end, living
+from unskew.flower.loopback.process_tree import descendants, end, living
 
 UP = [*PROGRAM, "flower", "up"]
 

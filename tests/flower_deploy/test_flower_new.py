@@ -6,7 +6,7 @@ import pytest
 
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import changed, load_task, read_app_config
-from unskew.flower.new import write_app
+from unskew.flower.scaffolding import write_app
 
 WANTED = {"method": "fedprox:mu=0.1+ida", "data": "digits", "skew": "dirichlet:alpha=0.5"}
 

@@ -7,7 +7,7 @@ import unskew as us
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import read_app_config
 from unskew.flower.loopback.parity import check_parity, compare, final_tensors
-from unskew.flower.new import write_app
+from unskew.flower.scaffolding import write_app
 
 ONE = {"/vector": torch.tensor([1.0, float("nan"), 3.0]), "/step": torch.tensor([4])}
 

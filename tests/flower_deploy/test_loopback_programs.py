@@ -8,8 +8,8 @@ import time
 import pytest
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.families import Known, descendants, end, living
-from unskew.flower.loopback.places import free_ports, listens, wait_until
+from unskew.flower.loopback.environment import free_ports, listens, wait_until
+from unskew.flower.loopback.process_tree import Known, descendants, end, living
 from unskew.flower.loopback.programs import Programs
 
 SLEEPER = "import time; print('asleep', flush=True); time.sleep(600)"

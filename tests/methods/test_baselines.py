@@ -8,11 +8,11 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
-from unskew.layout import flatten
-from unskew.methods.base import Method
+from unskew.methods.common.base import Method
 from unskew.methods.fedprox import FedProx
 from unskew.models import make
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import flatten
 
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 FULL_BATCH = {"model": "logistic", "batch_size": 1000, "lr": 0.3}

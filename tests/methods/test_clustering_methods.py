@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import unskew as us
 from toys import opposed, vector_of
-from unskew.layout import Layout
+from unskew.aggregation.bipartition import bipartition, cosines
+from unskew.aggregation.centers import further_seeds, k_means, squared_distances
+from unskew.aggregation.uploads import Uploads
 from unskew.methods.cfl import Cfl
 from unskew.methods.fedgroup import FedGroup, decomposed_cosines
 from unskew.methods.fesem import FeSem
-from unskew.rules.bipartition import bipartition, cosines
-from unskew.rules.centres import further_seeds, k_means, squared_distances
-from unskew.rules.uploads import Uploads
+from unskew.models.layout import Layout
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 SPLITS = "cfl:wait=1,eps1=5,eps2=0.01"

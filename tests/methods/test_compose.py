@@ -6,14 +6,14 @@ from pydantic.dataclasses import dataclass
 
 import unskew as us
 from toys import small_federation, vector_of
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Method, Server
+from unskew.methods.common.base import Method, Server
+from unskew.methods.common.registry import METHODS, make_method, name_of
 from unskew.methods.fedprox import FedProx
-from unskew.methods.table import METHODS, make_method, name_of
-from unskew.network import Network
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
+from unskew.utils.specs import OPTIONS
 
 UPLOADS = Uploads.of(
     torch.tensor([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]),

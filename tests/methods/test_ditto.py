@@ -6,11 +6,11 @@ from torch import nn
 
 import unskew as us
 from toys import loss_after_steps, vector_of
-from unskew.methods.base import Client, Server, Start
+from unskew.methods.common.base import Client, Server, Start
+from unskew.methods.common.registry import make_method
 from unskew.methods.ditto import Ditto
-from unskew.methods.table import make_method
 from unskew.models import make
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -9,13 +9,13 @@ from torch import nn
 
 import unskew as us
 from toys import vector_of
+from unskew.aggregation.simplex import nearest_on_simplex
+from unskew.aggregation.uploads import Uploads
 from unskew.methods.afl import Afl
-from unskew.methods.base import Client, Server, Start, Trained
-from unskew.methods.own_loss import own_loss
+from unskew.methods.common.base import Client, Server, Start, Trained
+from unskew.methods.common.own_loss import own_loss
 from unskew.methods.qffl import Qffl
-from unskew.network import Network
-from unskew.rules.simplex import nearest_on_simplex
-from unskew.rules.uploads import Uploads
+from unskew.models.functional import Network
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3

@@ -6,12 +6,12 @@ from torch import nn
 
 import unskew as us
 from toys import vector_of
-from unskew.layout import Layout
-from unskew.methods.base import Client, Server, Trained
+from unskew.methods.common.base import Client, Server, Trained
+from unskew.methods.common.head import head_mask, top_layers
 from unskew.methods.fedala import FedALA
-from unskew.methods.head import head_mask, top_layers
 from unskew.models import make
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import Layout
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -6,11 +6,11 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
-from unskew.layout import Layout, flatten
-from unskew.methods.base import Client
+from unskew.methods.common.base import Client
+from unskew.methods.common.registry import make_method
 from unskew.methods.fedbn import FedBN
-from unskew.methods.table import make_method
-from unskew.network import Network
+from unskew.models.functional import Network
+from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
 

@@ -10,19 +10,19 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
+from unskew.aggregation.uploads import Uploads
 from unskew.data.opposites import opposites
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.layout import Layout, flatten
-from unskew.methods.base import Client, Server, Start
+from unskew.methods.common.base import Client, Server, Start
 from unskew.methods.feddisk.federated import FederatedDensity, learned_density
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.local import LocalDensity
 from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.feddisk.weights import weigh
+from unskew.models.functional import Network
+from unskew.models.layout import Layout, flatten
 from unskew.models.made import MadeRecipe
-from unskew.network import Network
 from unskew.report.page import page_text
-from unskew.rules.uploads import Uploads
 from unskew.runs.runs import Runs
 
 QUICK = "density_rounds=7,local_rounds=3,ratio_rounds=3,hidden=8,pool=64,ratio_hidden=10"

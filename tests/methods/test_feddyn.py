@@ -6,12 +6,12 @@ from torch import nn
 
 import unskew as us
 from toys import slope, small_federation, vector_of
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.methods.base import Server
+from unskew.methods.common.base import Server
+from unskew.methods.common.registry import make_method
 from unskew.methods.feddyn import FedDyn
-from unskew.methods.table import make_method
-from unskew.network import Batch, Network
-from unskew.rules.uploads import Uploads
+from unskew.models.functional import Batch, Network
 
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 

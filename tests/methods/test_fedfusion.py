@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 import unskew as us
+from unskew.aggregation.combine import weighted_sum
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import Layout, flatten
-from unskew.methods.base import Server
+from unskew.methods.common.base import Server
+from unskew.methods.common.registry import make_method
 from unskew.methods.fedfusion import FedFusion
-from unskew.methods.table import make_method
-from unskew.network import Network
-from unskew.rules.combine import weighted_sum
-from unskew.rules.uploads import Uploads
+from unskew.models.functional import Network
+from unskew.models.layout import Layout, flatten
 
 QUICK = {"steps": 3, "wide": 16, "narrow": 8}
 

@@ -10,10 +10,10 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
+from unskew.methods.common.generator import Fitting, Generator, Heads, Shape, sameness
 from unskew.methods.fedgen import FedGen
-from unskew.methods.generator import Fitting, Generator, Heads, Shape, sameness
 from unskew.models import make
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 SMALL = {"hidden": 8, "noise": 4, "samples": 9, "generator_steps": 3, "generator_batch": 8}

@@ -9,9 +9,9 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
-from unskew.layout import Layout, flatten
 from unskew.methods.fedgn import FedGN
 from unskew.models import make
+from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1}
 

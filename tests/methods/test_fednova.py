@@ -8,11 +8,11 @@ from torch import nn
 
 import unskew as us
 from toys import small_federation, vector_of
-from unskew.engine.optimiser import SGD
-from unskew.layout import Layout
-from unskew.methods.base import Server
+from unskew.aggregation.uploads import Uploads
+from unskew.engine.optimizer import SGD
+from unskew.methods.common.base import Server
 from unskew.methods.fednova import FedNova
-from unskew.rules.uploads import Uploads
+from unskew.models.layout import Layout
 
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
-from unskew.layout import flatten
 from unskew.methods.fedntd import FedNTD, not_true_divergence
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import flatten
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGITS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)

@@ -10,11 +10,11 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Client
+from unskew.methods.common.base import Client
 from unskew.methods.fedrod import FedROD
 from unskew.models import make
-from unskew.network import Batch, Network
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import flatten
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 HEADS = pytest.mark.parametrize("head", ["own", "hypernetwork"])

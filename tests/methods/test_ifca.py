@@ -7,14 +7,14 @@ from torch import nn
 
 import unskew as us
 from toys import opposed, vector_of
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Client, Server
+from unskew.methods.common.base import Client, Server
+from unskew.methods.common.own_loss import own_loss
+from unskew.methods.common.registry import make_method
 from unskew.methods.ifca import Ifca
-from unskew.methods.own_loss import own_loss
-from unskew.methods.table import make_method
-from unskew.network import Network
-from unskew.rules.uploads import Uploads
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3

@@ -5,13 +5,18 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.densities.synthesis import ClassCodes, class_codes, classification_score, synthesise
 from unskew.densities.vae_codes import codes, distance_to_prior
 from unskew.densities.wasserstein import distance_to_normal
 from unskew.errors import UnskewError
-from unskew.layout import flatten
+from unskew.experiments.studies.synthesis import (
+    ClassCodes,
+    class_codes,
+    classification_score,
+    synthesise,
+)
 from unskew.models import make
-from unskew.network import Network
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 SMALL = "encoder=8,vae_rounds=2"
 TASK = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}

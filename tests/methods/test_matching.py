@@ -11,17 +11,17 @@ from torch import nn
 
 import unskew as us
 from toys import vector_of
+from unskew.aggregation.chain import chain_of, renumber
+from unskew.aggregation.matching import orders_of
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import Layout, flatten
-from unskew.methods.base import Server
+from unskew.methods.common.base import Server
+from unskew.methods.common.registry import make_method
 from unskew.methods.feddna import FedDna
 from unskew.methods.fedma import FedMa
-from unskew.methods.table import make_method
 from unskew.models import make
-from unskew.network import Network
-from unskew.rules.chain import chain_of, renumber
-from unskew.rules.matching import orders_of
-from unskew.rules.uploads import Uploads
+from unskew.models.functional import Network
+from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 CHAINS = {

@@ -11,7 +11,7 @@ from toys import vector_of
 from unskew.errors import UnskewError
 from unskew.methods.moon import Moon, directions
 from unskew.models import make
-from unskew.network import Batch, Network, Pass
+from unskew.models.functional import Batch, Network, Pass
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -9,9 +9,9 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.layout import flatten
-from unskew.methods.table import METHODS, make_method
-from unskew.network import Network
+from unskew.methods.common.registry import METHODS, make_method
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 SPELLINGS = [
     "scaffold",

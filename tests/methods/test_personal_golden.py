@@ -9,7 +9,7 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.methods.table import METHODS
+from unskew.methods.common.registry import METHODS
 
 NAMES = ("fedbn", "fedper", "fedrep", "fedbabu", "ditto", "fedala", "fedgn", "local", "central")
 GOLDEN = {

@@ -9,12 +9,12 @@ from torch import nn
 import unskew as us
 from toys import federation_of, loss_after_steps, vector_of
 from unskew.errors import UnskewError
-from unskew.layout import Layout, flatten
-from unskew.methods.base import Method
+from unskew.methods.common.base import Method
+from unskew.methods.common.head import head_mask
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedper import FedPer, FedRep
-from unskew.methods.head import head_mask
 from unskew.models import make
+from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -7,9 +7,9 @@ import torch
 import unskew as us
 from toys import federation_of, small_federation, vector_of
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.models import make
-from unskew.network import Network
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])

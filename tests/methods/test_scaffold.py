@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import unskew as us
 from toys import federation_of, slope, small_federation, vector_of
-from unskew.engine.optimiser import SGD, Adam
+from unskew.engine.optimizer import SGD, Adam
 from unskew.errors import UnskewError
 from unskew.methods.scaffold import Scaffold
 from unskew.models import make

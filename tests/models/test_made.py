@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch.func import jacrev, vmap
 from torch.nn.functional import binary_cross_entropy
 
-from unskew.densities.bernoulli import bernoulli_losses
-from unskew.engine.choose import suits_vectorising
-from unskew.layout import flatten
+from unskew.engine.runners import suits_vectorising
 from unskew.models import make
+from unskew.models.bernoulli import bernoulli_losses
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import flatten
 from unskew.models.made import draw_degrees
-from unskew.network import Batch, Network
 
 SPELLINGS = ["made:hidden=9", "made:hidden=12-7,order=random", "made:hidden=5-6-7,masks=3"]
 

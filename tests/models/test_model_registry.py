@@ -7,7 +7,7 @@ import pytest
 
 from unskew.errors import UnskewError
 from unskew.models import MODELS, default_for, make
-from unskew.spelling import build, spell
+from unskew.utils.specs import build, spell
 
 NAMES = {
     "logistic": "any",

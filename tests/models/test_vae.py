@@ -7,12 +7,12 @@ import torch
 from torch.distributions import Normal, kl_divergence
 from torch.func import vmap
 
-from unskew.engine.choose import suits_vectorising
+from unskew.engine.runners import suits_vectorising
 from unskew.errors import UnskewError
-from unskew.layout import flatten
 from unskew.models import make
+from unskew.models.functional import Batch, Network
+from unskew.models.layout import flatten
 from unskew.models.vae import draw_codes
-from unskew.network import Batch, Network
 
 SMALL = "vae:hidden=6-5,latent=3,beta=4,mean=0.25,sd=0.5"
 

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
 from unskew.privacy import Privacy
-from unskew.spelling import OPTIONS, build, create, spell
+from unskew.utils.specs import OPTIONS, build, create, spell
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

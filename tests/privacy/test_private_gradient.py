@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from unskew.errors import UnskewError
-from unskew.methods.base import Method
-from unskew.network import Batch, Network
+from unskew.methods.common.base import Method
+from unskew.models.functional import Batch, Network
 from unskew.privacy import gradient as module_under_test
 from unskew.privacy import private_gradient, private_noise, refuse_coupled
 

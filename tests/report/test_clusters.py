@@ -6,7 +6,7 @@ import pytest
 import unskew as us
 from reports import FEDERATION, made_run
 from toys import opposed
-from unskew.report.pictures.clusters import cluster_pictures
+from unskew.report.charts.clusters import cluster_pictures
 from unskew.runs.runs import Runs
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 4, "batch_size": 8, "lr": 0.1}

@@ -10,11 +10,11 @@ from torch import nn
 import unskew as us
 from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
-from unskew.report.opening import compared, html_table
 from unskew.report.page import write_page
-from unskew.report.table import Table
+from unskew.report.summary import compared, html_table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.utils.tables import Table
 
 
 class Reader(HTMLParser):
@@ -225,9 +225,9 @@ def test_the_python_of_a_page_names_what_the_reader_has_to_bring():
 
 
 def test_samples_that_a_study_took_are_not_loaded_by_name():
+    from unskew.experiments.studies.case_data import open_case_data
+    from unskew.experiments.studies.study import StudyData
     from unskew.report.reproduce import python_text
-    from unskew.studies.opening import open_case_data
-    from unskew.studies.study import StudyData
 
     some = open_case_data(StudyData(name="digits", skew="iid", clients=3, samples=100), seed=0)
     runs = us.compare(some, ["fedavg"], seeds=1, model="logistic", rounds=1)

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from unskew.report.table import Table
+from unskew.utils.tables import Table
 
 COLUMNS = ("method", "accuracy", "local", "personal", "worst", "rounds to 91 %", "MB to 91 %")
 ROWS = [

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import unskew as us
-from unskew.layout import Kind, Layout
-from unskew.methods.base import Finished, Method
+from unskew.methods.common.base import Finished, Method
+from unskew.models.layout import Kind, Layout
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic, count
 
 LOGISTIC = 5 * 3 + 3

@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 import unskew as us
 from unskew.errors import FolderError, UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Server
-from unskew.network import Network
+from unskew.methods.common.base import Server
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.folder import RunFolder, read_lines
 from unskew.runs.lock import FolderLock

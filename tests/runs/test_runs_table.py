@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from unskew.report.table import Table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.utils.tables import Table
 
 
 def made_run(method, seed, accuracies, *, local=None, personal=None, megabytes=1.0, every=1):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
-from unskew.layout import flatten
-from unskew.methods.base import Finished, Method, Server
-from unskew.network import Network
+from unskew.methods.common.base import Finished, Method, Server
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
 from unskew.runs import states as module
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.states import States, StateStore

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from unskew.data.federation import Federation
-from unskew.rng import generator
-from unskew.skew import report as report_module
+from unskew.partition import report as report_module
+from unskew.partition.base import NOBODY, Partition, Pool
+from unskew.partition.report import SkewReport
 from unskew.skew.diagnosis import DEFINITIONS, Diagnosis, diagnose, diagnose_counts, gini
-from unskew.skew.partition import NOBODY, Partition, Pool
-from unskew.skew.report import SkewReport
+from unskew.utils.rng import generator
 
 tables = arrays(
     np.int64, st.tuples(st.integers(1, 9), st.integers(1, 6)), elements=st.integers(0, 50)
@@ -138,7 +138,7 @@ def test_feature_skew_of_large_clients_is_the_same_in_blocks(
 ) -> None:
     f = federation(0.3)
     whole = diagnose(f)
-    monkeypatch.setattr("unskew.skew.spread.BLOCK", 70)
+    monkeypatch.setattr("unskew.skew.feature_skew.BLOCK", 70)
     assert diagnose(f).feature_skew == pytest.approx(whole.feature_skew)
     assert diagnose(f).feature_skew_in_class == pytest.approx(whole.feature_skew_in_class)
 

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from unskew.studies.reading import open_study, study_names
-from unskew.studies.running import run_study
+from unskew.experiments.studies.library import open_study, study_names
+from unskew.experiments.studies.running import run_study
 
 
 @pytest.mark.slow

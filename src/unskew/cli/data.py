@@ -50,7 +50,7 @@ def list_skews(
 
     Example:  [bold]unskew data show mnist --skew dirichlet:alpha=0.5+noise[/bold]
     """
-    from unskew.cli.skew_tables import skew_rows, skew_text, skews_table  # noqa: PLC0415
+    from unskew.cli.partitioner_tables import skew_rows, skew_text, skews_table  # noqa: PLC0415
 
     rows = skew_rows(name)
     if json:
@@ -114,8 +114,8 @@ def show_federation(
 
     Example:  [bold]unskew data show visits.csv --label-column ill --client-column site[/bold]
     """
-    from unskew.cli.opening import open_data  # noqa: PLC0415
-    from unskew.config import DataConfig, checked  # noqa: PLC0415
+    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.experiments.config import DataConfig, checked  # noqa: PLC0415
 
     wanted = {
         "name": name,
@@ -129,7 +129,7 @@ def show_federation(
     }
     federation = open_data(checked(DataConfig, wanted), seed)
     if out is not None:
-        from unskew.report.holdings import draw_holdings  # noqa: PLC0415
+        from unskew.report.data_page import draw_holdings  # noqa: PLC0415
 
         out.parent.mkdir(parents=True, exist_ok=True)
         draw_holdings(federation, out)
@@ -142,8 +142,8 @@ def show_federation(
 
 
 def _show(federation: "Federation") -> None:
-    from unskew.cli.skew_tables import diagnosis_table  # noqa: PLC0415
-    from unskew.report.holdings import holdings_table  # noqa: PLC0415
+    from unskew.cli.partitioner_tables import diagnosis_table  # noqa: PLC0415
+    from unskew.report.data_page import holdings_table  # noqa: PLC0415
     from unskew.skew.diagnosis import diagnose  # noqa: PLC0415
 
     typer.echo(repr(federation))

@@ -39,7 +39,7 @@ def new_app(
 
     then:  [bold]unskew flower up hospitals --nodes 4 --tls --check-parity[/bold]
     """
-    from unskew.flower.new import write_app  # noqa: PLC0415
+    from unskew.flower.scaffolding import write_app  # noqa: PLC0415
 
     written = write_app(
         folder, method=method, data=data, skew=skew, model=model, clients=clients, rounds=rounds
@@ -65,8 +65,8 @@ def list_what_is_sent(
     Example:  [bold]unskew flower sends ida feddisco feddisk[/bold]
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
-    from unskew.flower.sends import sends  # noqa: PLC0415
-    from unskew.methods.table import METHODS  # noqa: PLC0415
+    from unskew.flower.traffic_preview import sends  # noqa: PLC0415
+    from unskew.methods.common.registry import METHODS  # noqa: PLC0415
 
     rows = [sends(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from unskew.methods.base import Method
+    from unskew.methods.common.base import Method
 
 Row = dict[str, Any]
 
@@ -33,7 +33,7 @@ def list_methods(
 
     Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
     """
-    from unskew.methods.table import METHODS, make_method  # noqa: PLC0415
+    from unskew.methods.common.registry import METHODS, make_method  # noqa: PLC0415
 
     chosen = METHODS if name is None else {name: type(make_method(name))}
     rows = [_facts(each, cls) for each, cls in sorted(chosen.items())]

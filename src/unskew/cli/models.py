@@ -8,7 +8,7 @@ from unskew.cli.output import Json, print_json, print_rich
 from unskew.cli.tables import details, options_of, show_rows, with_meanings
 
 if TYPE_CHECKING:
-    from unskew.models.recipe import Recipe
+    from unskew.models.spec import Recipe
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ def list_models(
     Example:  [bold]unskew compare --data cifar10 --model resnet18:norm=group[/bold]
     """
     from unskew.models import MODELS  # noqa: PLC0415
-    from unskew.spelling import build  # noqa: PLC0415
+    from unskew.utils.specs import build  # noqa: PLC0415
 
     if name is None:
         rows = [_facts(each, cls) for each, cls in MODELS.items()]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unskew.errors import UnskewError
-from unskew.plain import plain
+from unskew.utils.jsonable import plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
 

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.fetch import fetch
-from unskew.spelling import lookup
+from unskew.utils.specs import lookup
 
 
 def fetch_with_progress(name: str, *, force: bool) -> Path:

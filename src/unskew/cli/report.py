@@ -35,13 +35,13 @@ def report_runs(
 
     Example:  [bold]unskew report runs/digits -o report.html --tsne[/bold]
     """
+    from unskew.report.charts.embedding import check_embedding  # noqa: PLC0415
     from unskew.report.page import write_page  # noqa: PLC0415
-    from unskew.report.pictures.embedding import check_embedding  # noqa: PLC0415
-    from unskew.report.tuning import tuning_table  # noqa: PLC0415
+    from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
-    from unskew.runs.alike import differences  # noqa: PLC0415
+    from unskew.runs.consistency import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
-    from unskew.runs.verdict import judge  # noqa: PLC0415
+    from unskew.stats.verdict import judge  # noqa: PLC0415
 
     known = read_comparison(runs[0]) if len(runs) == 1 else Known()
     found = known.sorted(read_runs(runs))

@@ -24,7 +24,7 @@ def list_studies(json: Json = False) -> None:
 
     Example:  [bold]unskew study list[/bold]
     """
-    from unskew.studies.reading import read_study, study_names  # noqa: PLC0415
+    from unskew.experiments.studies.library import read_study, study_names  # noqa: PLC0415
 
     files = {name: read_study(name) for name in study_names()}
     if json:
@@ -35,7 +35,7 @@ def list_studies(json: Json = False) -> None:
             ]
         )
         return
-    from unskew.report.table import Table  # noqa: PLC0415
+    from unskew.utils.tables import Table  # noqa: PLC0415
 
     lines = [[name, ", ".join(file.makes), file.title] for name, file in files.items()]
     typer.echo(str(Table(["study", "makes", "what it compares"], lines)))
@@ -51,8 +51,8 @@ def show_study(
 
     Example:  [bold]unskew study show ida-table1[/bold]
     """
-    from unskew.studies.reading import open_study  # noqa: PLC0415
-    from unskew.studies.showing import study_facts, study_text  # noqa: PLC0415
+    from unskew.experiments.studies.description import study_facts, study_text  # noqa: PLC0415
+    from unskew.experiments.studies.library import open_study  # noqa: PLC0415
 
     scales = ("paper", "cpu", "smoke") if scale is None else (scale,)
     studies = [open_study(name, one) for one in scales]
@@ -73,7 +73,8 @@ def run_one(
         bool, typer.Option(help="Go on with runs that are there already, or refuse to.")
     ] = True,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the results; default: studies/NAME-SCALE.")
+        Path | None,
+        typer.Option(help="Folder of the results; default: studies/NAME-SCALE."),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at once; default: one a core.")
@@ -89,9 +90,9 @@ def run_one(
 
     Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
     """
-    from unskew.studies.reading import open_study  # noqa: PLC0415
-    from unskew.studies.result import figures_table  # noqa: PLC0415
-    from unskew.studies.running import run_study  # noqa: PLC0415
+    from unskew.experiments.studies.library import open_study  # noqa: PLC0415
+    from unskew.experiments.studies.result import figures_table  # noqa: PLC0415
+    from unskew.experiments.studies.running import run_study  # noqa: PLC0415
 
     study = open_study(name, scale, seeds).on_device(device)
     folder = out or Path("studies") / f"{study.name}-{scale}"
@@ -119,7 +120,7 @@ def index_results(
 
     Example:  [bold]unskew study index docs/results[/bold]
     """
-    from unskew.studies.index import write_index  # noqa: PLC0415
+    from unskew.experiments.studies.index import write_index  # noqa: PLC0415
 
     page, count = write_index(folder)
     typer.echo(f"{count} {'study' if count == 1 else 'studies'}: {page}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from unskew.cli.meanings import meanings_of
+from unskew.cli.option_docs import meanings_of
 from unskew.cli.output import print_json, print_rich
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ def watch_runs(
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
+    from unskew.report.watch import Watch  # noqa: PLC0415
     from unskew.runs.tail import Tail  # noqa: PLC0415
-    from unskew.trackers import Tracker, open_tracker  # noqa: PLC0415
-    from unskew.watch import Watch  # noqa: PLC0415
+    from unskew.runs.trackers import Tracker, open_tracker  # noqa: PLC0415
 
     def opened(tail: Tail) -> Tracker:
         return open_tracker(tracker or "", tail.run)

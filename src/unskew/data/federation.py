@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.errors import UnskewError
-from unskew.rng import generator
+from unskew.utils.rng import generator
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
-    from unskew.skew.report import SkewReport
+    from unskew.partition.report import SkewReport
 
 __all__ = ["Columns", "Federation"]
 

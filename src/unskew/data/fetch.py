@@ -17,7 +17,7 @@ from unskew.data.fetch_clients import opened
 from unskew.data.fetch_formats import Arrays, Progress
 from unskew.data.sources import cache_folder
 from unskew.errors import UnskewError
-from unskew.spelling import lookup
+from unskew.utils.specs import lookup
 
 Decoder = Callable[[IO[bytes], Progress], Arrays]
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from unskew.data.federation import Columns, Federation
 from unskew.data.sources import Source, source
 from unskew.errors import UnskewError
-from unskew.rng import generator
-from unskew.skew.features import unit_interval
-from unskew.skew.natural import follow
-from unskew.skew.partition import Indices, Partition, Pool, Skew
-from unskew.skew.report import SkewReport
-from unskew.skew.table import parse_skew, spell_skew
+from unskew.partition.base import Indices, Partition, Pool, Skew
+from unskew.partition.feature_noise import unit_interval
+from unskew.partition.natural import follow
+from unskew.partition.registry import parse_skew, spell_skew
+from unskew.partition.report import SkewReport
+from unskew.utils.rng import generator
 
 Array = NDArray[Any]
 Dealt = Literal["train", "all"]

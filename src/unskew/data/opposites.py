@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.federation import Federation
-from unskew.rng import generator
+from unskew.utils.rng import generator
 
 Floats = NDArray[np.float64]
 

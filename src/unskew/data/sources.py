@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from unskew.data.catalogue import CATALOGUE, Facts, Kind
 from unskew.errors import UnskewError
-from unskew.spelling import lookup
+from unskew.utils.specs import lookup
 
 Array = NDArray[Any]
 

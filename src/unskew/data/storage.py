@@ -53,7 +53,7 @@ def write(federation: "Federation", folder: Path) -> None:
 
 def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
     """Read the fields of a federation; with ``mmap`` samples stay on disk until they are used."""
-    from unskew.skew.report import SkewReport  # noqa: PLC0415 (skew imports data)
+    from unskew.partition.report import SkewReport  # noqa: PLC0415 (skew imports data)
 
     if not is_saved(folder):
         raise UnskewError(f"{folder}: no saved federation there (no {_FACTS})")

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from unskew.densities.wasserstein import distance_to_normal
+from unskew.models.functional import Network
 from unskew.models.vae import draw_codes
-from unskew.network import Network
-from unskew.rng import stream, uniforms
+from unskew.utils.rng import stream, uniforms
 
 
 def has_codes(module: object) -> bool:

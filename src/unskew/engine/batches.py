@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.engine.settings import Settings
-from unskew.rng import permutations, stream, uniforms
+from unskew.utils.rng import permutations, stream, uniforms
 
 Ints = NDArray[np.int64]
 

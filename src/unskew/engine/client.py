@@ -10,19 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.attacks import Attack
 from unskew.data.federation import Federation
+from unskew.engine.attacks import Attack
 from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
-from unskew.engine.optimiser import make_optimiser
-from unskew.engine.private import PrivateGradients, PrivateStage
-from unskew.engine.replay import Replays
-from unskew.engine.returned import checked_finish, checked_start
+from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.optimizer import make_optimiser
+from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
-from unskew.layout import Layout, rows_are_finite
-from unskew.methods.base import Client, Finished, Method, Pass, Start, Tensors, Trained
-from unskew.network import Batch, Buffers, Network
-from unskew.rng import stream
+from unskew.engine.trace_cache import Replays
+from unskew.methods.common.base import Client, Finished, Method, Pass, Start, Tensors, Trained
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.layout import Layout, rows_are_finite
+from unskew.utils.rng import stream
 
 
 @dataclass(frozen=True, eq=False)

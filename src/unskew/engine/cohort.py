@@ -9,8 +9,8 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.base import Finished, Tensors, Trained
-from unskew.rng import generator
+from unskew.methods.common.base import Finished, Tensors, Trained
+from unskew.utils.rng import generator
 
 
 @dataclass(frozen=True, eq=False)

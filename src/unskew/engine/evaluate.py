@@ -15,8 +15,8 @@ from torch import Tensor
 
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import to_tensor
-from unskew.network import Batch, Network
-from unskew.rng import stream, uniforms
+from unskew.models.functional import Batch, Network
+from unskew.utils.rng import stream, uniforms
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.methods.base import Method
-from unskew.network import Batch, Network
+from unskew.methods.common.base import Method
+from unskew.models.functional import Batch, Network
 
 
 @dataclass(frozen=True)

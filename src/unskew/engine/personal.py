@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from unskew.engine.choose import make_runner
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Task
-from unskew.methods.base import Pass
+from unskew.engine.runners import make_runner
+from unskew.methods.common.base import Pass
 from unskew.runs.checkpoint import Position
 
 

@@ -24,10 +24,10 @@ from torch import Tensor
 from unskew.engine.client import Workshop, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
-from unskew.engine.replay import Replays
-from unskew.engine.shelf import Reader, Shelf, share
+from unskew.engine.shared_tensors import Reader, Shelf, share
+from unskew.engine.trace_cache import Replays
 from unskew.errors import UnskewError, with_place
-from unskew.methods.base import Finished, Tensors, Trained
+from unskew.methods.common.base import Finished, Tensors, Trained
 
 
 class Pool:

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unskew.aggregation.uploads import Uploads
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
-from unskew.engine.returned import checked_payload, checked_server
+from unskew.engine.hook_checks import checked_payload, checked_server
 from unskew.errors import UnskewError
-from unskew.layout import Layout, rows_are_finite
-from unskew.masks import none_if_empty
-from unskew.methods.base import Method, Server, Tensors
-from unskew.rules.uploads import Uploads
+from unskew.methods.common.base import Method, Server, Tensors
+from unskew.models.layout import Layout, rows_are_finite
+from unskew.models.masks import none_if_empty
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic
 
 States = Mapping[int, Tensors]

@@ -9,23 +9,23 @@ import torch
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.choose import example
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Runner
-from unskew.engine.private import PrivateStage
-from unskew.engine.record import Line, evaluate, round_line, round_table
+from unskew.engine.private_steps import PrivateStage
+from unskew.engine.progress import Watcher, watching
+from unskew.engine.round_metrics import Line, evaluate, round_line, round_table
 from unskew.engine.rounds import RoundOutcome, play_round
+from unskew.engine.runners import example
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads, threads_for
-from unskew.layout import assign, flatten
-from unskew.methods.base import Server, Stage
-from unskew.network import Network
-from unskew.plain import plain
-from unskew.progress import Watcher, watching
-from unskew.rng import stream, torch_seeded
+from unskew.methods.common.base import Server, Stage
+from unskew.models.functional import Network
+from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
+from unskew.utils.jsonable import plain
+from unskew.utils.rng import stream, torch_seeded
 
 if TYPE_CHECKING:
     from unskew.engine.train import Trainer

@@ -7,7 +7,7 @@ from typing import Any
 
 from unskew.engine.settings import Settings
 from unskew.engine.stage import settings_of
-from unskew.methods.base import Stage, Tensors
+from unskew.methods.common.base import Stage, Tensors
 
 _IDENTITY = ("network", "layout", "start", "data", "arithmetic")
 _ADDRESS = " at 0x"

@@ -15,31 +15,31 @@ from pydantic import ValidationError
 from torch import nn
 
 from unskew import __version__
-from unskew.attacks import Attack, make_attack
 from unskew.data.federation import Federation
-from unskew.engine.choose import choose_device, example, resolve_runner
-from unskew.engine.crew import Crew, Here
-from unskew.engine.networks import check_scores, is_own, make_module
-from unskew.engine.own_code import own_code
+from unskew.engine.attacks import Attack, make_attack
+from unskew.engine.backend import Crew, Here
+from unskew.engine.custom_code import own_code
+from unskew.engine.model_factory import check_scores, is_own, make_module
+from unskew.engine.progress import Watcher
+from unskew.engine.runners import choose_device, example, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.stage import StagePlay, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.goals import CLASSIFY
-from unskew.layout import flatten
-from unskew.methods.base import Method, Tensors
-from unskew.methods.table import make_method, name_of
-from unskew.network import Model, Network
-from unskew.progress import Watcher
+from unskew.methods.common.base import Method, Tensors
+from unskew.methods.common.registry import make_method, name_of
+from unskew.models.functional import Model, Network
+from unskew.models.goals import CLASSIFY
+from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Position
-from unskew.runs.common_stages import CommonStages
 from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.sample_weights import weights_table
+from unskew.runs.stage_cache import CommonStages
 from unskew.runs.states import States, StateStore
-from unskew.spelling import explain
+from unskew.utils.specs import explain
 
 _ROUNDS_LOOKED_AT = 20
 """So many rounds are looked at for a quorum that their clients could never make."""

@@ -18,14 +18,14 @@ from unskew.engine.batches import Plan, Steps, local_steps
 from unskew.engine.client import Workshop, after_pass, blaming, to_tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.gradients import Gradients
-from unskew.engine.optimiser import make_optimiser
-from unskew.engine.private import PrivateGradients
-from unskew.engine.recording import Function
-from unskew.engine.replay import Replays
-from unskew.engine.returned import checked_finish, checked_start
+from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.optimizer import make_optimiser
+from unskew.engine.private_steps import PrivateGradients
+from unskew.engine.trace_cache import Replays
+from unskew.engine.tracing import Function
 from unskew.errors import UnskewError
-from unskew.layout import rows_are_finite
-from unskew.methods.base import Client, Finished, Start, Trained
+from unskew.methods.common.base import Client, Finished, Start, Trained
+from unskew.models.layout import rows_are_finite
 
 _CHUNK_NUMBERS = 2**24
 """Bound on clients x parameters, and on clients x samples of the largest, in one computation."""

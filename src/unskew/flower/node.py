@@ -16,19 +16,19 @@ from flwr.app import (
 )
 from torch import Tensor, nn
 
-from unskew.engine.choose import choose_device
 from unskew.engine.client import Workshop
 from unskew.engine.cohort import Task
 from unskew.engine.evaluate import score
 from unskew.engine.loop import Loop
-from unskew.engine.networks import make_module
+from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
-from unskew.engine.private import PrivateStage
-from unskew.engine.record import has_personal_models
+from unskew.engine.private_steps import PrivateStage
+from unskew.engine.round_metrics import has_personal_models
 from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
+from unskew.engine.runners import choose_device
 from unskew.engine.stage import rounds_of, workshop_of
-from unskew.flower.book import Book
 from unskew.flower.site import Site
+from unskew.flower.state_store import Book
 from unskew.flower.wire import (
     ARRAYS,
     EXTRA,
@@ -41,8 +41,8 @@ from unskew.flower.wire import (
     to_arrays,
     to_tensors,
 )
-from unskew.methods.base import Finished, Method, Server, Stage, Tensors, Trained
-from unskew.methods.table import name_of
+from unskew.methods.common.base import Finished, Method, Server, Stage, Tensors, Trained
+from unskew.methods.common.registry import name_of
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import States
 

@@ -6,8 +6,8 @@ from logging import WARNING
 
 from flwr.app import RecordDict
 
-from unskew.flower.post import Answers, Line, send
-from unskew.flower.roster import Roster
+from unskew.flower.registry import Roster
+from unskew.flower.transport import Answers, Line, send
 from unskew.flower.wire import log
 
 

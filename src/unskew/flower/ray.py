@@ -22,14 +22,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from unskew.engine.progress import Watcher
 from unskew.engine.train import Trainer
 from unskew.errors import UnskewError
 from unskew.flower.app import client_app
 from unskew.flower.nodes import Nodes
-from unskew.flower.roster import Roster
-from unskew.flower.runner import Remote
-from unskew.methods.table import name_of
-from unskew.progress import Watcher
+from unskew.flower.registry import Roster
+from unskew.flower.remote import Remote
+from unskew.methods.common.registry import name_of
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 

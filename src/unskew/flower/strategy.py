@@ -18,25 +18,25 @@ from unskew.data import checks
 from unskew.engine.settings import Settings
 from unskew.engine.train import Trainer
 from unskew.errors import UnskewError
-from unskew.flower.absent import Absent
-from unskew.flower.apart import refuse_if_it_gathers
-from unskew.flower.crew import Elsewhere, EvaluateFn
+from unskew.flower.backend import Elsewhere, EvaluateFn
+from unskew.flower.custom_loop import OwnLoops, refuse_if_client_matters, vector_of
 from unskew.flower.nodes import Nodes
-from unskew.flower.own_loop import OwnLoops, refuse_if_client_matters, vector_of
+from unskew.flower.registry import Roster, Unnamed
+from unskew.flower.remote import Remote
+from unskew.flower.requirements import refuse_if_it_gathers
 from unskew.flower.results import as_result
-from unskew.flower.roster import Roster, Unnamed
-from unskew.flower.runner import Remote
+from unskew.flower.server_view import Absent
 from unskew.flower.uploads import Unusable
 from unskew.flower.wire import log
-from unskew.layout import assign, flatten
-from unskew.methods.base import Method
-from unskew.methods.table import make_method, name_of
-from unskew.network import Network
+from unskew.methods.common.base import Method
+from unskew.methods.common.registry import make_method, name_of
+from unskew.models.functional import Network
+from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
+from unskew.runs.file_names import CHECKPOINTS
 from unskew.runs.folder import RunFolder
-from unskew.runs.names import CHECKPOINTS
 from unskew.runs.run import Run
-from unskew.spelling import explain
+from unskew.utils.specs import explain
 
 
 class Strategy(FlowerStrategy):

@@ -12,8 +12,8 @@ from torch import Tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.evaluate import ByClient
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, to_tensors
-from unskew.layout import Kind, Layout
-from unskew.methods.base import Finished, Tensors, Trained
+from unskew.methods.common.base import Finished, Tensors, Trained
+from unskew.models.layout import Kind, Layout
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.layout import Layout
-from unskew.methods.base import Tensors
+from unskew.methods.common.base import Tensors
+from unskew.models.layout import Layout
 
 log = logging.getLogger("flwr").log
 """Flower's own log, which the logs of its runs are made of."""

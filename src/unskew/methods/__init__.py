@@ -1,1 +1,1 @@
-"""One file a method, all on the hooks of :mod:`unskew.methods.base`."""
+"""One file a method, all on the hooks of :mod:`unskew.methods.common.base`."""

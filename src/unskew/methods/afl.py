@@ -14,12 +14,21 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.methods.own_loss import own_loss
-from unskew.rules.simplex import nearest_on_simplex
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Reasons, Weigher
-from unskew.spelling import OPTIONS
+from unskew.aggregation.simplex import nearest_on_simplex
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.common.own_loss import own_loss
+from unskew.utils.specs import OPTIONS
 
 _UNKNOWN = -1.0
 

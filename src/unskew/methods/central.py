@@ -9,8 +9,8 @@ from pydantic.dataclasses import dataclass
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.methods.base import About, Client, Finished, Method, Start, Tensors, Trained
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

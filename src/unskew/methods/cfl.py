@@ -14,12 +14,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Server
-from unskew.methods.several import Placed, SeveralModels, grown, model_of
-from unskew.rules.bipartition import bipartition, cosines
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.aggregation.bipartition import bipartition, cosines
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import About, Server
+from unskew.methods.common.multi_model import Placed, SeveralModels, grown, model_of
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 Norm = Annotated[float, Field(ge=0)]
 

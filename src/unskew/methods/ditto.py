@@ -11,8 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import (
+from unskew.methods.common.base import (
     About,
     Client,
     Finished,
@@ -24,7 +23,8 @@ from unskew.methods.base import (
     Trained,
 )
 from unskew.methods.fedprox import FedProx
-from unskew.spelling import OPTIONS
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -15,12 +15,21 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.methods.head import top_layers
-from unskew.network import Batch
-from unskew.rng import generator
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.common.head import top_layers
+from unskew.models.functional import Batch
+from unskew.models.layout import Layout
+from unskew.utils.rng import generator
+from unskew.utils.specs import OPTIONS
 
 _RECENT, _STEADY = 10, 0.1
 """A first mix has settled when so many losses in a row deviate by less than this."""

@@ -11,11 +11,11 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.layout import Layout
-from unskew.masks import none_if_empty, without
-from unskew.methods.base import About, Method, Pass, Server
-from unskew.methods.head import head_mask
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method, Pass, Server
+from unskew.methods.common.head import head_mask
+from unskew.models.layout import Layout
+from unskew.models.masks import none_if_empty, without
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

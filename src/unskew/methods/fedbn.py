@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Entry, Kind, Layout
-from unskew.masks import joined, without
-from unskew.methods.base import About, Method
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method
+from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.masks import joined, without
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method, Server, Tensors
-from unskew.rng import generator
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import About, Method, Server, Tensors
+from unskew.utils.rng import generator
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

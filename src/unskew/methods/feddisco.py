@@ -11,10 +11,19 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.rules.discrepancy import OnDegenerate, discrepancy, label_divergence
-from unskew.rules.weighers import Weigher
-from unskew.spelling import OPTIONS
+from unskew.aggregation.discrepancy import OnDegenerate, discrepancy, label_divergence
+from unskew.aggregation.weighting import Weigher
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

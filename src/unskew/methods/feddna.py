@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 from pydantic.dataclasses import dataclass
 
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import Entry, Kind, Layout
-from unskew.methods.base import About, Method, Server
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method, Server
+from unskew.models.layout import Entry, Kind, Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

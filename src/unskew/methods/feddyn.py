@@ -13,13 +13,22 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.methods.shared import Shared
-from unskew.network import Batch, Buffers, Network
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Weigher, uniform
-from unskew.spelling import OPTIONS
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Weigher, uniform
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.common.shared_coordinates import Shared
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

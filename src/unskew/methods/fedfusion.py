@@ -13,14 +13,14 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.aggregation.combine import weighted_sum
+from unskew.aggregation.fusion import Fusion
+from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Reasons, Weigher
 from unskew.errors import UnskewError
-from unskew.methods.base import About, Method, Server
-from unskew.rules.combine import weighted_sum
-from unskew.rules.fusion import Fusion
-from unskew.rules.rule import Diagnostics, Rule
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Reasons, Weigher
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -15,14 +15,23 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
-from unskew.methods.generator import Fitting, Generator, Heads, Shape
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.methods.common.generator import Fitting, Generator, Heads, Shape
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.layout import Layout
 from unskew.models.split import split
-from unskew.network import Batch, Buffers, Network
-from unskew.rng import stream, torch_generator
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.utils.rng import stream, torch_generator
+from unskew.utils.specs import OPTIONS
 
 Strength = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -13,9 +13,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.methods.base import About, Method
+from unskew.methods.common.base import About, Method
 from unskew.models.norms import IMAGE_GROUP, VECTOR_GROUP, groups
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 

@@ -14,13 +14,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Server, Tensors
-from unskew.methods.several import Count, Placed, SeveralModels, masses_of, with_models
-from unskew.rules.bipartition import cosines
-from unskew.rules.centres import k_means
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.aggregation.bipartition import cosines
+from unskew.aggregation.centers import k_means
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import About, Server, Tensors
+from unskew.methods.common.multi_model import Count, Placed, SeveralModels, masses_of, with_models
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -12,17 +12,26 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.aggregation.chain import Layer, chain_of, renumber
+from unskew.aggregation.matching import matched
+from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Weigher
 from unskew.errors import UnskewError
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
 from unskew.methods.feddna import FedDna, moments_of
-from unskew.network import Network
-from unskew.rng import torch_generator
-from unskew.rules.chain import Layer, chain_of, renumber
-from unskew.rules.matching import matched
-from unskew.rules.rule import Diagnostics, Rule
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Weigher
-from unskew.spelling import OPTIONS
+from unskew.models.functional import Network
+from unskew.utils.rng import torch_generator
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -11,7 +11,11 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import (
+from unskew.aggregation.combine import sum_of_rows
+from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Weigher, by_samples
+from unskew.methods.common.base import (
     About,
     Client,
     Finished,
@@ -21,11 +25,7 @@ from unskew.methods.base import (
     Tensors,
     Trained,
 )
-from unskew.rules.combine import sum_of_rows
-from unskew.rules.rule import Diagnostics, Rule
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Weigher, by_samples
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

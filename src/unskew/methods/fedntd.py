@@ -14,9 +14,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import About, Client, Method, Start, Tensors
-from unskew.network import Batch, Buffers, Network
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Client, Method, Start, Tensors
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.utils.specs import OPTIONS
 
 _NEVER = -1e9
 """A logit that no class with it is ever named; finite, so that differences of it are too."""

@@ -13,11 +13,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.masks import joined, without
-from unskew.methods.base import About, Method, Pass, Server
-from unskew.methods.head import head_mask
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method, Pass, Server
+from unskew.methods.common.head import head_mask
+from unskew.models.layout import Layout
+from unskew.models.masks import joined, without
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -12,9 +12,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import About, Client, Method, Start, Tensors
-from unskew.network import Batch, Buffers, Network
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Client, Method, Start, Tensors
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

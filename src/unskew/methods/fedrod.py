@@ -14,12 +14,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Client, Method, Start, Tensors
+from unskew.methods.common.base import About, Client, Method, Start, Tensors
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, own_head
-from unskew.network import Batch, Buffers, Network
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 _PROPORTIONS = "personal.proportions"
 

@@ -2,7 +2,7 @@
 
 "The Key of Parameter Skew in Federated Learning" (FedSA, later FedPake). Coordinates of low
 dispersion take the mean; on the others clients are classed by their deviation (micro-classes),
-clustered (macro-classes), and the clusters are weighed. See docs/rules.md.
+clustered (macro-classes), and the clusters are weighed. See docs/aggregation.md.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method, Server
-from unskew.rules.dispersion import Bins, CvScale
-from unskew.rules.fedsa import Scope, Weighting, fedsa
-from unskew.rules.rule import Rule
-from unskew.rules.weighers import by_samples, uniform
-from unskew.spelling import OPTIONS
+from unskew.aggregation.dispersion import Bins, CvScale
+from unskew.aggregation.fedsa import Scope, Weighting, fedsa
+from unskew.aggregation.rule import Rule
+from unskew.aggregation.weighting import by_samples, uniform
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]

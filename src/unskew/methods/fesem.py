@@ -12,12 +12,12 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Server
-from unskew.methods.several import Count, Placed, SeveralModels
-from unskew.rules.centres import further_seeds, squared_distances
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.aggregation.centers import further_seeds, squared_distances
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import About, Server
+from unskew.methods.common.multi_model import Count, Placed, SeveralModels
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -2,7 +2,7 @@
 
 Yeganeh, Farshad, Navab and Albarqouni, "Inverse Distance Aggregation for Federated Learning with
 Non-IID Data", 2020. They multiply with each other and with sample counts: ``ida+intrac``,
-``ida+fedavg``. See docs/rules.md for what the paper leaves open.
+``ida+fedavg``. See docs/aggregation.md for what the paper leaves open.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -11,11 +11,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import About, Method, Server
-from unskew.rules.inverse import Center, inverse_accuracy, inverse_distance
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Reasons, Weigher
-from unskew.spelling import OPTIONS
+from unskew.aggregation.inverse import Center, inverse_accuracy, inverse_distance
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -13,14 +13,14 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.layout import Layout
-from unskew.methods.base import About, Client, Finished, Server, Start, Tensors, Trained
-from unskew.methods.own_loss import own_loss
-from unskew.methods.several import Count, Placed, SeveralModels
-from unskew.rng import torch_generator
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Client, Finished, Server, Start, Tensors, Trained
+from unskew.methods.common.multi_model import Count, Placed, SeveralModels
+from unskew.methods.common.own_loss import own_loss
+from unskew.models.layout import Layout
+from unskew.utils.rng import torch_generator
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

@@ -16,11 +16,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.densities.networks import network_for
+from unskew.aggregation.discrepancy import OnDegenerate, discrepancy
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Weigher
+from unskew.densities.models import network_for
 from unskew.densities.vae_codes import distance_to_prior, has_codes
 from unskew.errors import UnskewError
-from unskew.layout import Layout
-from unskew.methods.base import (
+from unskew.methods.common.base import (
     About,
     Client,
     Finished,
@@ -31,15 +33,13 @@ from unskew.methods.base import (
     Tensors,
     Trained,
 )
+from unskew.methods.common.once import has_reached, having_reached, with_news
 from unskew.methods.fedavg import FedAvg
-from unskew.methods.once import has_reached, having_reached, with_news
+from unskew.models.functional import Network
+from unskew.models.layout import Layout
 from unskew.models.mlp import Widths
 from unskew.models.vae import VaeRecipe
-from unskew.network import Network
-from unskew.rules.discrepancy import OnDegenerate, discrepancy
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Weigher
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
 _DISTANCE = "latent.distance"

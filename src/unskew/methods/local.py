@@ -7,9 +7,9 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Method
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

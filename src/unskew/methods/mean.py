@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method, Server
-from unskew.rules.weighers import Weigher, uniform
-from unskew.spelling import OPTIONS
+from unskew.aggregation.weighting import Weigher, uniform
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

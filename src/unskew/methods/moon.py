@@ -15,12 +15,12 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.layout import head_name
-from unskew.methods.base import About, Client, Finished, Method, Start, Tensors, Trained
-from unskew.models import recipe
+from unskew.methods.common.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.models import spec
+from unskew.models.functional import Batch, Buffers, Network, Pass
+from unskew.models.layout import head_name
 from unskew.models.split import split
-from unskew.network import Batch, Buffers, Network, Pass
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 _SMALLEST = 1e-8
 """Keeps the direction of features that are all zero defined, and its gradient bounded."""
@@ -56,7 +56,7 @@ class Moon(Method):
             width = parts.head.in_features
             project = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, self.projection)]
             body = nn.Sequential(parts.body, *project)
-            return recipe.Network(body, self.projection, parts.head.out_features)
+            return spec.Network(body, self.projection, parts.head.out_features)
         if head_name(module) is None:
             raise UnskewError("model: moon needs a linear layer whose inputs are the features")
         return module

@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from unskew.methods.base import About, Method, Server
-from unskew.rules.geometric import geometric_median
-from unskew.rules.krum import bulyan, krum, multi_krum
-from unskew.rules.order import coordinate_median, trimmed_mean
-from unskew.rules.rule import Rule
-from unskew.spelling import OPTIONS
+from unskew.aggregation.geometric import geometric_median
+from unskew.aggregation.krum import bulyan, krum, multi_krum
+from unskew.aggregation.order import coordinate_median, trimmed_mean
+from unskew.aggregation.rule import Rule
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
 
 Bad = Annotated[int, Field(ge=0)]
 

@@ -11,8 +11,10 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Weigher, uniform
 from unskew.errors import UnskewError
-from unskew.methods.base import (
+from unskew.methods.common.base import (
     About,
     Client,
     Finished,
@@ -22,11 +24,9 @@ from unskew.methods.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.shared import Shared
-from unskew.network import Batch, Buffers, Network
-from unskew.rules.uploads import Uploads
-from unskew.rules.weighers import Weigher, uniform
-from unskew.spelling import OPTIONS
+from unskew.methods.common.shared_coordinates import Shared
+from unskew.models.functional import Batch, Buffers, Network
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)

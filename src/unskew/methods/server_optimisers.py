@@ -14,9 +14,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import About, Method, Server
-from unskew.spelling import OPTIONS
+from unskew.methods.common.base import About, Method, Server
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
 
 Rate = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]

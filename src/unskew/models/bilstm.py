@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from unskew.data.text import PADDING
 from unskew.errors import UnskewError
-from unskew.models.recipe import Network, Recipe, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Recipe, Takes
+from unskew.utils.specs import OPTIONS
 
 Pool = Literal["mean", "max"]
 Size = Annotated[int, Field(ge=1)]

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from unskew.models.layers import GlobalMean, conv, initialise, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.recipe import Network, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Takes
+from unskew.utils.specs import OPTIONS
 
 DEPTHS = (6, 12, 24, 16)
 GROWTH = 32

@@ -15,8 +15,8 @@ from torch import nn
 
 from unskew.models.layers import named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.recipe import Network, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Takes
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)

@@ -11,8 +11,8 @@ from torch import nn
 
 from unskew.models.layers import SpareConv2d, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.recipe import Network, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Takes
+from unskew.utils.specs import OPTIONS
 
 DRAWN_FOR = 32
 MOST_PADDING = 2

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.densities.bernoulli import DENSITY
+from unskew.models.bernoulli import DENSITY
 from unskew.models.layers import named
 from unskew.models.mlp import Widths
-from unskew.models.recipe import Aim, Recipe, Takes
-from unskew.rng import generator
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Aim, Recipe, Takes
+from unskew.utils.rng import generator
+from unskew.utils.specs import OPTIONS
 
 Degrees = NDArray[np.int64]
 Order = Literal["natural", "random"]

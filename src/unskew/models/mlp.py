@@ -8,8 +8,8 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.norms import Norm, Normalised, vector_norm
-from unskew.models.recipe import Network, Recipe, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Recipe, Takes
+from unskew.utils.specs import OPTIONS
 
 
 def _widths(text: str) -> str:

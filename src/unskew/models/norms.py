@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from torch import nn
 
-from unskew.models.recipe import Recipe
-from unskew.spelling import NONE_IS_A_WORD
+from unskew.models.spec import Recipe
+from unskew.utils.specs import NONE_IS_A_WORD
 
 Norm = Annotated[Literal["batch", "group", "layer", "none"], NONE_IS_A_WORD]
 """Normalisation over the batch, over groups of channels, over all channels, or none."""

@@ -3,7 +3,6 @@
 import torch
 from torch import nn
 
-from unskew import spelling as spellings
 from unskew.errors import UnskewError
 from unskew.models.bilstm import BiLstm
 from unskew.models.densenet import DenseNet121
@@ -12,11 +11,12 @@ from unskew.models.lenet import LeNet5
 from unskew.models.made import MadeRecipe
 from unskew.models.mlp import Logistic, Mlp
 from unskew.models.mobilenet import MobileNetV2
-from unskew.models.recipe import Recipe
 from unskew.models.resnet import ResNet18, ResNet34
+from unskew.models.spec import Recipe
 from unskew.models.vae import VaeRecipe
 from unskew.models.vgg import Vgg11
-from unskew.rng import torch_seeded
+from unskew.utils import specs as spellings
+from unskew.utils.rng import torch_seeded
 
 MODELS: dict[str, type[Recipe]] = {
     "logistic": Logistic,

@@ -7,8 +7,8 @@ from torch import nn
 
 from unskew.models.layers import GlobalMean, Residual, conv, initialise, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.recipe import Network, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Takes
+from unskew.utils.specs import OPTIONS
 
 WIDTHS = (64, 128, 256, 512)
 

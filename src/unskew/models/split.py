@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.layout import head_name
-from unskew.models.recipe import Network
+from unskew.models.layout import head_name
+from unskew.models.spec import Network
 
 
 def split(module: nn.Module, example: Tensor, method: str) -> Network:

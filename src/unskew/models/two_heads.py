@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unskew.models.recipe import Network
+from unskew.models.spec import Network
 
 
 class TwoHeads(nn.Module):

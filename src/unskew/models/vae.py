@@ -16,14 +16,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.goals import Goal, Measures
+from unskew.models.goals import Goal, Measures
 from unskew.models.mlp import Widths
-from unskew.models.recipe import Aim, Recipe, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Aim, Recipe, Takes
+from unskew.utils.specs import OPTIONS
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-    from unskew.network import Batch, Buffers, Network
+    from unskew.models.functional import Batch, Buffers, Network
 
 
 class Reconstruction(Goal):

@@ -11,8 +11,8 @@ from torch import nn
 
 from unskew.models.layers import GlobalMean, conv, initialise
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.recipe import Network, Takes
-from unskew.spelling import OPTIONS
+from unskew.models.spec import Network, Takes
+from unskew.utils.specs import OPTIONS
 
 # Widths of the convolutions, stage by stage; each stage ends with a pool.
 STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))

@@ -9,9 +9,9 @@ from unskew.privacy.accountant import (
     shared_noise_multiplier,
     spent,
 )
-from unskew.privacy.bound import information_bound
 from unskew.privacy.budget import Privacy
 from unskew.privacy.gradient import private_gradient, private_noise, refuse_coupled
+from unskew.privacy.information_bound import information_bound
 
 __all__ = [
     "Privacy",

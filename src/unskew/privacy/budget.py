@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from unskew.errors import UnskewError
-from unskew.network import Network
-from unskew.rng import torch_generator
+from unskew.models.functional import Network
+from unskew.utils.rng import torch_generator
 
 _PIECE_NUMBERS = 2**22
 """How many numbers of samples' gradients are made at once: 16 MB, which also was fastest (see

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unskew.report.charts import Picture
 from unskew.report.draw_maps import draw_bubbles, draw_clusters, draw_maps, draw_points
 from unskew.report.palette import colour, dash
-from unskew.report.pictures import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

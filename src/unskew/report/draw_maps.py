@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.report.holdings import counts_figure
+from unskew.report.charts.chart import Picture
+from unskew.report.data_page import counts_figure
 from unskew.report.palette import COLOURS
-from unskew.report.pictures.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from unskew.errors import UnskewError
+from unskew.report.charts import all_pictures
 from unskew.report.draw import draw_picture
-from unskew.report.pictures import all_pictures
-from unskew.report.table import Table
-from unskew.report.tuning import tuning_table
+from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
-from unskew.runs.verdict import with_verdict
+from unskew.stats.verdict import with_verdict
+from unskew.utils.tables import Table
 
 _DPI = 200
 

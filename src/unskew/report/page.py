@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 
 from unskew.errors import UnskewError
+from unskew.report.charts import Picture, all_pictures
+from unskew.report.charts.curves import has_personal_models
 from unskew.report.densities import densities_note
-from unskew.report.opening import opening, swatched_table
-from unskew.report.pictures import Picture, all_pictures
-from unskew.report.pictures.curves import has_personal_models
 from unskew.report.reproduce import configuration, python_text
-from unskew.report.tuning import tuning_section
+from unskew.report.summary import opening, swatched_table
+from unskew.report.tuning_table import tuning_section
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
 

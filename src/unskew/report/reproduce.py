@@ -7,8 +7,8 @@ from typing import Any
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.table import make_method
-from unskew.report.tuning import tuning_facts
+from unskew.methods.common.registry import make_method
+from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
 
 _OF_DATA = ("skew", "samples", "clients", "train", "test", "common")

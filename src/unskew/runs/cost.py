@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from torch import Tensor
 
-from unskew.layout import Layout
+from unskew.models.layout import Layout
 
 
 @dataclass(frozen=True)

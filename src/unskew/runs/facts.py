@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unskew.privacy.bound import information_bound
+from unskew.partition.report import LISTED
 from unskew.privacy.budget import Privacy
+from unskew.privacy.information_bound import information_bound
 from unskew.skew.diagnosis import diagnose_counts
-from unskew.skew.report import LISTED
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation

@@ -9,9 +9,9 @@ from typing import IO, Any
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
-from unskew.runs.common_stages import CommonStages
+from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.lock import FolderLock
-from unskew.runs.names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
+from unskew.runs.stage_cache import CommonStages
 from unskew.runs.states import MEMORY, States
 
 

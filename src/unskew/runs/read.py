@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
+from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.folder import read_lines
-from unskew.runs.names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 

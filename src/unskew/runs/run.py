@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.report.table import Table
 from unskew.runs.cost import Cost, Traffic, add_up
-from unskew.runs.figures import ACCURACY, LOSS, Figure
+from unskew.stats.metric import ACCURACY, LOSS, Figure
+from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from unskew.methods.base import Tensors
+    from unskew.methods.common.base import Tensors
 
 
 @dataclass(eq=False)

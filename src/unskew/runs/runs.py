@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.report.table import Table
-from unskew.runs.figures import ACCURACY, Figure
 from unskew.runs.run import Run
+from unskew.stats.metric import ACCURACY, Figure
+from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
-    from unskew.runs.verdict import Verdict
+    from unskew.stats.verdict import Verdict
 
 _FAR_BEHIND = 0.2
 """Methods that differ from the best by more than this share of its figure do not set the target."""
@@ -108,7 +108,7 @@ class Runs(Sequence[Run]):
         The methods are compared by their last figure on a level, the runs' own if it is not given.
         None if nothing was measured there.
         """
-        from unskew.runs.verdict import judge  # noqa: PLC0415 (it needs this module)
+        from unskew.stats.verdict import judge  # noqa: PLC0415 (it needs this module)
 
         return judge(self, level)
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unskew.methods.base import SAMPLE_WEIGHTS, Tensors
-from unskew.skew.report import LISTED
+from unskew.methods.common.base import SAMPLE_WEIGHTS, Tensors
+from unskew.partition.report import LISTED
 
 EDGES = tuple(round(-2 + 0.1 * i, 1) for i in range(41))
 """The ends of the bins, as log10 of a weight; the outermost bins take what lies beyond them."""

@@ -9,7 +9,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from unskew.methods.base import Tensors
+from unskew.methods.common.base import Tensors
 from unskew.runs.intmap import IntMap
 from unskew.runs.state_files import Record, StateFile, StateFolder, is_full
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from unskew.runs.file_names import METRICS
 from unskew.runs.folder import parsed
-from unskew.runs.names import METRICS
 from unskew.runs.read import read_run
 from unskew.runs.run import Run
 

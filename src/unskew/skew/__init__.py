@@ -1,1 +1,1 @@
-"""Recipes that deal samples out to clients unevenly, and the diagnosis of the result."""
+"""Measuring how the data of a federation is skewed: labels, sizes and features."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, rel_entr
 
-from unskew.skew.spread import feature_skews
+from unskew.skew.feature_skew import feature_skews
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation

@@ -16,7 +16,7 @@ from unskew.flower.loopback.certificates import (
     make_node_key,
     make_server_files,
 )
-from unskew.flower.loopback.places import (
+from unskew.flower.loopback.environment import (
     HOST,
     environment,
     free_ports,

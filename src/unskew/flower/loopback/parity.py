@@ -10,9 +10,9 @@ from torch import Tensor
 from unskew.engine.train import train
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
-from unskew.methods.base import Server
+from unskew.methods.common.base import Server
 from unskew.runs.checkpoint import Checkpoints
-from unskew.runs.names import CHECKPOINTS
+from unskew.runs.file_names import CHECKPOINTS
 
 TOLERANCE = 1e-6
 """How far weights may be apart where sums are taken in another order, as on another processor."""

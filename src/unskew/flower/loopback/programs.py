@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.families import Known, descendants, end, living, offspring
+from unskew.flower.loopback.process_tree import Known, descendants, end, living, offspring
 
 _TAIL = 15
 """Lines of a log that are shown when something fails."""

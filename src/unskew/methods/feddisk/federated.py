@@ -8,11 +8,20 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.base import About, Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import (
+    About,
+    Client,
+    Finished,
+    Method,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
 from unskew.methods.feddisk.held_out import held_out, training_weights
-from unskew.network import Batch
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.models.functional import Batch
+from unskew.utils.specs import OPTIONS
 
 _FEWEST_ROUNDS, _LOOKED_AT = 6, 3
 

@@ -6,10 +6,10 @@ from math import prod
 import torch
 from torch import Tensor
 
-from unskew.densities.networks import network_for
+from unskew.densities.models import network_for
 from unskew.densities.sampling import draw
 from unskew.models.made import MadeRecipe
-from unskew.rng import torch_generator
+from unskew.utils.rng import torch_generator
 
 
 def one_for_all(density: Tensor) -> Tensor:

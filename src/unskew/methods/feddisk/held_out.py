@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unskew.rng import permutations, stream
+from unskew.utils.rng import permutations, stream
 
 _FEWEST = 4
 """With fewer samples than this, none is kept for validation."""

@@ -7,9 +7,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.densities.sampling import log_density
-from unskew.methods.base import About, Client, Start
+from unskew.methods.common.base import About, Client, Start
 from unskew.methods.feddisk.on_device import OnDevice
-from unskew.spelling import NONE_IS_A_WORD, OPTIONS
+from unskew.utils.specs import NONE_IS_A_WORD, OPTIONS
 
 Temper = Annotated[Literal["none", "dimension"], NONE_IS_A_WORD]
 

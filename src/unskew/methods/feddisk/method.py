@@ -16,10 +16,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.densities.networks import FromRecipe
+from unskew.densities.models import FromRecipe
 from unskew.errors import UnskewWarning
-from unskew.layout import Layout
-from unskew.methods.base import (
+from unskew.methods.common.base import (
     SAMPLE_WEIGHTS,
     About,
     Client,
@@ -36,11 +35,12 @@ from unskew.methods.feddisk.local import LocalDensity, Temper
 from unskew.methods.feddisk.on_device import PREFIX
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork
 from unskew.methods.feddisk.weights import weigh
+from unskew.models.layout import Layout
 from unskew.models.made import MadeRecipe, Order
 from unskew.models.mlp import Widths
 from unskew.privacy.budget import Privacy
-from unskew.rng import generator
-from unskew.spelling import OPTIONS
+from unskew.utils.rng import generator
+from unskew.utils.specs import OPTIONS
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation

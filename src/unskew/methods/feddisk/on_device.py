@@ -10,8 +10,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.layout import Layout
-from unskew.methods.base import (
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.base import (
     SAMPLE_WEIGHTS,
     Client,
     Finished,
@@ -21,15 +21,15 @@ from unskew.methods.base import (
     Tensors,
     Trained,
 )
+from unskew.methods.common.once import having_reached, with_news
 from unskew.methods.feddisk.federated import learned_density
 from unskew.methods.feddisk.global_density import one_for_all
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.weights import weigh
-from unskew.methods.once import having_reached, with_news
-from unskew.network import Batch
-from unskew.rng import stream, uniforms
-from unskew.rules.uploads import Uploads
-from unskew.spelling import OPTIONS
+from unskew.models.functional import Batch
+from unskew.models.layout import Layout
+from unskew.utils.rng import stream, uniforms
+from unskew.utils.specs import OPTIONS
 
 DENSITY = "feddisk.density"
 PREFIX = "feddisk."

@@ -10,13 +10,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.densities.networks import network_for
-from unskew.methods.base import About, Client, Server, Start, Tensors
+from unskew.densities.models import network_for
+from unskew.methods.common.base import About, Client, Server, Start, Tensors
 from unskew.methods.feddisk.global_density import drawn_from, thresholds
 from unskew.methods.feddisk.on_device import PREFIX, OnDevice
+from unskew.models.functional import Batch, Buffers, Network
 from unskew.models.made import MadeRecipe
-from unskew.network import Batch, Buffers, Network
-from unskew.spelling import OPTIONS
+from unskew.utils.specs import OPTIONS
 
 RatioEstimator = Literal["generative", "classifier", "oracle"]
 

@@ -1,0 +1,101 @@
+"""Fitting FedFusion's autoencoder: reconstruction error plus the divergences from the priors."""
+
+import torch
+from torch import Generator, Tensor
+
+from unskew.aggregation import kumaraswamy
+from unskew.aggregation.blocks import alone
+from unskew.aggregation.fusion_allocation import TINY, drawn
+from unskew.aggregation.fusion_vae import PRIOR_STICK, FusionVae, Posterior
+
+LEARNING_RATE = 1e-3
+WEIGHT_DECAY = 1e-4
+MOMENTS = (0.9, 0.999)
+
+
+def fit(
+    vae: FusionVae,
+    parameters: Tensor,
+    statistics: Tensor,
+    noise: Generator,
+    *,
+    steps: int = 30,
+    temperature: float = 1.0,
+    kl: float = 1e-3,
+) -> tuple[Tensor, list[float]]:
+    """Take Adam steps from the given parameters; return the new ones and the loss before each."""
+    adam, losses = Adam(parameters), []
+    with alone():
+        for _ in range(steps):
+            free = parameters.detach().requires_grad_()
+            value = loss(vae, free, statistics, noise, temperature=temperature, kl=kl)
+            (gradient,) = torch.autograd.grad(value, free)
+            parameters = adam.step(parameters, gradient)
+            losses.append(value.item())
+    return parameters, losses
+
+
+class Adam:
+    """Adam with weight decay for one vector, by the formulas of Kingma and Ba (2015).
+
+    Importing torch's own takes longer than a whole fit.
+    """
+
+    def __init__(self, parameters: Tensor) -> None:
+        self._first, self._second = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        self._steps = 0
+
+    def step(self, parameters: Tensor, gradient: Tensor) -> Tensor:
+        """Return the parameters after one step."""
+        self._steps += 1
+        gradient = gradient + WEIGHT_DECAY * parameters
+        self._first.lerp_(gradient, 1 - MOMENTS[0])
+        self._second.lerp_(gradient.square(), 1 - MOMENTS[1])
+        root = (self._second / (1 - MOMENTS[1] ** self._steps)).sqrt_().add_(1e-8)
+        rate = LEARNING_RATE / (1 - MOMENTS[0] ** self._steps)
+        return torch.addcdiv(parameters, self._first, root, value=-rate)
+
+
+def loss(
+    vae: FusionVae,
+    parameters: Tensor,
+    statistics: Tensor,
+    noise: Generator,
+    *,
+    temperature: float,
+    kl: float,
+) -> Tensor:
+    """Return the mean squared error of the reconstruction plus ``kl`` times the divergences."""
+    posterior = vae.encode(parameters, statistics)
+    allocation = drawn(posterior, noise, temperature)
+    spread = posterior.log_code_sd.exp() * torch.randn(posterior.code.shape, generator=noise)
+    mixed = torch.einsum("km,kml->kl", allocation.b, posterior.code + spread)
+    error = (vae.decode(parameters, mixed) - statistics).square().mean()
+    return error + kl * divergence(posterior, allocation.rho)
+
+
+def divergence(posterior: Posterior, rho: Tensor) -> Tensor:
+    """Return the divergences of the posteriors from their priors, averaged over clients.
+
+    The priors are Beta(10, 1) for sticks, the mean product of such sticks for the allocation, and
+    standard normals for scores and codes.
+    """
+    order = torch.arange(1, rho.shape[1] + 1)
+    prior = (PRIOR_STICK / (PRIOR_STICK + 1)) ** order
+    total = (
+        kumaraswamy.kl_to_power(posterior.zeta, posterior.kappa, PRIOR_STICK).sum()
+        + bernoulli_kl(rho.clamp(TINY, 1 - TINY), prior.to(rho.dtype)).sum()
+        + normal_kl(posterior.score, posterior.log_score_sd).sum()
+        + normal_kl(posterior.code, posterior.log_code_sd).sum()
+    )
+    return total / len(rho)
+
+
+def normal_kl(centre: Tensor, log_sd: Tensor) -> Tensor:
+    """Return the divergence of normals from the standard normal."""
+    return (centre.square() + (2 * log_sd).exp() - 1) / 2 - log_sd
+
+
+def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
+    """Return the divergence of one coin from another."""
+    return p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()

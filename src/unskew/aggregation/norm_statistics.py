@@ -1,0 +1,73 @@
+"""Describing clients by their models' normalisation layers, or by the moments of their tensors."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from unskew.aggregation.uploads import Uploads
+from unskew.errors import UnskewError
+from unskew.models.layout import Entry, Kind
+from unskew.utils.rng import torch_generator
+
+_ROUNDING = 1e-6
+"""Clients whose values differ by less than this share of their size differ by rounding."""
+
+
+def norm_statistics(uploads: Uploads) -> Tensor:
+    """Return one row a client: running mean and deviation, shift and scale of each norm layer.
+
+    GroupNorm and LayerNorm have no running statistics and give shift and scale alone. A network
+    without any of them is described by the mean and the deviation of each of its parameters'
+    tensors.
+    """
+    norms = [entry for entry in uploads.layout if _describes(entry) and entry.size]
+    others = [entry for entry in uploads.layout.parameters if entry.size]
+    columns = [_as_uploaded(uploads.stack, entry) for entry in norms] or [
+        _moments(uploads.stack, entry) for entry in others
+    ]
+    if not columns:
+        raise UnskewError("layout: the model has no parameters to describe its clients by")
+    return torch.cat(columns, 1)
+
+
+def standardise(statistics: Tensor) -> Tensor:
+    """Bring each column to mean 0 and deviation 1 over clients; constant columns become 0."""
+    statistics = statistics.to(torch.float64)
+    lowest, highest = statistics.aminmax(dim=0)
+    size = torch.maximum(lowest.abs(), highest.abs())
+    differs = highest - lowest > _ROUNDING * size
+    above = (statistics - lowest) / torch.where(differs, highest - lowest, 1)
+    centred = above - above.mean(0)
+    deviation = centred.square().mean(0).sqrt()
+    return torch.where(differs, centred / torch.where(differs, deviation, 1), 0)
+
+
+def project(statistics: Tensor, width: int, seed: int) -> Tensor:
+    """Shorten rows to ``width`` random signed sums, which nearly keep the distances of clients.
+
+    Rows that are short enough stay as they are. The signs depend on the seed and the length
+    alone, so they are the same in every round.
+    """
+    length = statistics.shape[1]
+    if length <= width:
+        return statistics
+    noise = torch_generator(seed, "fusion projection", length)
+    signs = torch.randint(0, 2, (length, width), generator=noise, dtype=torch.int8)
+    return torch.mm(statistics, (2 * signs - 1).to(statistics.dtype)).div(math.sqrt(length))
+
+
+def _describes(entry: Entry) -> bool:
+    known = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
+    return known and entry.kind is not Kind.COUNTER
+
+
+def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:
+    values = stack[:, entry.place].to(torch.float64)
+    return values.clamp(min=0).sqrt() if entry.name.endswith("running_var") else values
+
+
+def _moments(stack: Tensor, entry: Entry) -> Tensor:
+    values = stack[:, entry.place].to(torch.float64)
+    deviations, means = torch.std_mean(values, dim=1, correction=0)
+    return torch.stack((means, deviations), 1)

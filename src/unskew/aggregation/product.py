@@ -1,0 +1,44 @@
+"""Several weighers at once: their weights multiply."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.errors import UnskewError
+
+
+def product(*weighers: Weigher) -> Weigher:
+    """Multiply weights client by client and scale the products to sum to one.
+
+    The reasons of each factor, its own weights among them, are listed as ``name.reason``; a name
+    that comes again is numbered.
+    """
+    if not weighers:
+        raise UnskewError("product: give at least one weigher")
+    labels = _labels([weigher.name for weigher in weighers])
+
+    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+        raw = torch.ones(len(uploads), dtype=torch.float64)
+        reasons: Reasons = {}
+        for label, weigher in zip(labels, weighers, strict=True):
+            explained = weigher.explain(uploads)
+            raw = raw * explained["weights"]
+            if not bool((raw > 0).any()):
+                raise UnskewError(f"product: no client has a weight left after {label}")
+            raw = raw / raw.max()
+            reasons |= {f"{label}.{key}": value for key, value in explained.items()}
+        return raw, reasons
+
+    return Weigher("+".join(labels), derive)
+
+
+def _labels(names: list[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    labels = []
+    for name in names:
+        seen[name] += 1
+        labels.append(name if seen[name] == 1 else f"{name}{seen[name]}")
+    return labels

@@ -1,0 +1,29 @@
+"""Networks that run with weights from elsewhere: a client's own density, or everybody's."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from torch import nn
+
+from unskew.models.functional import Network
+from unskew.models.spec import Recipe
+from unskew.utils.rng import torch_seeded
+
+
+@dataclass(frozen=True)
+class FromRecipe:
+    """Builds a stage's network by a recipe, whatever the run's own is; its name says which."""
+
+    recipe: Recipe
+
+    def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build it."""
+        del module
+        return self.recipe.build(shape, classes)
+
+
+@lru_cache(maxsize=16)
+def network_for(recipe: Recipe, shape: tuple[int, ...]) -> Network:
+    """Return a recipe's network for samples of a shape, to be called with anybody's weights."""
+    with torch_seeded(0, "network"):  # its first weights are never used: leave no trace of them
+        return Network(recipe.build(shape, classes=0))

@@ -1,0 +1,77 @@
+"""A run's network, from what was asked for: a name, a module, or a function that makes one."""
+
+import copy
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from unskew.data.federation import Federation
+from unskew.errors import UnskewError
+from unskew.models import default_for, make
+from unskew.models.functional import Model, Network
+from unskew.models.goals import CLASSIFY
+from unskew.utils.rng import torch_seeded
+
+
+def is_own(model: Model | None) -> bool:
+    """Tell whether a network is the user's, not one of those that have a name."""
+    return not isinstance(model, str | None)
+
+
+def make_module(federation: Federation, model: Model | None, seed: int) -> tuple[str, nn.Module]:
+    """Return a run's network and its name."""
+    if isinstance(model, str | None):
+        words = None if federation.vocabulary is None else len(federation.vocabulary)
+        name = model or default_for(federation.shape, federation.classes, words)
+        return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
+    module = made_by(model, seed)
+    return type(module).__name__, module
+
+
+def made_by(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return a copy of a user's module, or what their function makes with the seed's weights."""
+    module: object = model
+    if not isinstance(model, nn.Module) and _takes_nothing(model):
+        with torch_seeded(seed, "model"):
+            module = model()
+    if not isinstance(module, nn.Module):
+        made = "" if module is model else f", which made {module!r}"
+        raise UnskewError(
+            "model must be a name or a torch module, or a function without arguments that makes "
+            f"one, not {model!r}{made}"
+        )
+    return copy.deepcopy(module)
+
+
+def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
+    """Complain about a user's network that does not give some samples a score for each class."""
+    network, name = Network(copy.deepcopy(module)), type(module).__name__
+    if network.goal is not CLASSIFY:
+        return
+    try:
+        with torch.no_grad():
+            scores = network.module.eval()(network.inputs(samples))
+    except Exception as error:
+        raise UnskewError(
+            f"model: {name} fails on a batch of {tuple(samples.shape)}, as the data has it: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] < classes:
+        raise UnskewError(
+            f"model: {name} must return a tensor of {(len(samples), classes)} for {len(samples)} "
+            f"samples, a score for each class (got {shape})"
+        )
+
+
+def _takes_nothing(function: object) -> bool:
+    """Tell whether something can be called without arguments."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True

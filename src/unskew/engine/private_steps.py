@@ -1,0 +1,127 @@
+"""Private local steps: what DP-SGD takes from the engine, for one client and for a cohort."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unskew.engine.batches import local_steps
+from unskew.engine.settings import Settings
+from unskew.methods.common.base import Method
+from unskew.models.functional import Batch, Network
+from unskew.privacy import (
+    Privacy,
+    private_gradient,
+    private_noise,
+    refuse_coupled,
+    sampling_rate,
+    shared_noise_multiplier,
+    spent,
+)
+
+
+@dataclass(frozen=True)
+class PrivateStage:
+    """A stage whose local steps keep a budget: how much noise that takes, and what is spent."""
+
+    privacy: Privacy
+    stage: str
+    noise_multiplier: float
+    schedules: tuple[tuple[float, int], ...]
+    """The clients' sampling rates and steps a round, each pair once."""
+    passes: int
+    """How often a record is seen in a round, at most."""
+    secret: int | None = None
+    """What noise is drawn from in place of the run's seed, where somebody who knows that seed
+    must not know the noise."""
+
+    @staticmethod
+    def of(
+        privacy: Privacy, stage: str, sizes: NDArray[np.int64], settings: Settings, rounds: int
+    ) -> "PrivateStage":
+        """Plan for the client that spends most, should it take part in every round."""
+        sizes = np.unique(sizes[sizes > 0])
+        steps = local_steps(sizes, settings, couples=False)
+        rates = [sampling_rate(int(size), settings.batch_size) for size in sizes]
+        schedules = tuple(zip(rates, steps.tolist(), strict=True))
+        noise = shared_noise_multiplier(privacy, [(rate, n * rounds) for rate, n in schedules])
+        per_epoch = -(-sizes // settings.batch_size)
+        passes = int((-(-steps // per_epoch)).max())
+        return PrivateStage(privacy, stage, noise, schedules, passes)
+
+    def spent(self, rounds: int) -> dict[str, float]:
+        """Return what so many rounds have spent, as the accountant sees it.
+
+        The first epsilon takes batches for independent draws, which shuffled passes are not; the
+        second makes no such assumption.
+        """
+        noise, delta = self.noise_multiplier, self.privacy.delta
+        return {
+            "epsilon": max(spent(noise, q, n * rounds, delta) for q, n in self.schedules),
+            "epsilon_by_passes": spent(noise, 1.0, self.passes * rounds, delta),
+            "delta": delta,
+            "noise_multiplier": noise,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateGradients:
+    """What :class:`unskew.engine.gradients.Gradients` is, with a private gradient.
+
+    Behind the tensors of a batch come two more: each client's samples in it, and the step.
+    """
+
+    private: PrivateStage
+    method: Method
+    network: Network
+    own: Sequence[str]
+    shared: Sequence[str]
+    clients: Sequence[int]
+    sizes: NDArray[np.int64]
+    settings: Settings
+    round: int
+
+    def __post_init__(self) -> None:
+        """Refuse networks in which samples of a batch meet."""
+        refuse_coupled(self.network)
+
+    def __call__(self, weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the clients' losses and private gradients."""
+        own, rest = tensors[: len(self.own)], tensors[len(self.own) :]
+        shared = dict(zip(self.shared, rest, strict=False))
+        x, y, scale, *chance, counts, steps = rest[len(shared) :]
+        samples = (x, y, *chance)
+
+        def loss_of_one(w: Tensor, *tensors: Tensor) -> Tensor:
+            one, refs = tensors[: len(samples)], tensors[len(samples) :]
+            batch = Batch(one[0][None], one[1][None], w.new_ones(1), *(c[None] for c in one[2:]))
+            named = {**shared, **dict(zip(self.own, refs, strict=True))}
+            return self.method.objective(self.network, w, {}, batch, named)
+
+        gradient, losses = private_gradient(
+            loss_of_one,
+            weights,
+            samples,
+            scale * counts[:, None],
+            clip=self.private.privacy.clip,
+            noise_multiplier=self.private.noise_multiplier,
+            noise=self._noise(int(steps[0]), weights),
+            expected=self._expected(len(weights)),
+            own=own,
+        )
+        return (losses * scale).sum(-1), gradient
+
+    def _noise(self, step: int, weights: Tensor) -> Tensor:
+        secret, stage = self.private.secret, self.private.stage
+        seed = self.settings.seed if secret is None else secret
+        drawn = [
+            private_noise(seed, stage, self.round, client, step, weights.shape[1])
+            for client in self.clients[: len(weights)]
+        ]
+        return torch.stack(drawn).to(weights)
+
+    def _expected(self, count: int) -> Tensor:
+        return torch.from_numpy(np.minimum(self.settings.batch_size, self.sizes[:count]))

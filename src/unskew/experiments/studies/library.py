@@ -1,0 +1,70 @@
+"""The studies that come with the package, by name."""
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import get_args
+
+from unskew.errors import UnskewError
+from unskew.experiments.config import checked
+from unskew.experiments.studies.study import Claim, Scale, Study, StudyFile, at_scale, matches
+from unskew.utils.specs import lookup
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies, sorted."""
+    folder = files("unskew.experiments.studies") / "files"
+    return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def read_study(name: str) -> StudyFile:
+    """Return a study that comes with the package, or the one in a TOML file at a path."""
+    path = Path(name)
+    if path.suffix == ".toml" and path.is_file():
+        return parse_study(path.stem, path.read_text(encoding="utf-8"))
+    lookup(dict.fromkeys(study_names()), name, "study")
+    text = (files("unskew.experiments.studies") / "files" / f"{name}.toml").read_text(
+        encoding="utf-8"
+    )
+    return parse_study(name, text)
+
+
+def open_study(name: str, scale: str, seeds: int | None = None) -> Study:
+    """Read a study and settle it at a scale."""
+    return at_scale(Path(name).stem if name.endswith(".toml") else name, read_study(name), scale,
+                    seeds)  # fmt: skip
+
+
+def parse_study(name: str, text: str) -> StudyFile:
+    """Read a study from TOML, and settle it at every scale so that mistakes show at once."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UnskewError(f"{name}: is not TOML: {error}") from None
+    file = checked(StudyFile, values, f"{name}: ")
+    if set(file.scales) != {"cpu", "smoke"}:
+        raise UnskewError(f"{name}: scales must have cpu and smoke (got {sorted(file.scales)})")
+    for scale in get_args(Scale):
+        at_scale(name, file, scale)
+    for claim in file.claims:
+        _check_claim(name, file, claim)
+    return file
+
+
+def _check_claim(name: str, file: StudyFile, claim: Claim) -> None:
+    """Complain about a claim that names a case or a method that is not there."""
+    names = [case.name for case in file.cases]
+    wanted = [*claim.cases, *(claim.than_cases or []), *([claim.since] if claim.since else [])]
+    for pattern in wanted:
+        if not any(matches(case, [pattern]) for case in names):
+            raise UnskewError(f"{name}: claim {claim.text!r}: no case is called {pattern!r}")
+    known = {label for each in (file, *file.cases) for label in each.methods}
+    if known and not file.probes:
+        for label in (claim.method, *claim.than):
+            if label not in known:
+                raise UnskewError(f"{name}: claim {claim.text!r}: no method is called {label!r}")
+    rivals = (bool(claim.than), claim.than_cases is not None, claim.than_value is not None)
+    if sum(rivals) != 1:
+        raise UnskewError(
+            f"{name}: claim {claim.text!r}: give one of than, than_cases and than_value"
+        )

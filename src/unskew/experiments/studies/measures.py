@@ -1,0 +1,149 @@
+"""The papers' own measures, as functions of plain numbers and of runs.
+
+Accuracy and its spread over clients are in a run's metrics, and the bytes to a target in
+:meth:`unskew.runs.run.Run.cost_to`; here is what papers count besides.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unskew.errors import UnskewError
+from unskew.models.layout import Kind, Layout
+from unskew.runs.run import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Curve = tuple[Sequence[int], Sequence[float]]
+"""Rounds, and a figure at each; more is better."""
+
+_FIGURES = 16
+"""A client that sends fewer numbers than this sends figures, not a model."""
+
+
+def communication_cost(size: int, rounds: float) -> float:
+    """Return how many numbers a client sends and receives: ``2 S R`` (FedDisk, Eq. 18)."""
+    return 2 * size * rounds
+
+
+def two_phase_cost(phases: Sequence[tuple[int, float]]) -> float:
+    """Add up the cost of phases, each a model's size and its rounds (FedDisk, Eq. 19)."""
+    return sum(communication_cost(size, rounds) for size, rounds in phases)
+
+
+def rounds_to(curve: Curve, target: float) -> float:
+    """Return the first round whose figure reaches the target; NaN if none does."""
+    for round_, value in zip(*curve, strict=True):
+        if value >= target:
+            return float(round_)
+    return math.nan
+
+
+def rounds_to_best(curve: Curve) -> float:
+    """Return the first round at which a curve is as high as it ever gets; NaN if it is empty."""
+    known = [value for value in curve[1] if not math.isnan(value)]
+    return rounds_to(curve, max(known)) if known else math.nan
+
+
+def effective_rounds(
+    curves: Mapping[str, Curve], ours: str, before: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return FedDisk's effective communication rounds of every method.
+
+    A rival's are the rounds until its own best figure; those of ``ours`` are the rounds until the
+    best rival's best, NaN if it never gets there. ``before`` are the rounds a method exchanged
+    other models in, which count too.
+    """
+    if ours not in curves:
+        raise UnskewError(f"ours: {ours!r} is not among {', '.join(curves)}")
+    earlier = before or {}
+    rivals = [curve for name, curve in curves.items() if name != ours and len(curve[1])]
+    found = {name: rounds_to_best(curve) + earlier.get(name, 0.0) for name, curve in curves.items()}
+    if rivals:
+        target = max(float(np.nanmax(curve[1])) for curve in rivals)
+        found[ours] = rounds_to(curves[ours], target) + earlier.get(ours, 0.0)
+    return found
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a client of a run exchanges: models before the task and in it, and their sizes."""
+
+    size_before: int
+    rounds_before: int
+    size: int
+
+    def cost(self, rounds: float) -> float:
+        """Return the two-phase cost with so many rounds in all, those before the task included."""
+        task = rounds - self.rounds_before
+        return two_phase_cost([(self.size_before, self.rounds_before), (self.size, task)])
+
+
+def exchange_of(run: Run) -> Exchange:
+    """Read from a run's traffic which models its clients exchanged, and in how many rounds.
+
+    A method that sends more down than up, such as IFCA, counts with the mean of both, as in most of
+    its rounds: what is sent down once, such as a VAE, is no part of each. Rounds in which clients
+    send a handful of figures and no model do not count.
+    """
+    before = [row for row in run.metrics if row["stage"] != "task"]
+    models = [_exchanged(row) for row in before if _sent(row) > _FIGURES]
+    task = [_exchanged(row) for row in run.metrics if row["stage"] == "task"]
+    return Exchange(max(models, default=0), len(models), round(median(task)) if task else 0)
+
+
+def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> float:
+    """Return the mean absolute error of normalisation parameters against a reference model.
+
+    FedFusion's Fig. 6: running means and deviations, shifts and scales of all BatchNorm layers,
+    against a network of the same layout that was trained on all samples in one place. NaN if the
+    network has no such layer.
+    """
+    total, count = 0.0, 0
+    for entry in layout:
+        if not entry.batch_norm or entry.kind is Kind.COUNTER:
+            continue
+        own, other = vector[entry.place].double(), reference[entry.place].double()
+        if entry.name.endswith("running_var"):
+            own, other = own.clamp_min(0).sqrt(), other.clamp_min(0).sqrt()
+        total += float((own - other).abs().sum())
+        count += entry.size
+    return total / count if count else math.nan
+
+
+def seconds_per_round(run: Run) -> float:
+    """Return the median time of a round of the task, which a busy machine disturbs least."""
+    times = [row["seconds"] for row in run.metrics if row["stage"] == "task"]
+    return float(np.median(times)) if times else math.nan
+
+
+def over_clients(run: Run, level: str = "local") -> list[float]:
+    """Return the last figure of every client on its own test, in the order of clients."""
+    tables = [table for table in run.client_tables if table["kind"] == level]
+    return [float(value) for value in tables[-1][run.figure.name]] if tables else []
+
+
+def worst_clients(run: Run, count: int) -> list[int]:
+    """Return the clients whose last figure on their own test is worst, sorted by their number."""
+    tables = [table for table in run.client_tables if table["kind"] == "local"]
+    if not tables:
+        return []
+    sign = 1 if run.figure.more_is_better else -1
+    scores = zip(tables[-1][run.figure.name], tables[-1]["client"], strict=True)
+    return sorted(client for _, client in sorted((sign * score, k) for score, k in scores)[:count])
+
+
+def _sent(row: Mapping[str, Any]) -> float:
+    """Return how many numbers each client sent in a round."""
+    return float(row["traffic"]["parameters_up"] / max(1, row["clients"]))
+
+
+def _exchanged(row: Mapping[str, Any]) -> int:
+    """Return how many numbers went each way in a round, a client."""
+    received = float(row["traffic"]["parameters_down"] / max(1, row["clients"]))
+    return round((_sent(row) + received) / 2)

@@ -1,0 +1,162 @@
+"""The crew whose clients are nodes with unskew's app: their samples and states stay there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import RecordDict
+from torch import Tensor
+
+from unskew.engine.client import Workshop
+from unskew.engine.cohort import Result, Task
+from unskew.engine.evaluate import ByClient
+from unskew.engine.round_metrics import Levels, has_personal_models
+from unskew.engine.rounds import sent_down, sent_up
+from unskew.engine.settings import Settings
+from unskew.flower.backend import Elsewhere
+from unskew.flower.uploads import columns_of, read_upload, result_of, usable
+from unskew.flower.wire import (
+    ARRAYS,
+    EVALUATE,
+    MODEL,
+    ORDER,
+    SLOT,
+    TRAIN,
+    Order,
+    Packing,
+    Version,
+)
+from unskew.methods.common.base import Tensors
+from unskew.runs.checkpoint import Position
+
+_TICKET = "version"
+"""The server keeps no client's state, only which version of it counts."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Remote(Elsewhere):
+    """Nodes that train by unskew's own code."""
+
+    method: str
+    settings: Settings
+
+    def runner(self, shop: Workshop, stage: int, cohort: int) -> "OnNodes":
+        """Return what lets nodes train a stage."""
+        del cohort
+        return OnNodes(self, shop, stage)
+
+    def tests(self, shop: Workshop, position: Position) -> Levels:
+        """Let every node that has test samples measure on them; personal models stay there."""
+        server, method = position.server, shop.method
+        assert server is not None
+        model: Tensors = {"global": method.model(server)}
+        letters, packing = {}, Packing()
+        for k in np.flatnonzero(shop.federation.test.sizes).tolist():
+            tensors = model
+            if has_personal_models(method, shop.network):
+                view = method.seen_by(server, k)
+                slots = {f"{SLOT}{name}": slot for name, slot in view.slots.items()}
+                tensors = {**model, "vector": view.vector, **slots}
+            version = _version(position.states.get(k, {}))
+            order = self.order(shop, position.stage, position.round, k, version)
+            letters[k] = RecordDict({ORDER: order.to_record(), ARRAYS: packing(tensors)})
+        answers = self.nodes.ask(EVALUATE, letters, patient=False)
+        return _levels(answers.contents)
+
+    def order(
+        self, shop: Workshop, stage: int, round_: int, client: int, state: Version | None
+    ) -> Order:
+        """Return what a client must know to do its part."""
+        return Order(
+            run=self.nodes.roster.run,
+            method=self.method,
+            settings=self.settings,
+            stage=stage,
+            round=round_,
+            client=client,
+            clients=len(shop.federation),
+            classes=shop.federation.classes,
+            layout=shop.network.layout.fingerprint,
+            noise=None if shop.private is None else shop.private.noise_multiplier,
+            state=state,
+        )
+
+
+class OnNodes:
+    """Trains the clients of one stage where their samples are."""
+
+    kind = "per client"
+
+    def __init__(self, crew: Remote, shop: Workshop, stage: int) -> None:
+        self._crew, self._shop, self._stage = crew, shop, stage
+        layout = shop.network.layout
+        self._up, self._down = sent_up(shop.method, layout), sent_down(shop.method, layout)
+
+    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+        """Send the tasks out, and make one result of the answers that can be used."""
+        letters, packing = {}, Packing()
+        for task in tasks:
+            version = _version(task.state)
+            order = self._crew.order(self._shop, self._stage, round_, task.client, version)
+            arrays = packing(task.payload, self._mask(task))
+            letters[task.client] = RecordDict({ORDER: order.to_record(), ARRAYS: arrays})
+        answers = self._crew.nodes.ask(TRAIN, letters, patient=True)
+        size = self._shop.network.layout.size if self._up is None else int(self._up.sum())
+        undefined = self._shop.method.may_be_undefined
+        uploads, refused = usable(
+            answers.contents,
+            lambda content: read_upload(content, size, undefined),
+            {task.client: task.payload[MODEL] for task in tasks},
+            self._up,
+            self._shop.network.layout,
+            self._crew.bound,
+        )
+        named = self._crew.nodes.named(refused, "rejected")
+        tickets = {task.client: self._ticket(round_, task.state) for task in tasks}
+        return result_of(
+            tasks,
+            uploads,
+            tickets,
+            self._shop.network.layout.size,
+            self._up,
+            {**answers.refused, **named},
+            answers.missing,
+        )
+
+    def close(self) -> None:
+        """Nothing to release: nodes stay connected."""
+
+    def _mask(self, task: Task) -> Tensor | None:
+        """Mark what of the model this client does not have itself; None means all."""
+        version = _version(task.state)
+        if version is None or version[0] != self._stage:
+            return None
+        return self._down if "kept" in task.state else self._up
+
+    def _ticket(self, round_: int, before: Tensors) -> Tensors:
+        """Return what the server keeps of a client that keeps a new state."""
+        ticket = {**before, _TICKET: torch.tensor([self._stage, round_])}
+        if self._shop.method.kept(self._shop.network.layout) is not None:
+            ticket["kept"] = torch.empty(0)
+        return ticket
+
+
+def _version(state: Tensors) -> Version | None:
+    if _TICKET not in state:
+        return None
+    stage, round_ = state[_TICKET].tolist()
+    return stage, round_
+
+
+def _levels(contents: Mapping[int, RecordDict]) -> Levels:
+    """Make a table a level of what nodes measured."""
+    told = columns_of(contents)
+    levels = {}
+    for level in ("local", "personal"):
+        start = f"{level}/"
+        columns = {} if told is None else told.measures
+        own = {k.removeprefix(start): v for k, v in columns.items() if k.startswith(start)}
+        if told is not None and own:
+            levels[level] = ByClient(told.clients, own)
+    return levels

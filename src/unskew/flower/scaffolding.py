@@ -1,0 +1,71 @@
+"""Writing a Flower app: a few short files to read, run and change."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from unskew.data.catalogue import CATALOGUE
+from unskew.errors import UnskewError
+from unskew.experiments.config import DataConfig, checked
+from unskew.flower.requirements import refuse_if_it_gathers
+from unskew.methods.common.registry import make_method, name_of
+from unskew.models import MODELS
+from unskew.utils.specs import build, lookup
+
+_FILES = {
+    "pyproject.toml": "pyproject.toml.txt",
+    "task.py": "task.py.txt",
+    "server_app.py": "server_app.py.txt",
+    "client_app.py": "client_app.py.txt",
+    "README.md": "README.md.txt",
+    ".gitignore": "gitignore.txt",
+}
+
+
+def write_app(
+    folder: Path,
+    *,
+    method: str,
+    data: str,
+    skew: str = "iid",
+    model: str | None = None,
+    clients: int = 4,
+    rounds: int = 5,
+) -> list[Path]:
+    """Write a complete app into a new folder and return its files.
+
+    Everything that is named is looked up first, so that the app can run.
+    """
+    lookup(CATALOGUE, data, "data")
+    checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
+    if model is not None:
+        build(MODELS, model, "model")
+    chosen = make_method(method)
+    refuse_if_it_gathers(chosen)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UnskewError(f"{folder}: it is there already; choose a folder that is not")
+    words = {
+        "name": _project_name(folder),
+        "publisher": "unskew",
+        "method": name_of(chosen),
+        "data": data,
+        "skew": skew,
+        "model": "None  # one that suits the data" if model is None else f'"{model}"',
+        "clients": clients,
+        "rounds": rounds,
+    }
+    texts = files("unskew.flower").joinpath("template")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, template in _FILES.items():
+        text = Template(texts.joinpath(template).read_text(encoding="utf-8"))
+        (folder / name).write_text(text.substitute(words), encoding="utf-8")
+        written.append(folder / name)
+    return written
+
+
+def _project_name(folder: Path) -> str:
+    """Return the folder's name as Flower allows it: letters, digits and hyphens."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")
+    return name if name[:1].isalpha() else f"app-{name}".strip("-")

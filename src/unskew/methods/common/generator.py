@@ -1,0 +1,114 @@
+"""The generator of FedGen: from a class and noise to features that clients' heads take for it.
+
+It lives as one flat vector, on the server and on its way to clients, and is trained on the server
+from the clients' heads alone.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
+from unskew.utils.rng import torch_generator, torch_seeded
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The widths of a generator."""
+
+    classes: int
+    noise: int
+    hidden: int
+    features: int
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How the server trains the generator in a round."""
+
+    steps: int
+    batch: int
+    lr: float
+    diversity: float
+
+
+class Generator:
+    """One hidden layer over the class (one-hot) and the noise."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        module = nn.Sequential(
+            nn.Linear(shape.classes + shape.noise, shape.hidden),
+            nn.LayerNorm(shape.hidden),
+            nn.ReLU(),
+            nn.Linear(shape.hidden, shape.features),
+        )
+        self._network = Network(module)
+
+    @staticmethod
+    def begin(shape: Shape, seed: int) -> Tensor:
+        """Return the parameters of a new generator."""
+        with torch_seeded(seed, "generator"):
+            network = Generator(shape)._network
+        return flatten(network.module, network.layout)
+
+    def __call__(self, parameters: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+        """Return features for classes ``y``."""
+        return self._network(parameters, {}, torch.cat([self._one_hot(y), noise], -1))
+
+    def fit(
+        self, parameters: Tensor, heads: "Heads", counts: Tensor, how: Fitting, seed: int
+    ) -> tuple[Tensor, float]:
+        """Train against the clients' heads; return the parameters and the last step's loss.
+
+        ``counts`` (clients x classes) weighs each head, class by class, by how much its client
+        knows of the class; classes that nobody holds are not drawn.
+        """
+        shares = (counts / counts.sum(0).clamp(min=1)).to(parameters)
+        held = counts.sum(0) > 0
+        draw = torch_generator(seed, "generator steps")
+        leaf = parameters.clone().requires_grad_()
+        optimiser = torch.optim.Adam([leaf], lr=how.lr)
+        value = 0.0
+        for _ in range(how.steps):
+            y = torch.multinomial(held.float(), how.batch, replacement=True, generator=draw)
+            noise = torch.randn(how.batch, self.shape.noise, generator=draw)
+            features = self(leaf, y, noise)
+            loss = heads.disbelief(features, y, shares) + how.diversity * sameness(features, noise)
+            (leaf.grad,) = torch.autograd.grad(loss, leaf)
+            optimiser.step()
+            value = loss.item()
+        return leaf.detach(), value
+
+    def _one_hot(self, y: Tensor) -> Tensor:
+        return F.one_hot(y, self.shape.classes).to(torch.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """The clients' linear heads: clients x classes x features, and clients x classes."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def disbelief(self, features: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+        """Return the heads' cross-entropy, each counting by its share of a sample's class."""
+        logits = torch.einsum("nf,kcf->knc", features, self.weight)
+        if self.bias is not None:
+            logits = logits + self.bias[:, None]
+        losses = -F.log_softmax(logits, -1)[:, torch.arange(len(y)), y]
+        return (shares[:, y] * losses).sum(0).mean()
+
+
+def sameness(features: Tensor, noise: Tensor) -> Tensor:
+    """Return the diversity loss: near 1 if unlike noise gives like features, smaller otherwise.
+
+    It is ``exp(-mean over pairs of |f_i - f_j|_1 |e_i - e_j|_2^2)``, each of the two being a mean
+    over coordinates, so that neither width matters.
+    """
+    apart = torch.cdist(features, features, p=1) / features.shape[1]
+    noises = torch.cdist(noise, noise).square() / noise.shape[1]
+    return (-(apart * noises).mean()).exp()

@@ -1,0 +1,42 @@
+"""Body and head of a network, and its layers from the top, as masks."""
+
+import torch
+from torch import Tensor
+
+from unskew.errors import UnskewError
+from unskew.models.layout import Entry, Kind, Layout
+
+
+def head_mask(layout: Layout) -> Tensor:
+    """Mark the head, its buffers included; complain if the network has none."""
+    owners = {_owner(entry.name) for entry in layout if entry.kind is Kind.HEAD}
+    if not owners:
+        raise UnskewError(
+            "model: the method treats the head apart, and this network has none; "
+            "call its last part 'head', or let it end in a linear layer"
+        )
+    return layout.mask_where(lambda entry: _owner(entry.name) in owners)
+
+
+def top_layers(layout: Layout, count: int) -> Tensor:
+    """Mark the trainable tensors of the last ``count`` layers, those of the head being the last.
+
+    A layer is a module with weights; a normalisation belongs to the layer before it. Layers come
+    in the order in which the network defines them.
+    """
+    layers: list[list[Entry]] = []
+    for entry in sorted(layout.parameters, key=lambda entry: entry.kind is Kind.HEAD):
+        same = layers and _owner(layers[-1][0].name) == _owner(entry.name)
+        if layers and (same or entry.kind is Kind.NORM_AFFINE):
+            layers[-1].append(entry)
+        else:
+            layers.append([entry])
+    mask = torch.zeros(layout.size, dtype=torch.bool)
+    for layer in layers[max(0, len(layers) - count) :]:
+        for entry in layer:
+            mask[entry.place] = True
+    return mask
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]

@@ -1,0 +1,1 @@
+"""Partitioners: rules that divide the samples of a data set among clients."""

@@ -1,0 +1,52 @@
+"""Recipes that look at no label: equal shares, and shares of very different size."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from unskew.errors import UnskewError
+from unskew.partition.base import Partition, Pool, Skew
+from unskew.partition.counts import apportion, deal_sizes, even_sizes
+from unskew.utils.specs import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class Iid(Skew):
+    """No skew: shuffled and dealt out evenly; sizes differ by at most one."""
+
+    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+        """Deal the pool's samples out to so many clients."""
+        return Partition(deal_sizes(even_sizes(len(pool), clients), len(pool), rng), clients)
+
+
+@dataclass(frozen=True, config=OPTIONS)
+class Quantity(Skew):
+    """Clients of very different size, by a log-normal or a Zipf law, labels at random.
+
+    Every client first gets ``min_size`` samples and the rest follows the law. ``lognormal`` draws
+    the shares as exp(sigma z) with z standard normal; under ``zipf`` client k has the share
+    1/(k + 1)^exponent, so that client 0 is the largest.
+    """
+
+    law: Literal["lognormal", "zipf"] = "lognormal"
+    sigma: Annotated[float, Field(ge=0, le=20)] = 1.0
+    exponent: Annotated[float, Field(ge=0, le=20)] = 1.0
+    min_size: Annotated[int, Field(ge=0)] = 1
+
+    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+        """Deal the pool's samples out to so many clients."""
+        rest = len(pool) - clients * self.min_size
+        if rest < 0:
+            raise UnskewError(
+                f"skew 'quantity': min_size must be at most {len(pool) // clients} "
+                f"for {len(pool)} samples and {clients} clients (got {self.min_size})"
+            )
+        if self.law == "zipf":
+            shares = np.arange(1, clients + 1, dtype=np.float64) ** -self.exponent
+        else:
+            logs = self.sigma * rng.standard_normal(clients)
+            shares = np.exp(logs - logs.max())
+        sizes = self.min_size + apportion(shares[None, :], np.array([rest]))[0]
+        return Partition(deal_sizes(sizes, len(pool), rng), clients)

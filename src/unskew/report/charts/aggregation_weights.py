@@ -1,0 +1,81 @@
+"""How much each client counted, round by round: a heat map a method."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.report.charts.bins import bin_names, bin_starts, mean_of_bins
+from unskew.report.charts.chart import Picture, cell, round_tables, tidied
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+from unskew.utils.tables import Table
+
+_CELLS = 30_000
+"""All maps of a page together have about so many cells."""
+
+
+def weight_pictures(runs: Runs) -> list[Picture]:
+    """Return the maps of the methods that weigh clients, of their first seed each."""
+    first = [runs.of(method)[0] for method in runs.methods]
+    known = [
+        (run, matrix) for run in first if not np.isnan(matrix := client_rows(run, "weight")).all()
+    ]
+    if not known:
+        return []
+    maps, rows = [], []
+    for run, matrix in known:
+        maps.append({"method": run.method, **_binned(matrix, _CELLS // len(known))})
+        rows += [
+            [run.method, str(client), *(cell(value) for value in line)]
+            for client, line in enumerate(matrix)
+        ]
+    top = scale_end([float(np.nanmax(matrix)) for _, matrix in known])
+    longest = max(matrix.shape[1] for _, matrix in known)
+    heads = ["method", "client", *(f"round {i + 1}" for i in range(longest))]
+    padded = [row + [""] * (len(heads) - len(row)) for row in rows]
+    return [
+        Picture(
+            name="weights",
+            section="Who counted how much",
+            title="Weight of each client over the rounds",
+            note=f"Seed {known[0][0].seed}. The weights of a round sum to one, with several models "
+            "inside each; all maps have the same scale, whose end may stand for more. Cells are "
+            "empty where a client took no part.",
+            kind="maps",
+            data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
+            table=Table(heads, padded),
+        )
+    ]
+
+
+def scale_end(largest: list[float]) -> float:
+    """Return where the common scale of maps ends, given the largest number of each.
+
+    One map with much larger numbers than most must not leave the others in the dark.
+    """
+    return min(max(largest), 1.5 * float(np.median(largest)))
+
+
+def client_rows(run: Run, column: str) -> NDArray[np.float64]:
+    """Return one of the clients' figures, or why they got it: clients x rounds, NaN if absent."""
+    tables = round_tables(run)
+    matrix = np.full((len(tables), run.clients), np.nan)
+    for row, table in zip(matrix, tables, strict=True):
+        values = table.get(column, table["reasons"].get(column))
+        if values is not None:
+            row[table["client"]] = [np.nan if value is None else value for value in values]
+    return matrix.T
+
+
+def _binned(matrix: NDArray[np.float64], cells: int) -> dict[str, Any]:
+    """Average neighbouring clients and rounds until a matrix has few enough cells."""
+    side = max(1, int(cells**0.5))
+    clients = bin_starts(len(matrix), max(side, cells // max(1, matrix.shape[1])))
+    rounds = bin_starts(matrix.shape[1], max(1, cells // len(clients)))
+    means = mean_of_bins(mean_of_bins(matrix, clients).T, rounds).T
+    return {
+        "values": [tidied(row) for row in means],
+        "rows": bin_names(clients, len(matrix), 0),
+        "columns": bin_names(rounds, matrix.shape[1], 1),
+    }

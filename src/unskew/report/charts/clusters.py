@@ -1,0 +1,61 @@
+"""Which cluster each client was in, where a method says so: ``cluster`` in its diagnostics."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.report.charts.aggregation_weights import client_rows
+from unskew.report.charts.chart import Picture, round_tables, thinned
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+from unskew.utils.tables import Table
+
+_MOST = 200
+"""A map shows at most so many clients and rounds, evenly spread; clusters have no mean."""
+
+_EMPTY = "took no part, or is in no cluster"
+
+
+def cluster_pictures(runs: Runs) -> list[Picture]:
+    """Return a map of the clusters over the rounds, of the first seed of each method."""
+    maps, rows = [], []
+    for method in runs.methods:
+        matrix = _clusters(runs.of(method)[0])
+        if np.isnan(matrix).all():
+            continue
+        known = [[None if np.isnan(value) else int(value) for value in row] for row in matrix]
+        clients, rounds = thinned(len(known), _MOST), thinned(matrix.shape[1], _MOST)
+        maps.append(
+            {
+                "method": method,
+                "values": [[known[k][i] for i in rounds] for k in clients],
+                "rows": [str(k) for k in clients],
+                "columns": [str(i + 1) for i in rounds],
+            }
+        )
+        for client, line in enumerate(known):
+            pairs = enumerate(line, 1)
+            rows += [[method, str(client), str(i), str(c)] for i, c in pairs if c is not None]
+    if not maps:
+        return []
+    return [
+        Picture(
+            name="clusters",
+            section="Clusters",
+            title="The cluster of each client over the rounds",
+            note=f"First seed. Numbers say nothing but who is together. Empty: {_EMPTY}.",
+            kind="clusters",
+            data={"x": "round", "y": "client", "value": "cluster", "maps": maps, "empty": _EMPTY},
+            table=Table(["method", "client", "round", "cluster"], rows),
+        )
+    ]
+
+
+def _clusters(run: Run) -> NDArray[np.float64]:
+    """Return the clusters, clients x rounds; NaN also for clients that no cluster took in.
+
+    Weights that are multiplied with others tell what they come from under a name before a dot.
+    """
+    reasons = {name for table in round_tables(run) for name in table["reasons"]}
+    told = sorted(name for name in reasons if name.rpartition(".")[2] == "cluster")
+    matrix = client_rows(run, min(told, key=len, default="cluster"))
+    return np.where(matrix < 0, np.nan, matrix)

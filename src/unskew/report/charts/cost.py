@@ -1,0 +1,52 @@
+"""What reaching the target cost: rounds and megabytes, a bar a method."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from unskew.report.charts.chart import Picture, cell, tidied, tidy
+from unskew.runs.runs import Runs, target_text, tested_on
+from unskew.utils.tables import Table
+
+
+def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
+    """Return the bars, if anything was measured."""
+    goal = runs.default_target() if target is None else target
+    if math.isnan(goal):
+        return []
+    rounds, megabytes, rows = [], [], []
+    for method in runs.methods:
+        costs = [(run.seed, run.cost_to(goal, runs.level)) for run in runs.of(method)]
+        reached = [(seed, cost) for seed, cost in costs if cost is not None]
+        sent = [(cost.bytes_up + cost.bytes_down) / 1e6 for _, cost in reached]
+        rounds.append(_bar(method, [float(cost.rounds) for _, cost in reached], len(costs)))
+        megabytes.append(_bar(method, sent, len(costs)))
+        for seed, cost in costs:
+            numbers = ["", ""]
+            if cost is not None:
+                numbers = [str(cost.rounds), cell((cost.bytes_up + cost.bytes_down) / 1e6)]
+            rows.append([method, str(seed), *numbers])
+    at = target_text(runs.figure, goal)
+    note = (
+        f"Until the global model first reaches {at} on {tested_on(runs.level)}; every stage "
+        "counts, bytes of both directions and all clients. Dots are seeds; seeds that never "
+        "reach it are left out of the bar and named beside it."
+    )
+    panels = [{"label": "rounds", "bars": rounds}, {"label": "MB sent", "bars": megabytes}]
+    return [
+        Picture(
+            name="cost-to-target",
+            section="What it cost",
+            title=f"Cost to reach {at}",
+            note=note,
+            kind="bars",
+            data={"panels": panels},
+            table=Table(["method", "seed", "rounds", "MB"], rows),
+        )
+    ]
+
+
+def _bar(method: str, values: list[float], seeds: int) -> dict[str, Any]:
+    mean = tidy(float(np.mean(values))) if values else None
+    return {"method": method, "mean": mean, "values": tidied(values), "seeds": seeds}

@@ -1,0 +1,108 @@
+"""Following runs live: a table that keeps up with what they write, and trackers that do too."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from unskew.runs.read import run_folders
+from unskew.runs.tail import Tail
+from unskew.runs.trackers import Tracker
+from unskew.utils.tables import Table
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 24
+"""The marks of a run's curve in the table."""
+
+
+class Watch:
+    """Keeps up with the runs at and below some folders; new ones are noticed as they appear."""
+
+    def __init__(
+        self, paths: Sequence[Path], open_tracker: Callable[[Tail], Tracker] | None = None
+    ) -> None:
+        self._paths = paths
+        self._open = open_tracker
+        self._tails: dict[Path, Tail] = {}
+        self._trackers: dict[Path, Tracker] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every run has played its last round."""
+        return all(tail.is_done for tail in self._tails.values())
+
+    def look(self) -> Table:
+        """Read what is new, pass it on to the trackers, and return the table as it is now."""
+        for folder in (folder for path in self._paths for folder in run_folders(path)):
+            tail = self._tails.setdefault(folder, Tail(folder))
+            before = len(tail.rows)
+            new = tail.read()
+            if self._open is not None:
+                self._track(tail, new, first=len(tail.rows) - len(new) if new else before)
+        rows = [_cells(tail) for tail in self._tails.values()]
+        return Table(_HEADS, rows, title=time.strftime("%H:%M:%S"))
+
+    def _track(self, tail: Tail, new: Sequence[dict[str, object]], first: int) -> None:
+        if tail.folder not in self._trackers:
+            assert self._open is not None
+            tracker = self._open(tail)
+            self._stack.callback(tracker.close)
+            self._trackers[tail.folder] = tracker
+        for step, row in enumerate(new, first + 1):
+            self._trackers[tail.folder].log(step, row)
+
+
+_HEADS = ("run", "round", "left", "train loss", "figure", "worst client", "course", "MB sent")
+
+
+def _cells(tail: Tail) -> list[str]:
+    run, figure = tail.run, tail.run.figure
+    last = tail.rows[-1] if tail.rows else None
+    if last is None:
+        return [f"{run.method}, seed {run.seed}", f"0/{tail.rounds}", *["-"] * 6]
+    stage = "" if last["stage"] == "task" else f" ({last['stage']})"
+    level = "global" if any("global" in row for row in tail.rows) else "local"
+    loss, cost = last["train_loss"], run.cost
+    return [
+        f"{run.method}, seed {run.seed}",
+        f"{last['round']}/{tail.rounds}{stage}",
+        "done" if tail.is_done else _duration(_seconds_left(tail)),
+        "-" if loss is None else f"{loss:.4f}",
+        f"{figure.name} {figure.text(run.last(level, figure.name))}",
+        figure.text(run.last("local", figure.worst)),
+        spark(run.curve(level, figure.name)[1]),
+        f"{(cost.bytes_up + cost.bytes_down) / 1e6:.2f}",
+    ]
+
+
+def spark(values: Sequence[float]) -> str:
+    """Draw a curve with block characters, its last part if it is long; gaps where it has none."""
+    shown = list(values[-_WIDTH:])
+    known = [value for value in shown if not math.isnan(value)]
+    if not known:
+        return ""
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    return "".join(
+        " " if math.isnan(value) else _BARS[round((value - low) / span * (len(_BARS) - 1))]
+        for value in shown
+    )
+
+
+def _seconds_left(tail: Tail) -> float:
+    recent = [float(row["seconds"]) for row in tail.rows[-20:]]
+    left = tail.rounds - int(tail.rows[-1]["round"])
+    return left * sum(recent) / len(recent)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,1 @@
+"""Statistics of results: metrics, paired tests over seeds, and verdicts."""

@@ -1,0 +1,1 @@
+"""What every other package uses: random numbers, spec strings, tables, JSON values."""

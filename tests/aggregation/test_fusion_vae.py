@@ -1,0 +1,160 @@
+"""The autoencoder of FedFusion: its distributions, its gradients, its fit."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, special, stats
+from torch.distributions import Bernoulli, Normal, kl_divergence
+
+from unskew.aggregation import kumaraswamy
+from unskew.aggregation.fusion_allocation import drawn, expected
+from unskew.aggregation.fusion_fit import Adam, bernoulli_kl, divergence, fit, loss, normal_kl
+from unskew.aggregation.fusion_vae import FusionVae
+
+SHAPES = [(1.0, 1.0), (10.0, 1.0), (2.0, 3.0), (0.5, 0.7), (6.0, 8.0)]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def two_groups(clients=12, features=40, gap=2.0, seed=0):
+    """Standardised statistics of clients, the second half of which has another centre."""
+    noise = generator(seed)
+    group = torch.arange(clients) >= clients // 2
+    centres = gap / 2 * torch.randn(2, features, generator=noise)
+    rows = centres[group.long()] + torch.randn(clients, features, generator=noise)
+    return (rows - rows.mean(0)) / rows.std(0, correction=0), group
+
+
+def tensors(*values):
+    return tuple(torch.tensor(value, dtype=torch.float64) for value in values)
+
+
+@pytest.mark.parametrize(("zeta", "kappa"), SHAPES)
+def test_sticks_have_the_mean_of_the_distribution(zeta, kappa):
+    draws = 200_000
+    uniform = torch.rand(draws, generator=generator(), dtype=torch.float64)
+    sticks = kumaraswamy.log_sample(*tensors(zeta, kappa), uniform).exp()
+    mean = kappa * special.beta(1 + 1 / zeta, kappa)
+    # Values in (0, 1) have a deviation of at most 1/2: five standard errors are 0.0056.
+    assert float(sticks.mean()) == pytest.approx(mean, abs=5 * 0.5 / math.sqrt(draws))
+    assert float(kumaraswamy.log_mean(*tensors(zeta, kappa)).exp()) == pytest.approx(mean)
+
+
+@given(st.floats(0.2, 20), st.floats(0.5, 20), st.floats(0.001, 0.999))
+def test_sampling_inverts_the_distribution_function(zeta, kappa, u):
+    stick = float(kumaraswamy.log_sample(*tensors(zeta, kappa, u)).exp())
+    assert (1 - stick**zeta) ** kappa == pytest.approx(u, rel=1e-6)
+
+
+@pytest.mark.parametrize(("zeta", "kappa"), SHAPES)
+def test_the_divergence_of_sticks_is_the_integral(zeta, kappa):
+    def integrand(u):  # over the distribution function, which has no poles
+        x = float(kumaraswamy.log_sample(*tensors(zeta, kappa, u)).exp())
+        density = zeta * kappa * x ** (zeta - 1) * (1 - x**zeta) ** (kappa - 1)
+        return math.log(density) - stats.beta.logpdf(x, 10, 1)
+
+    integral, _ = integrate.quad(integrand, 1e-12, 1 - 1e-12, limit=200)
+    found = float(kumaraswamy.kl_to_power(*tensors(zeta, kappa), 10.0))
+    assert found == pytest.approx(integral, abs=1e-5)
+    assert (found == pytest.approx(0, abs=1e-12)) == ((zeta, kappa) == (10.0, 1.0))
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_the_other_divergences_are_torchs(centre, log_sd, p, q):
+    centre, log_sd, p, q = tensors(centre, log_sd, p, q)
+    standard = Normal(torch.zeros_like(centre), torch.ones_like(centre))
+    torch.testing.assert_close(
+        normal_kl(centre, log_sd), kl_divergence(Normal(centre, log_sd.exp()), standard)
+    )
+    torch.testing.assert_close(bernoulli_kl(p, q), kl_divergence(Bernoulli(p), Bernoulli(q)))
+
+
+def test_an_encoder_that_says_nothing_is_the_prior():
+    vae = FusionVae(features=5, components=3, codes="client")
+    posterior = vae.encode(torch.zeros(sum(vae.sizes)), torch.ones(2, 5))
+    rho = expected(posterior).rho
+    expectation = torch.tensor([10 / 11, 100 / 121, 1000 / 1331]).expand(2, 3)
+    torch.testing.assert_close(rho, expectation, atol=1e-4, rtol=0)
+    assert float(divergence(posterior, rho)) == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("codes", ["component", "client"])
+def test_gradients_reach_every_parameter(codes):
+    statistics, _ = two_groups(features=6)
+    vae = FusionVae(6, components=4, latent=3, wide=8, narrow=5, codes=codes)
+    parameters = vae.initial(generator()).requires_grad_()
+    total = torch.zeros_like(parameters)
+    for seed in range(20):
+        value = loss(vae, parameters, statistics, generator(seed), temperature=1.0, kl=1e-3)
+        total += torch.autograd.grad(value, parameters)[0].abs()
+    assert bool(torch.isfinite(total).all())
+    assert bool((total > 0).all())
+
+
+@pytest.mark.parametrize("codes", ["component", "client"])
+@pytest.mark.parametrize("clients", [1, 2, 12])
+def test_thirty_steps_lower_the_loss(codes, clients):
+    statistics, _ = two_groups(features=60)
+    vae = FusionVae(60, components=4, codes=codes)
+    noise = generator()
+    _, losses = fit(vae, vae.initial(noise), statistics[:clients], noise, steps=30)
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+def test_adam_is_torchs():
+    ours = torch.randn(20, generator=generator())
+    theirs = ours.clone().requires_grad_()
+    adam, reference = Adam(ours), torch.optim.Adam([theirs], lr=1e-3, weight_decay=1e-4)
+    for step in range(5):
+        gradient = torch.randn(20, generator=generator(step))
+        ours, theirs.grad = adam.step(ours, gradient), gradient
+        reference.step()
+    torch.testing.assert_close(ours, theirs.detach())
+
+
+def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
+    statistics, _ = two_groups()
+    vae = FusionVae(40, components=4)
+    before = torch.get_rng_state()
+    first, second, other = (
+        fit(vae, vae.initial(generator(s)), statistics, generator(s), steps=5)[0] for s in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_draw_is_an_allocation():
+    statistics, _ = two_groups()
+    vae = FusionVae(40, components=5)
+    posterior = vae.encode(3 * vae.initial(generator()), statistics)
+    for allocation in (expected(posterior), drawn(posterior, generator(1), 1.0)):
+        assert set(allocation.c.unique().tolist()) <= {0.0, 1.0}
+        assert bool((allocation.c.sum(1) >= 1).all())
+        assert bool((allocation.rho.diff(dim=1) <= 0).all())  # sticks only get shorter
+        torch.testing.assert_close((allocation.b * allocation.c).sum(1), torch.ones(12))
+
+
+def test_draws_of_c_follow_rho():
+    statistics, _ = two_groups(clients=2, features=8)
+    vae = FusionVae(8, components=3)
+    posterior = vae.encode(vae.initial(generator()), statistics)
+    draws = [drawn(posterior, generator(seed), 1.0) for seed in range(2000)]
+    seen = torch.stack([allocation.c[:, 1:] for allocation in draws]).mean(0)
+    meant = expected(posterior).rho[:, 1:]
+    # Two thousand coins: five standard errors are 5 * 0.5 / sqrt(2000).
+    torch.testing.assert_close(seen, meant, atol=0.056, rtol=0)
+
+
+def test_codes_of_components_separate_two_groups():
+    statistics, group = two_groups(clients=12, features=200)
+    vae = FusionVae(200, components=4)
+    noise = generator()
+    parameters, _ = fit(vae, vae.initial(noise), statistics, noise, steps=60)
+    components = expected(vae.encode(parameters, statistics)).components
+    assert set(components[group].tolist()).isdisjoint(components[~group].tolist())

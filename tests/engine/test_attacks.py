@@ -1,0 +1,69 @@
+"""Bad clients are drawn from the seed, and do what their attack says."""
+
+import numpy as np
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation
+from unskew.engine.attacks import make_attack
+from unskew.errors import UnskewError
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
+
+OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
+
+
+def test_bad_clients_are_seeded_and_as_many_as_asked():
+    attack = make_attack("scale:clients=3")
+    assert attack.bad(10, seed=1) == attack.bad(10, seed=1)
+    assert len(attack.bad(10, seed=1)) == 3
+    assert len({attack.bad(50, seed) for seed in range(5)}) > 1
+
+
+def test_shuffled_labels_stay_with_their_client():
+    federation = small_federation()
+    attack = make_attack("labels:clients=2")
+    spoilt = attack.on_data(federation, seed=0)
+    bad = attack.bad(len(federation), 0)
+    for k in range(len(federation)):
+        before, after = federation.train.client(k)[1], spoilt.train.client(k)[1]
+        assert np.array_equal(np.sort(before), np.sort(after))
+        assert np.array_equal(before, after) == (k not in bad)
+    assert np.array_equal(spoilt.test.y, federation.test.y)
+
+
+@pytest.mark.parametrize("runner", ["vectorised", "pool"])
+def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
+    federation = small_federation(sizes=(20, 20, 20, 20, 20))
+
+    def final(method, **more):
+        run = us.train(federation, method, runner=runner, workers=2, **OPTIONS, **more)
+        return flatten(run.model, Network(run.model).layout)
+
+    attack = {"attack": "scale:clients=1,factor=-1000"}
+    assert (final("mean", **attack) - final("mean")).abs().max() > 10
+    assert (final("median", **attack) - final("median")).abs().max() < 1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "complaint"),
+    [
+        ("scales", "did you mean 'scale'"),
+        ("scale:clients=0", "clients must be greater than or equal to 1"),
+        ("scale:clients=4", "clients must be fewer than all 4"),
+        ("scale:factor=inf", "factor must be a finite number"),
+    ],
+)
+def test_impossible_attacks_are_named(spelling, complaint):
+    with pytest.raises(UnskewError, match=complaint):
+        us.train(small_federation(), "mean", attack=spelling, **OPTIONS)
+
+
+def test_a_module_that_is_partly_frozen_stays_so():
+    module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    module[0].weight.requires_grad_(False)
+    for runner in ("vectorised", "loop"):
+        run = us.train(small_federation(), runner=runner, **(OPTIONS | {"model": module}))
+        torch.testing.assert_close(run.model[0].weight, module[0].weight)
+        assert not torch.allclose(run.model[2].weight, module[2].weight)

@@ -1,0 +1,91 @@
+"""A recording repeats a function's operations; what it could get wrong, it refuses."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from unskew.engine.tracing import NotRecordable, Recording
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def gradient_of(objective):
+    """A function as the runner has it: losses of all rows, and the gradients of the first input."""
+
+    def function(weights: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            leaf = weights.detach().requires_grad_()
+            losses = vmap(objective)(leaf, *others)
+            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), gradient
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        lambda w, x: (w * x).square().sum(),
+        lambda w, x: torch.tanh(x * w.sum()).mean() + 0.5 * w.square().sum(),
+        lambda w, x: torch.logsumexp(torch.outer(w, x), 0).sum(),
+        lambda w, x: torch.layer_norm(w * x, (4,)).exp().sum(),
+        lambda w, x: (
+            torch.where(x > 0, w * 2, w.abs()).sum() + w[torch.tensor([0, 0, 3])].exp().sum()
+        ),
+        lambda w, x: (w.cumsum(0) * x).clamp(min=-1).abs().sum(),
+    ],
+)
+def test_a_recording_gives_the_bits_of_the_function_on_other_numbers(objective):
+    function = gradient_of(objective)
+    recording = Recording(function, (numbers(3, 4), numbers(3, 4, seed=1)))
+    others = numbers(3, 4, seed=2), numbers(3, 4, seed=3)
+    replayed, real = recording(*others), function(*others)
+    assert all(torch.equal(one, other) for one, other in zip(replayed, real, strict=True))
+    assert not replayed[1].requires_grad
+
+
+def test_constants_stay_and_inputs_do_not():
+    constant = torch.tensor([1.0, 10.0])
+    recording = Recording(lambda x: (x + constant * torch.full((2,), 2.0),), [torch.zeros(2)])
+    assert recording(torch.tensor([5.0, 7.0]))[0].tolist() == [7.0, 27.0]
+
+
+def test_one_tensor_given_twice_may_be_two_the_next_time():
+    same = torch.ones(2)
+    recording = Recording(lambda x, y: (x - 2 * y,), [same, same])
+    assert recording(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 2.0]))[0].tolist() == [3.0, 2.0]
+
+
+def test_inputs_and_earlier_results_are_not_changed():
+    recording = Recording(lambda x: (x.mul(3).add(1),), [torch.ones(2)])
+    x = torch.tensor([2.0, 4.0])
+    first, second = recording(x)[0], recording(x + 1)[0]
+    assert first.tolist() == [7.0, 13.0]
+    assert second.tolist() == [10.0, 16.0]
+    assert x.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: (x * (2 if float(x[0]) > 0 else 3),), id="a branch on a number"),
+        pytest.param(lambda x: (x * x.tolist()[0],), id="a number read past torch"),
+        pytest.param(lambda x: (x * float(x.numpy()[0]),), id="a number read by numpy"),
+        pytest.param(lambda x: (x[x > 0] * 2,), id="a shape that depends on numbers"),
+        pytest.param(lambda x: (x * torch.rand(2),), id="random numbers"),
+        pytest.param(lambda x: (x.mul(2).relu_(),), id="a change in place"),
+        pytest.param(lambda x: (x.view(2),), id="the input itself"),
+        pytest.param(lambda x: (torch.zeros_like(x),), id="a constant"),
+    ],
+)
+def test_what_may_go_otherwise_next_time_is_refused(function):
+    with pytest.raises(NotRecordable):
+        Recording(function, [torch.tensor([1.0, -2.0])])
+
+
+def test_a_gradient_that_torch_takes_on_another_way_while_recording_is_refused():
+    with pytest.raises(NotRecordable, match="other results"):
+        Recording(gradient_of(torch.prod), [numbers(50, 9)])

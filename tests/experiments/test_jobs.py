@@ -1,0 +1,191 @@
+"""Runs beside each other: the same bits, every error, and nothing left behind."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from unskew.engine.progress import Board
+from unskew.errors import UnskewError
+from unskew.experiments.jobs import can_run_beside, cores, run_jobs
+from unskew.methods.common.base import Method
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
+from unskew.runs.run import Run
+
+pytestmark = pytest.mark.skipif(not can_run_beside(None), reason="runs share processes by forking")
+
+OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 2, "batch_size": 8}
+
+
+def without_time(run):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics]
+
+
+def test_runs_beside_each_other_have_the_same_bits(federation):
+    alone = us.compare(federation, "fedavg,mean", jobs=1, **OPTIONS)
+    beside = us.compare(federation, "fedavg,mean", jobs=3, **OPTIONS)
+    for one, two in zip(alone, beside, strict=True):
+        assert (one.method, one.seed) == (two.method, two.seed)
+        assert without_time(one) == without_time(two)
+        layout = Network(one.model).layout
+        assert torch.equal(flatten(one.model, layout), flatten(two.model, layout))
+
+
+def test_what_is_played_beside_can_be_gone_on_with_alone(federation, tmp_path):
+    us.compare(federation, "fedavg", jobs=2, out=tmp_path, **{**OPTIONS, "rounds": 1})
+    runs = us.compare(federation, "fedavg,mean", jobs=1, out=tmp_path, **OPTIONS)
+    whole = us.compare(federation, "fedavg,mean", jobs=1, **OPTIONS)
+    assert [without_time(run) for run in runs] == [without_time(run) for run in whole]
+
+
+class Broken(Method):
+    def prepare(self, client, payload, state):
+        raise RuntimeError("out of luck")
+
+
+def test_an_error_comes_home_and_ends_the_others(federation):
+    with pytest.raises(UnskewError, match="in prepare: RuntimeError: out of luck"):
+        us.compare(federation, [Broken(), "fedavg"], jobs=2, **{**OPTIONS, "rounds": 100_000})
+    assert not multiprocessing.active_children()
+
+
+class Careless(Method):
+    def aggregate(self, server, uploads):
+        return {}["nothing"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_on_a_worker_brings_the_place_where_it_happened(federation, jobs):
+    options = {**OPTIONS, "runner": "pool", "workers": 2}
+    with pytest.raises(UnskewError) as told:
+        us.compare(federation, [Broken(), "fedavg"], jobs=jobs, **options)
+    assert "test_jobs.py" in "".join(told.value.__notes__)
+
+
+@pytest.mark.parametrize("method", [Broken(), Careless()])
+def test_an_error_in_a_method_brings_the_place_where_it_happened(federation, method):
+    with pytest.raises(UnskewError) as told:
+        us.compare(federation, [method, "fedavg"], jobs=2, **OPTIONS)
+    assert "test_jobs.py" in "".join(told.value.__notes__)
+
+
+def test_jobs_run_at_once_and_come_back_in_order():
+    def job(place):
+        def play(watcher):
+            watcher(1, {})
+            time.sleep(0.2 if place == 0 else 0)
+            return Run(f"method {place}", str(os.getpid()), "digits", place, 1)
+
+        return play
+
+    seen = []
+
+    class Noting(Board):
+        def start(self, label, rounds=None):
+            seen.append(f"start {label}")
+            return lambda round_, metrics: seen.append(f"{label}: {round_}")
+
+        def finish(self, label):
+            seen.append(f"finish {label}")
+
+    runs = run_jobs(["a", "b", "c"], job, Noting(None, 3, 1), 2)
+    assert [run.seed for run in runs] == [0, 1, 2]
+    assert len({run.network for run in runs} | {str(os.getpid())}) == 4
+    assert seen[:2] == ["start a", "start b"]
+    assert seen.index("finish b") < seen.index("finish a")
+    assert {"a: 1", "b: 1", "c: 1"} < set(seen)
+
+
+class Unfriendly(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (ValueError("bad"), ValueError),
+        (Unfriendly("cannot", "travel"), RuntimeError),
+        (UnskewError("lr: too small"), UnskewError),
+    ],
+)
+def test_errors_travel(raised, expected):
+    def play(watcher):
+        raise raised
+
+    with pytest.raises(expected, match=str(raised)) as caught:
+        run_jobs(["a"], lambda place: play, Board(None, 1, 1), 1)
+    noted = "".join(getattr(caught.value, "__notes__", []))
+    assert ("in play" in noted) == (expected is ValueError)
+
+
+def test_a_process_that_dies_is_named():
+    with pytest.raises(UnskewError, match=r"a run's process ended \(exit code 7\)"):
+        run_jobs(["a"], lambda place: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
+
+
+def test_stopping_leaves_checkpoints(federation, tmp_path):
+    def stop(round_, metrics):
+        if round_ > 2:
+            raise KeyboardInterrupt
+
+    class Impatient(Board):
+        def start(self, label, rounds=None):
+            return stop
+
+    def job(place):
+        return lambda watcher: us.train(
+            federation, model="logistic", rounds=100_000, out=tmp_path / "run", progress=watcher
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(["a"], job, Impatient(None, 1, 1), 1)
+    assert not multiprocessing.active_children()
+    (saved,) = (tmp_path / "run" / "checkpoints").glob("stage*")
+    assert int(saved.name[-6:]) > 2
+
+
+ENDLESS = """
+import sys
+import unskew as us
+federation = us.load("digits", clients=3)
+us.compare(federation, "fedavg,mean", seeds=1, jobs=2, out=sys.argv[1], model="logistic",
+           rounds=1_000_000, evaluate_every=0)
+"""
+
+
+def test_runs_end_quietly_when_who_started_them_was_killed(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, tmp_path], stderr=subprocess.PIPE, text=True
+    )
+    logs = [tmp_path / method / "seed0" / "metrics.jsonl" for method in ("fedavg", "mean")]
+    deadline = time.monotonic() + 60
+    while not all(log.is_file() and log.stat().st_size for log in logs):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    _, errors = process.communicate(timeout=60)  # they hold its other end until they have ended
+    assert errors == ""
+    assert all((log.parent / "checkpoints").is_dir() for log in logs)
+
+
+def test_a_module_that_cannot_travel_is_played_here(federation):
+    class Local(nn.Linear):
+        def __init__(self):
+            super().__init__(5, 3)
+
+    assert not can_run_beside(Local())
+    runs = us.compare(federation, "fedavg", jobs=2, **{**OPTIONS, "model": Local()})
+    assert isinstance(runs[0].model, Local)
+
+
+def test_there_is_a_core():
+    assert cores() >= 1

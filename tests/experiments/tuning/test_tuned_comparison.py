@@ -1,0 +1,176 @@
+"""Tuned comparisons from end to end, in Python."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+
+import unskew as us
+from toys import small_federation
+from unskew.engine import stage
+from unskew.errors import FolderError, UnskewError
+from unskew.experiments.jobs import can_run_beside
+from unskew.experiments.tuning.split import validation_split
+from unskew.methods.common.base import Method
+from unskew.report.tuning_table import tuning_table
+from unskew.runs.read import read_runs, run_folders
+
+FEDERATION = small_federation((60, 40, 30, 20))
+OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 4, "batch_size": 8}
+TUNE = {"lr": [0.01, 0.2], "trials": 4, "rounds": 3}
+
+
+def tuned(methods="fedavg,ditto", **options):
+    return us.compare(FEDERATION, methods, **{**OPTIONS, "tune": TUNE, **options})
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """The training samples, the number of rounds and the seed of every round that is played."""
+    rounds, play = [], stage.play_round
+
+    def noted(shop, *arguments):
+        rounds.append((shop.federation.train.samples, shop.settings.rounds, shop.settings.seed))
+        return play(shop, *arguments)
+
+    monkeypatch.setattr(stage, "play_round", noted)
+    return rounds
+
+
+def test_the_chosen_setting_is_the_best_on_validation_and_is_what_is_trained():
+    for run in tuned():
+        facts = run.facts["tuning"]
+        best = max(facts["tried"], key=lambda each: each["value"])
+        assert facts["chosen"] == best
+        assert (run.method, run.facts["configuration"]["lr"]) == (best["method"], best["lr"])
+        assert len(facts["tried"]) == 4
+
+
+def test_a_trial_s_figure_is_that_of_a_run_on_the_validation_split():
+    (run, *_) = tuned("ditto")
+    facts = run.facts["tuning"]
+    parted = validation_split(FEDERATION, facts["share"], facts["seed"])
+    for each in facts["tried"]:
+        options = {**OPTIONS, "rounds": 3, "lr": each["lr"]}
+        del options["seeds"]
+        again = us.train(parted, each["method"], **options)
+        _, (_, second, third) = again.curve("personal")
+        assert each["value"] == pytest.approx((second + third) / 2)
+    assert facts["level"] == "personal"
+
+
+def test_trials_train_on_a_part_and_runs_on_all(played):
+    tuned("fedavg", jobs=1)
+    part = validation_split(FEDERATION, 0.2, 0).train.samples
+    whole = FEDERATION.train.samples
+    assert played[: 4 * 3] == [(part, 3, 0)] * 12
+    assert played[4 * 3 :] == [(whole, 4, 0)] * 4 + [(whole, 4, 1)] * 4
+
+
+def test_what_is_there_is_not_played_again(played, tmp_path):
+    first = tuned(out=tmp_path, jobs=1)
+    played.clear()
+    again = tuned(out=tmp_path, jobs=1)
+    assert played == []
+    assert str(again.table()) == str(first.table())
+    assert [run.facts["tuning"] for run in again] == [run.facts["tuning"] for run in first]
+    tuned("fedavg,ditto,mean", out=tmp_path, jobs=1)
+    assert len(played) == 4 * 3 + 2 * 4  # the new method's trials and runs alone
+
+
+def test_a_stopped_search_goes_on(tmp_path, monkeypatch):
+    play, left = stage.play_round, [8]
+
+    def interrupted(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return play(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, "play_round", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tuned(out=tmp_path, jobs=1)
+    resumed, whole = tuned(out=tmp_path, jobs=1), tuned(jobs=1)
+    assert [run.facts["tuning"] for run in resumed] == [run.facts["tuning"] for run in whole]
+    assert str(resumed.table()) == str(whole.table())
+
+
+@pytest.mark.skipif(not can_run_beside(None), reason="runs share processes by forking")
+def test_trials_beside_each_other_choose_the_same():
+    alone, beside = tuned(jobs=1), tuned(jobs=3)
+    assert [run.facts["tuning"] for run in alone] == [run.facts["tuning"] for run in beside]
+
+
+def test_reports_read_the_runs_and_not_the_trials(tmp_path):
+    runs = tuned(out=tmp_path)
+    assert len(list((tmp_path / "tuning").rglob("run.json"))) == 2 * 4
+    found = read_runs([tmp_path])
+    assert {(run.method, run.seed) for run in found} == {(run.method, run.seed) for run in runs}
+    assert tuning_table(found).rows == sorted(tuning_table(runs).rows)
+    assert len(run_folders(tmp_path / "tuning")) == 8
+    for run in found:
+        assert run.folder.parent.name == run.facts["tuning"]["asked"]
+
+
+def test_other_tests_change_nothing_of_a_search():
+    """Whatever the test samples are, the same setting is chosen by the same figures."""
+    other = replace(FEDERATION, test=FEDERATION.train, common=FEDERATION.test)
+    first, second = (
+        us.compare(data, "fedprox", tune=TUNE, **OPTIONS)[0].facts["tuning"]
+        for data in (FEDERATION, other)
+    )
+    assert first == second
+
+
+def test_a_published_value_that_does_not_suit_the_network_is_passed_over():
+    options = {"model": "mlp:hidden=6,norm=batch", "runner": "loop", "seeds": 1}
+    (run,) = tuned("fedgn", tune={**TUNE, "trials": 8}, **options)
+    refused = [each for each in run.facts["tuning"]["tried"] if "refused" in each]
+    assert {each["method"] for each in refused} == {
+        f"fedgn:groups={number}" for number in (4, 8, 16, 32)
+    }
+    assert all("does not divide" in each["refused"] for each in refused)
+    assert all(each["value"] is None for each in refused)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dividing(Method):
+    k: int = 1
+    grid: ClassVar = {"k": (1, 0)}
+
+    def aggregate(self, server, uploads):
+        assert 10 // self.k
+        return super().aggregate(server, uploads)
+
+
+def test_a_bug_on_the_server_is_no_trial_that_was_refused():
+    with pytest.raises(UnskewError, match="in aggregate: ZeroDivisionError"):
+        tuned([Dividing()])
+
+
+def test_a_method_that_cannot_be_trained_as_spelled_is_an_error():
+    with pytest.raises(UnskewError, match="krum"):
+        tuned("krum:f=40")
+
+
+def test_another_search_in_the_same_folder_is_not_taken_for_this(tmp_path):
+    tuned("fedavg", out=tmp_path)
+    with pytest.raises(FolderError, match="cannot resume"):
+        tuned("fedavg", out=tmp_path, momentum=0.5)
+
+
+def test_the_table_of_a_search_by_hand():
+    runs = tuned("fedavg")
+    table, facts = tuning_table(runs), runs[0].facts["tuning"]
+    assert table.columns == ["chosen", "lr", "validation", "worst trial", "judged by"]
+    values = [each["value"] for each in facts["tried"]]
+    assert table.rows == [
+        ["fedavg", f"{facts['chosen']['lr']:g}", f"{100 * max(values):.2f} %",
+         f"{100 * min(values):.2f} %", "global accuracy"],
+    ]  # fmt: skip
+    assert table.title == (
+        "tuned on 20 % of each client's training samples "
+        "(trials a method: 4, rounds a trial: 3, seed: 0)"
+    )
+    assert tuning_table(us.compare(FEDERATION, "fedavg", **OPTIONS)) is None

@@ -1,0 +1,72 @@
+"""What the table says of each method is what happens: what travels, and how it is trained."""
+
+import pytest
+import torch
+
+from every_method import SPELLINGS, play
+from toys import small_federation
+from unskew.engine.runners import example, resolve_runner
+from unskew.engine.settings import Settings
+from unskew.methods.common.registry import make_method
+from unskew.models import make
+from unskew.models.functional import Network
+from unskew.models.layout import Kind
+
+FEDERATION = small_federation((12, 9, 11, 8, 10, 9, 12, 8), unit=True)
+PLAIN, NORMED = "mlp:hidden=6", "mlp:hidden=6,norm=batch"
+HEAD = 6 * 3 + 3
+GENERATOR = (3 + 32) * 8 + 8 + 2 * 8 + 8 * 6 + 6
+
+
+def network_of(method):
+    return NORMED if method.about.only_with_norms else PLAIN
+
+
+def sizes(method, run) -> dict[str, int]:
+    """How many numbers each thing that may travel has."""
+    layout = Network(make(network_of(method), (5,), 3, seed=0)).layout
+    norms = layout.mask(Kind.NORM_AFFINE, Kind.NORM_STATISTIC, Kind.COUNTER)
+    return {
+        "model": layout.size,
+        "body": layout.size - HEAD,
+        "nothing": 0,
+        "all but BatchNorm": layout.size - int(norms.sum()),
+        "all models": 4 * layout.size,
+        "model with projection": Network(run.model).layout.size,
+        "model with GroupNorm": Network(run.model).layout.size,
+        "variate": layout.trainable,
+        "1 number": 1,
+        "2 numbers": 2,
+        "label counts": 3,
+        "generator": GENERATOR + 3 + 1,
+    }
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_what_travels_is_what_is_counted(spelling):
+    method = make_method(spelling)
+    run = play(FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0)
+    tables = [table for table in run.client_tables if table["stage"] == "task"]
+    known = sizes(method, run)
+    for way, told in (("down", method.about.down), ("up", method.about.up)):
+        pieces = told.split(", ")
+        always = [piece for piece in pieces if not piece.endswith(")")]
+        expected = sum(known[piece] for piece in always)
+        assert set(tables[-1][f"parameters_{way}"]) == {expected}
+        early = getattr(run.cost, f"parameters_{way}") - 3 * len(FEDERATION) * expected
+        assert (early > 0) == (len(always) < len(pieces))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_how_it_is_trained_is_what_is_chosen(spelling):
+    method, samples = make_method(spelling), example(FEDERATION)
+    network = Network(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
+    runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
+    assert runner == ("pool" if method.about.only_with_norms else "vectorised")
+
+
+def test_composed_methods_send_what_their_parts_send():
+    both = make_method("scaffold+fedavgm").about
+    assert (both.down, both.up) == ("model, variate", "model, variate")
+    assert make_method("fedprox+fedper").about.down == "body"
+    assert make_method("fednova+fedprox").about.up == "model, 1 number"

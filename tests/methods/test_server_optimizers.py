@@ -1,0 +1,86 @@
+"""Server optimisers, with numbers to check by hand: one coordinate, directions 1 and then 2."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from unskew.aggregation import Uploads
+from unskew.methods.common.base import Server
+from unskew.methods.common.registry import make_method
+from unskew.models.layout import Layout
+
+LAYOUT = Layout.flat(1)
+
+
+def steps(spelling: str, *directions: float) -> list[float]:
+    method, server = make_method(spelling), Server(torch.zeros(1))
+    seen = []
+    for direction in directions:
+        server = method.step(server, server.vector + direction, LAYOUT)
+        seen.append(float(server.vector))
+    return seen
+
+
+def test_momentum_by_hand():
+    # velocity 1, then 0.5 * 1 + 2 = 2.5
+    assert steps("fedavgm:server_momentum=0.5,server_rate=0.1", 1, 2) == pytest.approx([0.1, 0.35])
+
+
+def test_without_momentum_and_at_rate_one_it_is_the_average():
+    assert steps("fedavgm:server_momentum=0", 1, 2) == [1, 3]
+
+
+def test_adam_by_hand():
+    # v starts at tau^2 = 0.01; m = 0.1, v = 0.99 * 0.01 + 0.01 = 0.0199
+    expected = 0.5 * 0.1 / (math.sqrt(0.0199) + 0.1)
+    assert steps("fedadam:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+
+
+def test_yogi_by_hand():
+    # v = 0.01 - 0.01 * 1 * sign(0.01 - 1) = 0.02
+    expected = 0.5 * 0.1 / (math.sqrt(0.02) + 0.1)
+    assert steps("fedyogi:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+
+
+def test_adagrad_by_hand():
+    # no first moment by default: m = 1, v = 0.01 + 1
+    expected = 0.5 * 1 / (math.sqrt(1.01) + 0.1)
+    assert steps("fedadagrad:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+def test_no_direction_is_a_fixed_point(name):
+    assert steps(name, 0, 0) == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+def test_buffers_take_the_rounds_values(name):
+    layout = Layout.of(nn.BatchNorm1d(2))
+    before, mean = torch.zeros(layout.size), torch.ones(layout.size)
+    after = make_method(name).step(Server(before), mean, layout).vector
+    assert torch.equal(after[layout.trainable :], mean[layout.trainable :])
+    assert not torch.equal(after[: layout.trainable], before[: layout.trainable])
+
+
+@pytest.mark.parametrize("optimiser", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+@pytest.mark.parametrize(
+    "other",
+    ["mean", "ida", "ida+fedavg", "ida+intrac", "feddisco", "fedfusion", "fedsa", "median", "rfa"],
+)
+def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimiser, other):
+    noise = torch.Generator().manual_seed(1)
+    uploads = Uploads.of(
+        torch.randn(6, 5, generator=noise),
+        samples=[1, 2, 3, 4, 5, 6],
+        train_accuracy=[0.9, 0.8, 0.7, 0.6, 0.5, 0.4],
+        label_counts=[[k, 7 - k] for k in range(1, 7)],
+        previous=torch.randn(5, generator=noise),
+    )
+    server = Server(uploads.previous)
+    made, _ = make_method(other).aggregate(server, uploads)
+    alone = make_method(optimiser).step(server, made.vector, uploads.layout)
+    both, _ = make_method(f"{optimiser}+{other}").aggregate(server, uploads)
+    torch.testing.assert_close(both.vector, alone.vector)
+    assert not torch.equal(both.vector, made.vector) or optimiser == "fedavgm"

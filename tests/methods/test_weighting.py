@@ -1,0 +1,81 @@
+"""IDA, INTRAC, FedDisco and FedSA as methods: what clients send, and the papers' invariants."""
+
+import numpy as np
+import pytest
+import torch
+
+import unskew as us
+from toys import small_federation
+from unskew.errors import UnskewError
+from unskew.models.functional import Network
+from unskew.models.layout import flatten
+
+OPTIONS = {"model": "logistic", "rounds": 3, "batch_size": 8, "lr": 0.1, "epochs": 2}
+
+
+def final(method: str, federation=None, **options) -> torch.Tensor:
+    run = us.train(federation or small_federation(), method, **(OPTIONS | options))
+    return flatten(run.model, Network(run.model).layout)
+
+
+def test_ida_of_two_clients_is_the_mean():
+    two = small_federation(sizes=(20, 30))
+    torch.testing.assert_close(final("ida", two), final("mean", two))
+
+
+def test_ida_times_fedavg_with_equal_sizes_is_ida():
+    equal = small_federation(sizes=(20, 20, 20))
+    torch.testing.assert_close(final("ida+fedavg", equal), final("ida", equal))
+
+
+def test_intrac_measures_chance_by_the_classes_of_the_network():
+    run = us.train(small_federation(), "intrac", **OPTIONS)
+    weights = run.weights[0]
+    assert weights.sum() == pytest.approx(1)
+    assert weights.max() / weights.min() <= 3 + 1e-9  # accuracies lie between 1/3 and 1
+
+
+def test_feddisco_without_discrepancy_is_fedavg():
+    torch.testing.assert_close(final("feddisco:alpha=0,b=0"), final("fedavg"))
+
+
+def test_feddisco_sends_a_histogram_with_each_model_and_it_is_counted():
+    plain = us.train(small_federation(), "fedavg", **OPTIONS).cost
+    disco = us.train(small_federation(), "feddisco", **OPTIONS).cost
+    assert disco.parameters_up - plain.parameters_up == 3 * 4 * 3  # rounds x clients x classes
+    assert disco.parameters_down == plain.parameters_down
+
+
+def test_feddisco_trusts_even_labels_more():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4)).astype(np.float32)
+    y = np.concatenate([np.tile([0, 1, 2], 10), np.zeros(30, int)])
+    skewed = us.Federation.from_arrays(x, y, np.repeat([0, 1], 30), classes=3)
+    weights = us.train(skewed, "feddisco", **OPTIONS).weights[0]
+    assert weights[0] > weights[1]
+
+
+@pytest.mark.parametrize("method", ["feddisco:alpha=1e9,b=0", "latent:alpha=1e9,rescale=false"])
+def test_where_no_weight_is_left_a_run_may_stop(method):
+    quick = ",encoder=4,vae_rounds=1" if method.startswith("latent") else ""
+    with pytest.raises(UnskewError, match="leaves no client a weight"):
+        final(f"{method},on_degenerate=raise{quick}", small_federation(unit=True))
+
+
+def test_fedsa_that_calls_nothing_skewed_is_the_mean():
+    torch.testing.assert_close(final("fedsa:cv_threshold=1"), final("mean"))
+    torch.testing.assert_close(final("fedsa:cv_threshold=1,prior=samples"), final("fedavg"))
+
+
+def test_rfa_without_iterations_is_fedavg():
+    torch.testing.assert_close(final("rfa:iterations=0"), final("fedavg"))
+
+
+def test_trimming_nothing_is_the_mean():
+    torch.testing.assert_close(final("trimmed:beta=0"), final("mean"))
+
+
+def test_fedfusion_of_one_component_is_the_mean():
+    torch.testing.assert_close(final("fedfusion:components=1"), final("mean"))
+    by_samples = final("fedfusion:components=1,prior=samples")
+    torch.testing.assert_close(by_samples, final("fedavg"))

@@ -1,0 +1,169 @@
+"""Following runs as they are written, and passing their figures on."""
+
+import json
+import sys
+import types
+
+import pytest
+
+import unskew as us
+from unskew.errors import UnskewError
+from unskew.report.watch import Watch, spark
+from unskew.runs.tail import Tail
+from unskew.runs.trackers import open_tracker, scalars
+
+OPTIONS = {"model": "logistic", "rounds": 3, "batch_size": 8}
+
+
+@pytest.fixture(scope="module")
+def folder(federation, tmp_path_factory):
+    return us.train(federation, out=tmp_path_factory.mktemp("watched") / "run", **OPTIONS).folder
+
+
+@pytest.fixture
+def growing(folder, tmp_path):
+    """A run whose metrics have not been written yet, and its lines."""
+    (tmp_path / "run.json").write_text((folder / "run.json").read_text())
+    return tmp_path, (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+
+
+def test_the_tail_reads_whole_lines_as_they_come(growing):
+    path, lines = growing
+    tail = Tail(path)
+    assert tail.read() == []
+    (path / "metrics.jsonl").write_text(lines[0] + lines[1][:9])
+    assert [row["round"] for row in tail.read()] == [1]
+    assert not tail.is_done
+    (path / "metrics.jsonl").write_text("".join(lines))
+    assert [row["round"] for row in tail.read()] == [2, 3]
+    assert tail.read() == []
+    assert tail.is_done
+
+
+def test_a_run_that_was_cut_back_is_read_again(growing):
+    path, lines = growing
+    tail = Tail(path)
+    (path / "metrics.jsonl").write_text("".join(lines))
+    tail.read()
+    (path / "metrics.jsonl").write_text(lines[0])
+    assert [row["round"] for row in tail.read()] == [1]
+    assert len(tail.rows) == 1
+
+
+def test_the_table_keeps_up(growing):
+    path, lines = growing
+    with Watch([path]) as watch:
+        assert watch.look().rows == [["fedavg, seed 0", "0/3", *["-"] * 6]]
+        assert not watch.is_done
+        (path / "metrics.jsonl").write_text("".join(lines[:2]))
+        (row,) = watch.look().rows
+        assert row[1] == "2/3"
+        assert row[2] == "0:00"
+        accuracy = json.loads(lines[1])["global"]["accuracy"]
+        assert row[4] == f"accuracy {100 * accuracy:.2f} %"
+        assert len(row[6]) == 2
+        (path / "metrics.jsonl").write_text("".join(lines))
+        assert watch.look().rows[0][2] == "done"
+        assert watch.is_done
+
+
+def test_new_runs_are_noticed(folder, tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.symlink_to(folder)
+    with Watch([tmp_path / "a"]) as watch:
+        assert len(watch.look().rows) == 1
+    with Watch([tmp_path, first]) as watch:
+        second.mkdir()
+        (second / "run.json").write_text((folder / "run.json").read_text())
+        assert len(watch.look().rows) == 2
+
+
+def test_trackers_get_every_round_once(growing):
+    path, lines = growing
+    seen = []
+
+    class Noting:
+        def __init__(self, tail):
+            seen.append(tail.run.method)
+
+        def log(self, step, row):
+            seen.append((step, row["round"]))
+
+        def close(self):
+            seen.append("closed")
+
+    with Watch([path], Noting) as watch:
+        for count in (1, 1, 3):
+            (path / "metrics.jsonl").write_text("".join(lines[:count]))
+            watch.look()
+    assert seen == ["fedavg", (1, 1), (2, 2), (3, 3), "closed"]
+
+
+def test_sparks():
+    assert spark([0, 0.5, 1]) == "▁▅█"
+    assert spark([2, 2]) == "▁▁"
+    assert spark([float("nan"), 1.0]) == " ▁"
+    assert spark([]) == ""
+    assert len(spark(range(1000))) == 24
+
+
+def test_scalars_have_names_by_level():
+    row = {
+        "stage": "task",
+        "round": 3,
+        "train_loss": 0.5,
+        "global": {"accuracy": 0.9, "loss": None},
+    }
+    assert scalars(row) == {"train_loss": 0.5, "global/accuracy": 0.9}
+
+
+def test_a_tracker_that_is_not_installed_is_named(folder, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(
+        UnskewError, match=r"wandb is not installed; pip install 'unskew\[trackers\]'"
+    ):
+        open_tracker(f"wandb:{tmp_path}", Tail(folder).run)
+    with pytest.raises(UnskewError, match="did you mean 'mlflow'"):
+        open_tracker("mlflo", Tail(folder).run)
+
+
+def test_wandb_is_offline(folder, monkeypatch, tmp_path):
+    asked, logged = {}, []
+    run = types.SimpleNamespace(log=lambda row, step: logged.append((step, row)), finish=list)
+    fake = types.ModuleType("wandb")
+    fake.init = lambda **options: asked.update(options) or run
+    fake.Settings = dict
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    tracker = open_tracker(f"wandb:{tmp_path / 'w'}", Tail(folder).run)
+    tracker.log(1, {"train_loss": 0.5})
+    tracker.close()
+    assert asked["mode"] == "offline"
+    assert asked["config"]["method"] == "fedavg"
+    assert logged == [(1, {"train_loss": 0.5})]
+
+
+def test_tensorboard_reads_the_figures_back(folder, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with Watch([folder], lambda tail: open_tracker(f"tensorboard:{tmp_path}", tail.run)) as watch:
+        watch.look()
+    events = EventAccumulator(str(tmp_path / "fedavg seed 0"))
+    events.Reload()
+    rows = Tail(folder).read()
+    read = [(event.step, event.value) for event in events.Scalars("global/accuracy")]
+    expected = [(row["round"], pytest.approx(row["global"]["accuracy"])) for row in rows]
+    assert read == expected
+
+
+@pytest.mark.filterwarnings("ignore")  # mlflow's own, about what it stands on
+def test_mlflow_reads_the_figures_back(folder, tmp_path):
+    tracking = pytest.importorskip("mlflow.tracking")
+    pytest.importorskip("sqlalchemy")
+    with Watch([folder], lambda tail: open_tracker(f"mlflow:{tmp_path}", tail.run)) as watch:
+        watch.look()
+    client = tracking.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("custom")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.data.params["method"] == "fedavg"
+    assert len(client.get_metric_history(run.info.run_id, "global/accuracy")) == 3

@@ -1,0 +1,180 @@
+"""Differences over seeds, by hand and against scipy; what is noise is called noise."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from unskew.runs.run import Run
+from unskew.runs.runs import Runs
+from unskew.stats.paired import lead, paired_p
+from unskew.stats.verdict import judge
+
+SHARES = st.floats(0, 1, allow_subnormal=False).map(lambda x: round(x, 6))
+
+
+def test_a_p_value_by_hand():
+    """Mean 2 and standard error 1 / sqrt(3) give t = 2 sqrt(3), for which two degrees of
+    freedom have the closed form p = 1 - t / sqrt(t^2 + 2)."""
+    t = 2 * math.sqrt(3)
+    assert paired_p([1, 2, 3]) == pytest.approx(1 - t / math.sqrt(t * t + 2))
+
+
+@given(st.lists(st.tuples(SHARES, SHARES), min_size=3, max_size=8))
+def test_it_is_scipys_paired_t(pairs):
+    one, two = zip(*pairs, strict=True)
+    values = [a - b for a, b in pairs]
+    if max(values) - min(values) < 1e-4:
+        return
+    assert paired_p(values) == pytest.approx(ttest_rel(one, two).pvalue, abs=1e-9)
+
+
+def test_equal_differences_are_judged_by_their_signs():
+    assert paired_p([0.1, 0.1, 0.1]) == 0.25
+    assert paired_p([0.8 - 0.7, 0.9 - 0.8]) == 0.5  # equal but for the last bit
+    assert paired_p([0.0, 0.0]) == 1.0
+
+
+def test_one_seed_says_nothing():
+    assert math.isnan(paired_p([0.1]))
+    assert math.isnan(paired_p([]))
+
+
+def test_differences_use_the_seeds_both_have():
+    (one,) = lead("a", {"a": {0: 0.9, 1: 0.8, 2: 0.1}, "b": {0: 0.7, 1: 0.7, 5: 0.9}})
+    assert (one.first, one.second, one.seeds) == ("a", "b", 2)
+    assert one.mean == pytest.approx(0.15)
+    # One degree of freedom: 12.706 standard errors of 0.05 each on both sides.
+    assert (one.low, one.high) == pytest.approx((0.15 - 0.6353, 0.15 + 0.6353), abs=1e-4)
+
+
+def test_p_values_are_multiplied_by_the_number_of_tests():
+    figures = {"a": {0: 1, 1: 2, 2: 3}, "b": dict.fromkeys(range(3), 0.0), "c": {0: 1, 9: 0}}
+    alone = paired_p([1, 2, 3])
+    (only,) = lead("a", {name: figures[name] for name in "ab"})
+    assert only.p == pytest.approx(alone)
+    first, second = lead("a", figures)
+    assert first.p == pytest.approx(alone)  # the other has one seed in common, which is no test
+    assert math.isnan(second.p)
+    assert not second.is_real
+    first, _ = lead("a", {**figures, "c": dict.fromkeys(range(3), 2.0)})
+    assert first.p == pytest.approx(2 * alone)
+
+
+def test_the_best_of_many_equal_methods_is_rarely_called_behind():
+    """Eight methods, five seeds, nothing but noise: the first, as good as any, is seldom beaten."""
+    rng, beaten = np.random.default_rng(0), 0
+    for _ in range(300):
+        noise = rng.normal(size=(8, 5))
+        figures = {str(i): dict(enumerate(row)) for i, row in enumerate(noise)}
+        leader = str(int(noise.mean(axis=1).argmax()))
+        beaten += any(d.is_real for d in lead(leader, figures) if d.second == "0")
+    assert beaten <= 15
+
+
+@given(st.lists(st.tuples(SHARES, SHARES, SHARES), min_size=2, max_size=5))
+def test_a_pair_reads_the_same_from_both_sides(rows):
+    figures = {
+        name: dict(enumerate(row)) for name, row in zip("abc", zip(*rows, strict=True), strict=True)
+    }
+    ahead, behind = lead("a", figures)[0], lead("b", figures)[0]
+    assert (ahead.p, ahead.mean) == (behind.p, -behind.mean)
+
+
+def run_of(method, seed, value, figure="accuracy", level="global"):
+    run = Run(method, "mlp", "digits", seed, 4)
+    run.metrics.append({"stage": "task", "round": 1, level: {figure: value}})
+    return run
+
+
+def runs_of(values, **options):
+    return Runs(
+        run_of(method, seed, value, **options)
+        for method, row in values.items()
+        for seed, value in enumerate(row)
+    )
+
+
+def test_a_clear_lead_is_real():
+    verdict = judge(runs_of({"mean": [0.70, 0.71, 0.69], "fedavg": [0.901, 0.909, 0.893]}))
+    assert (verdict.leader, verdict.is_real, verdict.level) == ("fedavg", True, [])
+    assert str(verdict).startswith("fedavg leads by 20.10 points over mean, and its lead is real")
+    assert (verdict.note("fedavg"), verdict.note("mean")) == ("leads", "behind")
+
+
+def test_a_lead_within_noise_is_called_that():
+    verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}))
+    assert not verdict.is_real
+    assert "within noise: 3 seeds do not tell the leader from it" in str(verdict)
+    assert verdict.note("b") == "within noise"
+
+
+def test_a_tie_at_the_top_is_told():
+    verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.7, 0.9, 0.8], "c": [0.1, 0.3, 0.21]}))
+    assert str(verdict).startswith("a and b are level and lead")
+    verdict = judge(runs_of({"a": [0.7], "b": [0.7], "c": [0.1]}))
+    assert str(verdict).startswith("a and b are level and lead by 60.00 points over c, but one")
+
+
+@pytest.mark.parametrize("row", [[0.5], [0.5, 0.7], [0.1, 0.2, 0.3]])
+def test_methods_with_the_same_figures_are_level_and_nobody_leads(row):
+    verdict = judge(runs_of({"a": row, "b": row, "c": row}))
+    assert str(verdict) == "a, b and c are level: the same figure with every seed."
+    assert verdict.note("b") == "the same"
+    assert not verdict.is_real
+
+
+def test_a_mean_difference_of_zero_is_not_the_same():
+    verdict = judge(runs_of({"a": [0.25, 0.75], "b": [0.75, 0.25]}))
+    assert "within noise" in str(verdict)
+
+
+def test_a_verdict_says_when_it_is_by_the_clients_own_tests():
+    rows = {"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}
+    runs = runs_of(rows)
+    for run in runs:
+        for row in run.metrics:
+            row["local"] = row.pop("global")
+    assert str(judge(runs)).startswith("By the clients' own tests, on average: a leads by")
+    for run in runs:
+        for row in run.metrics:
+            row["personal"] = row["local"]
+    assert str(judge(runs, "personal")).startswith("a leads by")
+
+
+def test_methods_as_good_as_the_leader_are_named():
+    rows = {
+        "a": [0.90, 0.92, 0.91, 0.90],
+        "b": [0.91, 0.90, 0.91, 0.90],
+        "c": [0.2, 0.21, 0.2, 0.22],
+    }
+    verdict = judge(runs_of(rows))
+    assert verdict.level == ["b"]
+    assert str(verdict).startswith(
+        "a leads and is really ahead of c, but its distance from b is within noise."
+    )
+
+
+def test_of_losses_the_smallest_leads():
+    verdict = judge(runs_of({"a": [3.0, 3.1, 3.2], "b": [1.0, 1.2, 1.1]}, figure="loss"))
+    assert verdict.leader == "b"
+    assert verdict.behind[0].mean == pytest.approx(2.0)
+    assert "leads by 2 over a" in str(verdict)
+
+
+def test_one_seed_or_one_method_cannot_lead():
+    assert "one seed cannot tell" in str(judge(runs_of({"a": [0.5], "b": [0.4]})))
+    assert "stands alone" in str(judge(runs_of({"a": [0.5, 0.6]})))
+    assert judge(Runs([Run("a", "mlp", "digits", 0, 4)])) is None
+
+
+def test_without_a_common_test_local_tests_decide():
+    assert judge(runs_of({"a": [0.5, 0.5], "b": [0.6, 0.7]}, level="local")).leader == "b"
+
+
+def test_a_run_that_never_gave_a_number_cannot_lead():
+    verdict = judge(runs_of({"a": [None, 0.9], "b": [0.6, 0.7]}))
+    assert (verdict.leader, verdict.note("a")) == ("b", "-")
