@@ -35,8 +35,8 @@ def torch_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
 
 
 def own_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
-    optimiser = Adam(1e-3, weight_decay=0.0)
-    return lambda: optimiser.step(weights, gradient)
+    optimizer = Adam(1e-3, weight_decay=0.0)
+    return lambda: optimizer.step(weights, gradient)
 
 
 if __name__ == "__main__":

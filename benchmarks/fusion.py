@@ -23,8 +23,8 @@ def groups(sizes: tuple[int, ...], features: int, seed: int) -> tuple[Uploads, T
     """Clients of some groups: standard normal statistics around standard normal centres."""
     noise = torch.Generator().manual_seed(seed)
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    centres = torch.randn(len(sizes), features, generator=noise)
-    return Uploads.of(centres[group] + torch.randn(len(group), features, generator=noise)), group
+    centers = torch.randn(len(sizes), features, generator=noise)
+    return Uploads.of(centers[group] + torch.randn(len(group), features, generator=noise)), group
 
 
 def separation(shares: Tensor, group: Tensor) -> float:

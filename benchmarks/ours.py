@@ -53,12 +53,12 @@ def plain_rounds(work: Workload, rounds: int) -> list[float]:
         for k in cohort:
             rows = slice(k * work.samples, (k + 1) * work.samples)
             local = copy.deepcopy(model)
-            optimiser = torch.optim.SGD(local.parameters(), lr=work.lr)
+            optimizer = torch.optim.SGD(local.parameters(), lr=work.lr)
             loader = DataLoader(TensorDataset(x[rows], y[rows]), work.batch, shuffle=True)
             for inputs, labels in loader:
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 F.cross_entropy(local(inputs), labels).backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
             states.append(local.state_dict())
         model.load_state_dict(
             {key: sum(state[key] for state in states) / len(states) for key in states[0]}

@@ -16,12 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.privacy import gradient as subject
 from unskew.privacy import private_gradient
 
 CLIENTS, BATCH, PIXELS, HIDDEN, CLIP, REPEATS = 20, 32, 784, 30, 1.0, 5
-NETWORK = Network(nn.Sequential(nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, PIXELS)))
+NETWORK = FunctionalModel(
+    nn.Sequential(nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, PIXELS))
+)
 
 
 def losses_of(weights: Tensor, x: Tensor) -> Tensor:

@@ -165,8 +165,10 @@ def share_of_a_round(seconds: float) -> str:
 def refit(repetitions: int) -> str:
     """Say what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
     uploads, _ = groups((50,), 19200, 0)
-    weigher = fusion(stats=lambda uploads: uploads.stack)
-    seconds = median(timed(lambda: weigher(uploads), time.process_time) for _ in range(repetitions))
+    weighting = fusion(stats=lambda uploads: uploads.stack)
+    seconds = median(
+        timed(lambda: weighting(uploads), time.process_time) for _ in range(repetitions)
+    )
     return (
         f"\nFedFusion, one refit in one thread, 50 clients, 19,200 statistics each: "
         f"{seconds:.2f} CPU seconds"

@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from benchmarks.customary import without_spare
 from unskew.engine.memory import keep_freed_memory
-from unskew.engine.tracing import Recording
+from unskew.engine.tracing import Trace
 from unskew.models import make
 from unskew.models.functional import channels_last
 
@@ -37,7 +37,7 @@ def recorded(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
         loss = F.cross_entropy(functional_call(network, named, (x,)), y)
         return torch.autograd.grad(loss, [leaf])
 
-    recording = Recording(gradient, (weights, x, y))
+    recording = Trace(gradient, (weights, x, y))
     return lambda: recording(weights, x, y)
 
 

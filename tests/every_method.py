@@ -7,7 +7,7 @@ import torch
 import unskew as us
 from unskew.errors import UnskewWarning
 from unskew.methods.common.registry import METHODS
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 QUICK = {
@@ -30,4 +30,4 @@ def play(federation, method, **options):
 
 
 def is_finite(run) -> bool:
-    return bool(torch.isfinite(flatten(run.model, Network(run.model).layout)).all())
+    return bool(torch.isfinite(flatten(run.model, FunctionalModel(run.model).layout)).all())

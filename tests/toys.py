@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 
@@ -52,17 +52,17 @@ def opposed(samples=60):
 
 def vector_of(run) -> torch.Tensor:
     """The final model of a run as one vector."""
-    return flatten(run.model, Network(run.model).layout)
+    return flatten(run.model, FunctionalModel(run.model).layout)
 
 
 def loss_after_steps(module, part, federation, client, steps) -> float:
     """A client's test loss after so many full-batch steps (rate 0.1) of a part of a module."""
-    optimiser = torch.optim.SGD(part.parameters(), 0.1)
+    optimizer = torch.optim.SGD(part.parameters(), 0.1)
     x, y = (torch.from_numpy(each) for each in federation.train.client(client))
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(module(x), y.long()).backward()
-        optimiser.step()
+        optimizer.step()
     x, y = (torch.from_numpy(each) for each in federation.test.client(client))
     return F.cross_entropy(module(x), y.long()).item()
 

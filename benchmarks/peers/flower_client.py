@@ -37,11 +37,11 @@ def train(message, context):
     network = network_of(work)
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
     own = context.node_config["partition-id"]
-    optimiser = torch.optim.SGD(network.parameters(), lr=work.lr)
+    optimizer = torch.optim.SGD(network.parameters(), lr=work.lr)
     for inputs, labels in batches_of(work, x[own], y[own]):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(network(inputs), labels).backward()
-        optimiser.step()
+        optimizer.step()
     reply = {
         "arrays": ArrayRecord(network.state_dict()),
         "metrics": MetricRecord({"num-examples": work.samples}),

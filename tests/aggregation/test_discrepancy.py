@@ -33,10 +33,10 @@ def test_a_large_discrepancy_leaves_no_weight():
 
 def test_values_belong_to_client_ids():
     values = torch.tensor([9.0, 0.0, 9.0, 0.0])
-    weigher = discrepancy(values, alpha=1, b=0, rescale=False)
-    assert weigher(clients([1, 1], ids=[3, 2])).tolist() == [0, 1]  # clients 2 and 3
+    weighting = discrepancy(values, alpha=1, b=0, rescale=False)
+    assert weighting(clients([1, 1], ids=[3, 2])).tolist() == [0, 1]  # clients 2 and 3
     with pytest.raises(UnskewError, match="up to client 4"):
-        weigher(clients([1, 1], ids=[3, 4]))
+        weighting(clients([1, 1], ids=[3, 4]))
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=6), st.data())
@@ -52,10 +52,10 @@ def test_a_larger_discrepancy_never_raises_the_weight(values, more):
     uploads = clients([1] * len(values))
     for rescale in (True, False):
         # b keeps a weight positive whatever the values are.
-        weigher = {"b": 10.0, "rescale": rescale}
-        before = discrepancy(torch.tensor(values), **weigher)(uploads)
+        weighting = {"b": 10.0, "rescale": rescale}
+        before = discrepancy(torch.tensor(values), **weighting)(uploads)
         raised = torch.tensor([values[0] + more, *values[1:]])
-        after = discrepancy(raised, **weigher)(uploads)
+        after = discrepancy(raised, **weighting)(uploads)
         assert after[0] <= before[0] + 1e-9
 
 

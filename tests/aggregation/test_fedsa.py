@@ -99,11 +99,11 @@ def test_layer_bins_compare_columns():
 
 def test_means_by_samples():
     uploads = Uploads.of(TOY, samples=[1, 1, 1, 1, 1, 3])
-    vector = fedsa(weigher=by_samples())(uploads)
+    vector = fedsa(client_weighting=by_samples())(uploads)
     # Means are now 10, 3, 3, 2.25. In the first two high columns all are equally far off (class
     # 4), so clients 0-4 agree everywhere and 5 on two of three columns: one cluster, one mean.
     torch.testing.assert_close(vector, torch.tensor([10.0, 3.0, 3.0, 2.25]))
-    everyone = fedsa(cv_threshold=1, weigher=by_samples())(uploads)
+    everyone = fedsa(cv_threshold=1, client_weighting=by_samples())(uploads)
     torch.testing.assert_close(everyone, weighted_mean(by_samples())(uploads))
 
 

@@ -12,7 +12,7 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 from unskew.aggregation import kumaraswamy
 from unskew.aggregation.fusion_allocation import drawn, expected
 from unskew.aggregation.fusion_fit import Adam, bernoulli_kl, divergence, fit, loss, normal_kl
-from unskew.aggregation.fusion_vae import FusionVae
+from unskew.aggregation.fusion_vae import FusionVAE
 
 SHAPES = [(1.0, 1.0), (10.0, 1.0), (2.0, 3.0), (0.5, 0.7), (6.0, 8.0)]
 
@@ -25,8 +25,8 @@ def two_groups(clients=12, features=40, gap=2.0, seed=0):
     """Standardised statistics of clients, the second half of which has another centre."""
     noise = generator(seed)
     group = torch.arange(clients) >= clients // 2
-    centres = gap / 2 * torch.randn(2, features, generator=noise)
-    rows = centres[group.long()] + torch.randn(clients, features, generator=noise)
+    centers = gap / 2 * torch.randn(2, features, generator=noise)
+    rows = centers[group.long()] + torch.randn(clients, features, generator=noise)
     return (rows - rows.mean(0)) / rows.std(0, correction=0), group
 
 
@@ -65,17 +65,17 @@ def test_the_divergence_of_sticks_is_the_integral(zeta, kappa):
 
 
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
-def test_the_other_divergences_are_torchs(centre, log_sd, p, q):
-    centre, log_sd, p, q = tensors(centre, log_sd, p, q)
-    standard = Normal(torch.zeros_like(centre), torch.ones_like(centre))
+def test_the_other_divergences_are_torchs(center, log_sd, p, q):
+    center, log_sd, p, q = tensors(center, log_sd, p, q)
+    standard = Normal(torch.zeros_like(center), torch.ones_like(center))
     torch.testing.assert_close(
-        normal_kl(centre, log_sd), kl_divergence(Normal(centre, log_sd.exp()), standard)
+        normal_kl(center, log_sd), kl_divergence(Normal(center, log_sd.exp()), standard)
     )
     torch.testing.assert_close(bernoulli_kl(p, q), kl_divergence(Bernoulli(p), Bernoulli(q)))
 
 
 def test_an_encoder_that_says_nothing_is_the_prior():
-    vae = FusionVae(features=5, components=3, codes="client")
+    vae = FusionVAE(features=5, components=3, codes="client")
     posterior = vae.encode(torch.zeros(sum(vae.sizes)), torch.ones(2, 5))
     rho = expected(posterior).rho
     expectation = torch.tensor([10 / 11, 100 / 121, 1000 / 1331]).expand(2, 3)
@@ -86,7 +86,7 @@ def test_an_encoder_that_says_nothing_is_the_prior():
 @pytest.mark.parametrize("codes", ["component", "client"])
 def test_gradients_reach_every_parameter(codes):
     statistics, _ = two_groups(features=6)
-    vae = FusionVae(6, components=4, latent=3, wide=8, narrow=5, codes=codes)
+    vae = FusionVAE(6, components=4, latent=3, wide=8, narrow=5, codes=codes)
     parameters = vae.initial(generator()).requires_grad_()
     total = torch.zeros_like(parameters)
     for seed in range(20):
@@ -100,7 +100,7 @@ def test_gradients_reach_every_parameter(codes):
 @pytest.mark.parametrize("clients", [1, 2, 12])
 def test_thirty_steps_lower_the_loss(codes, clients):
     statistics, _ = two_groups(features=60)
-    vae = FusionVae(60, components=4, codes=codes)
+    vae = FusionVAE(60, components=4, codes=codes)
     noise = generator()
     _, losses = fit(vae, vae.initial(noise), statistics[:clients], noise, steps=30)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
@@ -119,7 +119,7 @@ def test_adam_is_torchs():
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
     statistics, _ = two_groups()
-    vae = FusionVae(40, components=4)
+    vae = FusionVAE(40, components=4)
     before = torch.get_rng_state()
     first, second, other = (
         fit(vae, vae.initial(generator(s)), statistics, generator(s), steps=5)[0] for s in (1, 1, 2)
@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
 
 def test_a_draw_is_an_allocation():
     statistics, _ = two_groups()
-    vae = FusionVae(40, components=5)
+    vae = FusionVAE(40, components=5)
     posterior = vae.encode(3 * vae.initial(generator()), statistics)
     for allocation in (expected(posterior), drawn(posterior, generator(1), 1.0)):
         assert set(allocation.c.unique().tolist()) <= {0.0, 1.0}
@@ -142,7 +142,7 @@ def test_a_draw_is_an_allocation():
 
 def test_draws_of_c_follow_rho():
     statistics, _ = two_groups(clients=2, features=8)
-    vae = FusionVae(8, components=3)
+    vae = FusionVAE(8, components=3)
     posterior = vae.encode(vae.initial(generator()), statistics)
     draws = [drawn(posterior, generator(seed), 1.0) for seed in range(2000)]
     seen = torch.stack([allocation.c[:, 1:] for allocation in draws]).mean(0)
@@ -153,7 +153,7 @@ def test_draws_of_c_follow_rho():
 
 def test_codes_of_components_separate_two_groups():
     statistics, group = two_groups(clients=12, features=200)
-    vae = FusionVae(200, components=4)
+    vae = FusionVAE(200, components=4)
     noise = generator()
     parameters, _ = fit(vae, vae.initial(noise), statistics, noise, steps=60)
     components = expected(vae.encode(parameters, statistics)).components

@@ -34,7 +34,7 @@ def test_samples_pull():
     uploads = Uploads.of(torch.tensor([[0.0], [4.0]]), samples=[1, 9])
     vector = geometric_median(iterations=100, tolerance=0)(uploads)
     torch.testing.assert_close(vector, torch.tensor([4.0]), atol=1e-3, rtol=0)
-    even = geometric_median(iterations=3, weigher=uniform())(uploads)
+    even = geometric_median(iterations=3, weighting=uniform())(uploads)
     torch.testing.assert_close(even, torch.tensor([2.0]))
 
 

@@ -85,10 +85,10 @@ def test_two_clients_weigh_the_same(seed, norm, center):
 def test_scaling_and_shifting_change_nothing(seed, clients, power):
     stack = drawn(seed, clients)
     for norm in (1, 2):
-        weigher = inverse_distance(norm=norm)
-        weights = weigher(Uploads.of(stack))
-        assert torch.equal(weigher(Uploads.of(stack * -(2.0**power))), weights)
-        close(weigher(Uploads.of(stack + drawn(seed + 1, 1))), weights, atol=1e-4)
+        weighting = inverse_distance(norm=norm)
+        weights = weighting(Uploads.of(stack))
+        assert torch.equal(weighting(Uploads.of(stack * -(2.0**power))), weights)
+        close(weighting(Uploads.of(stack + drawn(seed + 1, 1))), weights, atol=1e-4)
 
 
 @given(st.integers(0, 10_000), st.integers(3, 8))
@@ -102,7 +102,7 @@ def test_a_larger_distance_is_a_smaller_weight(seed, clients):
 def test_ida_with_the_l2_norm_is_one_weiszfeld_step_from_the_mean(seed, clients):
     uploads = Uploads.of(drawn(seed, clients))
     ida = weighted_mean(inverse_distance(norm=2, eps=1e-12))(uploads)
-    step = geometric_median(iterations=1, nu=1e-12, weigher=uniform())(uploads)
+    step = geometric_median(iterations=1, nu=1e-12, weighting=uniform())(uploads)
     torch.testing.assert_close(ida, step)
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.aggregation import (
+    ClientWeighting,
     Uploads,
-    Weigher,
     by_samples,
     clipped,
     inverse_accuracy,
@@ -19,8 +19,8 @@ from unskew.aggregation.weighting import on_simplex
 from unskew.errors import UnskewError
 
 
-def fixed(*weights: float, name: str = "fixed") -> Weigher:
-    return Weigher(name, lambda uploads: (torch.tensor(weights, dtype=torch.float64), {}))
+def fixed(*weights: float, name: str = "fixed") -> ClientWeighting:
+    return ClientWeighting(name, lambda uploads: (torch.tensor(weights, dtype=torch.float64), {}))
 
 
 def of(clients: int, **given_: object) -> Uploads:
@@ -64,16 +64,16 @@ def test_a_product_needs_a_factor():
 
 
 def test_clipping_by_hand():
-    weigher = fixed(0.6, 0.3, 0.1)
+    weighting = fixed(0.6, 0.3, 0.1)
     # 0.6 is cut to 0.5; the rest, 0.5, is shared 3 : 1.
-    explained = clipped(weigher, high=0.5).explain(of(3))
+    explained = clipped(weighting, high=0.5).explain(of(3))
     assert explained["weights"].tolist() == pytest.approx([0.5, 0.375, 0.125])
     assert explained["unclipped"].tolist() == pytest.approx([0.6, 0.3, 0.1])
     # 0.1 is raised to 0.2; the rest, 0.8, is shared 2 : 1.
-    raised = clipped(weigher, low=0.2)(of(3)).tolist()
+    raised = clipped(weighting, low=0.2)(of(3)).tolist()
     assert raised == pytest.approx([0.8 * 2 / 3, 0.8 / 3, 0.2])
     # Cutting 0.6 to 0.35 pushes 0.3 over the bound too: dividing once would not do.
-    assert clipped(weigher, high=0.35)(of(3)).tolist() == pytest.approx([0.35, 0.35, 0.3])
+    assert clipped(weighting, high=0.35)(of(3)).tolist() == pytest.approx([0.35, 0.35, 0.3])
 
 
 def test_clients_without_weight_take_what_the_others_may_not():

@@ -40,7 +40,7 @@ WEIGHERS = {
     "clipped": clipped(by_samples(), high=1.0),
 }
 RULES = {
-    **{name: weighted_mean(weigher) for name, weigher in WEIGHERS.items()},
+    **{name: weighted_mean(weighting) for name, weighting in WEIGHERS.items()},
     "median": coordinate_median(),
     "trimmed": trimmed_mean(0.3),
     "geometric": geometric_median(nu=1e-200),

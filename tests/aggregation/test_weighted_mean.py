@@ -16,8 +16,8 @@ from unskew.models.layout import Layout
 STACK = torch.tensor([[0.0, 8.0], [4.0, 0.0]])
 
 
-def averaged(weigher, uploads: Uploads) -> torch.Tensor:
-    return weighted_sum(uploads.stack, weigher(uploads), uploads.layout)
+def averaged(weighting, uploads: Uploads) -> torch.Tensor:
+    return weighted_sum(uploads.stack, weighting(uploads), uploads.layout)
 
 
 def test_by_samples_by_hand():
@@ -64,8 +64,8 @@ def tolerance(stack: torch.Tensor) -> float:
 @given(some_uploads())
 def test_every_coordinate_lies_between_the_clients(given_uploads):
     stack, samples = given_uploads
-    for weigher in (by_samples(), uniform()):
-        result = averaged(weigher, Uploads.of(stack, samples))
+    for weighting in (by_samples(), uniform()):
+        result = averaged(weighting, Uploads.of(stack, samples))
         assert bool((result >= stack.amin(0) - tolerance(stack)).all())
         assert bool((result <= stack.amax(0) + tolerance(stack)).all())
 
@@ -76,9 +76,9 @@ def test_the_order_of_arrival_does_not_matter(given_uploads, random):
     order = list(range(len(stack)))
     random.shuffle(order)
     shuffled = Uploads.of(stack[order], [samples[k] for k in order], clients=order)
-    for weigher in (by_samples(), uniform()):
-        expected = averaged(weigher, Uploads.of(stack, samples))
-        assert torch.equal(averaged(weigher, shuffled), expected)
+    for weighting in (by_samples(), uniform()):
+        expected = averaged(weighting, Uploads.of(stack, samples))
+        assert torch.equal(averaged(weighting, shuffled), expected)
 
 
 @given(some_uploads())
@@ -106,8 +106,8 @@ def test_identical_clients_give_that_model(given_uploads):
 @given(stacks, st.integers(1, 10**6))
 def test_one_client_gives_its_model_bit_for_bit(stack, samples):
     one = torch.from_numpy(stack[:1])
-    for weigher in (by_samples(), uniform()):
-        assert torch.equal(averaged(weigher, Uploads.of(one, [samples])), one[0])
+    for weighting in (by_samples(), uniform()):
+        assert torch.equal(averaged(weighting, Uploads.of(one, [samples])), one[0])
 
 
 @given(

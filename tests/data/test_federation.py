@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.partition.report import SkewReport
+from unskew.partition.report import PartitionReport
 
 X = np.arange(12, dtype=np.uint8).reshape(6, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -175,7 +175,7 @@ def full() -> Federation:
     federation = Federation.from_arrays(
         X, Y, ["b", "a", "b", "a", "a", "c"], common=(X[:1], Y[:1]), holdout=0.5, name="small"
     )
-    report = SkewReport("iid", (3, 2, 1), ((1, 2, 0), (1, 0, 1), (0, 0, 1)), 4, ("a note",))
+    report = PartitionReport("iid", (3, 2, 1), ((1, 2, 0), (1, 0, 1), (0, 0, 1)), 4, ("a note",))
     return replace(federation, report=report, class_names=("x", "y", "z"), vocabulary=("ä", "b"))
 
 

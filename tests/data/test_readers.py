@@ -48,7 +48,7 @@ def test_colour_is_kept_where_there_is_any(tmp_path):
     draw(tmp_path / "a" / "grey.png", 7)
     draw(tmp_path / "b" / "red.png", (255, 0, 0), mode="RGB")
     assert Federation.from_folder(tmp_path).train.x[:, :, 0, 0].tolist() == [[7, 7, 7], [255, 0, 0]]
-    assert Federation.from_folder(tmp_path, colour=False).shape == (1, 3, 4)
+    assert Federation.from_folder(tmp_path, color=False).shape == (1, 3, 4)
 
 
 def test_images_of_different_size_need_a_size(tmp_path):

@@ -9,7 +9,7 @@ from unskew.densities import sampling
 from unskew.densities.sampling import draw, draw_by, log_density
 from unskew.errors import UnskewError
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
 
 SPELLINGS = ["made:hidden=8", "made:hidden=30,order=random", "made:hidden=9-14-5,order=random"]
@@ -17,7 +17,7 @@ SPELLINGS = ["made:hidden=8", "made:hidden=30,order=random", "made:hidden=9-14-5
 
 def wild(spelling, features):
     """A network with weights far from zero, so that features depend on each other strongly."""
-    network = Network(make(spelling, (features,), 2))
+    network = FunctionalModel(make(spelling, (features,), 2))
     generator = torch.Generator().manual_seed(4)
     return network, 1.5 * torch.randn(network.layout.size, generator=generator).double()
 
@@ -73,7 +73,7 @@ def test_computing_each_unit_once_changes_no_sample(spelling, features):
 
 
 def test_images_are_drawn_by_pixel_and_stay_flat():
-    network = Network(make("made:hidden=5,order=random", (1, 3, 3), 10))
+    network = FunctionalModel(make("made:hidden=5,order=random", (1, 3, 3), 10))
     weights = torch.zeros(network.layout.size)
     weights[-9:] = torch.tensor([50.0, -50] * 4 + [50])  # the biases of the outputs
     samples = draw(network, weights, 4, torch_generator(0, "test"))
@@ -109,7 +109,7 @@ def test_features_outside_the_unit_interval_are_refused(bad):
 
 
 def test_only_a_made_has_a_density():
-    network = Network(make("mlp", (3,), 2))
+    network = FunctionalModel(make("mlp", (3,), 2))
     weights = torch.zeros(network.layout.size)
     with pytest.raises(UnskewError, match="network must be a MADE \\(got Network\\)"):
         draw(network, weights, 3, torch_generator(0, "test"))

@@ -84,11 +84,11 @@ def test_report_of_nothing_is_one_line(terminal, tmp_path):
 def test_a_new_method_or_seed_plays_nothing_else(terminal, data, tmp_path, monkeypatch):
     from unskew.engine import stage
 
-    out, played, play = tmp_path / "out", [], stage.play_round
+    out, played, play = tmp_path / "out", [], stage.run_round
 
-    def noted(shop, *arguments):
-        played.append(shop.settings.seed)
-        return play(shop, *arguments)
+    def noted(context, *arguments):
+        played.append(context.settings.seed)
+        return play(context, *arguments)
 
     monkeypatch.setattr(stage, "play_round", noted)
     for methods, seeds, new in (
@@ -168,7 +168,7 @@ def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monke
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
     facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
     assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
-    monkeypatch.setattr("unskew.engine.stage.play_round", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr("unskew.engine.stage.run_round", lambda *_: pytest.fail("played again"))
     assert terminal.output(*command) == output
     again = terminal.output("report", out, "-o", tmp_path / "again.html")
     assert words in " ".join(again.split())

@@ -156,7 +156,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(config, tmp_path):
 def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, monkeypatch):
     from unskew.engine import stage
 
-    played, play = [], stage.play_round
+    played, play = [], stage.run_round
 
     def interrupted(*arguments):
         played.append(1)

@@ -8,7 +8,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine.attacks import make_attack
 from unskew.errors import UnskewError
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
@@ -39,7 +39,7 @@ def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
 
     def final(method, **more):
         run = us.train(federation, method, runner=runner, workers=2, **OPTIONS, **more)
-        return flatten(run.model, Network(run.model).layout)
+        return flatten(run.model, FunctionalModel(run.model).layout)
 
     attack = {"attack": "scale:clients=1,factor=-1000"}
     assert (final("mean", **attack) - final("mean")).abs().max() > 10

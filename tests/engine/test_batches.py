@@ -159,7 +159,7 @@ def test_random_numbers_are_the_same_in_blocks_and_step_by_step():
     for block in the_plan.in_blocks(1000):
         chances = the_plan.chances(block, 3)
         for i, together in enumerate(chances):
-            alone = the_plan.chance(block.first + i, block.positions.shape[2], 3)
+            alone = the_plan.noise(block.first + i, block.positions.shape[2], 3)
             assert np.array_equal(alone, together)
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import unskew as us
-from unskew.engine.client import Workshop, run_client
+from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import Task
 from unskew.engine.settings import Settings
-from unskew.engine.trace_cache import _WORTH_RECORDING, Replays
+from unskew.engine.trace_cache import _WORTH_RECORDING, TraceCache
 from unskew.methods.common.registry import make_method
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 SIZE = 20
@@ -26,21 +26,21 @@ def federation():
     return us.Federation.from_arrays(x, rng.integers(0, 3, 2 * SIZE), [0] * SIZE + [1] * SIZE)
 
 
-def workshop(federation, method: str, model: str) -> Workshop:
-    network = Network(make(model, federation.shape, 3, seed=0))
+def workshop(federation, method: str, model: str) -> ClientContext:
+    network = FunctionalModel(make(model, federation.shape, 3, seed=0))
     settings = Settings(steps=_WORTH_RECORDING + 8, batch_size=10, lr=0.1)
-    return Workshop(make_method(method), network, federation, settings, torch.device("cpu"))
+    return ClientContext(make_method(method), network, federation, settings, torch.device("cpu"))
 
 
-def vector_of(shop: Workshop, client: int) -> torch.Tensor:
-    start = flatten(shop.network.module, shop.network.layout)
-    return run_client(shop, 0, Task(client, {"model": start}, {}))[0].vector
+def vector_of(context: ClientContext, client: int) -> torch.Tensor:
+    start = flatten(context.network.module, context.network.layout)
+    return run_client(context, 0, Task(client, {"model": start}, {}))[0].vector
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedprox:mu=0.5", "fedntd"])
 def test_replayed_steps_give_the_same_bits(federation, method):
     plain = workshop(federation, method, "lenet5")
-    replaying = replace(plain, replays=Replays())
+    replaying = replace(plain, replays=TraceCache())
     for client in (0, 1):
         assert torch.equal(vector_of(plain, client), vector_of(replaying, client))
     assert replaying.replays is not None
@@ -48,10 +48,10 @@ def test_replayed_steps_give_the_same_bits(federation, method):
 
 
 def test_networks_whose_buffers_change_are_always_called(federation):
-    shop = replace(workshop(federation, "fedavg", "lenet5:norm=batch"), replays=Replays())
-    vector_of(shop, 0)
-    assert shop.replays is not None
-    assert not shop.replays._recordings
+    context = replace(workshop(federation, "fedavg", "lenet5:norm=batch"), replays=TraceCache())
+    vector_of(context, 0)
+    assert context.replays is not None
+    assert not context.replays._recordings
 
 
 def test_networks_that_draw_are_always_called(federation):
@@ -59,8 +59,8 @@ def test_networks_that_draw_are_always_called(federation):
     dropout = torch.nn.Sequential(
         torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(200, 3)
     )
-    plain = replace(workshop(federation, "fedavg", "lenet5"), network=Network(dropout))
-    replaying = replace(plain, replays=Replays())
+    plain = replace(workshop(federation, "fedavg", "lenet5"), network=FunctionalModel(dropout))
+    replaying = replace(plain, replays=TraceCache())
     assert torch.equal(vector_of(plain, 0), vector_of(replaying, 0))
     assert replaying.replays is not None
     assert set(replaying.replays._recordings.values()) == {None}

@@ -14,7 +14,7 @@ from torch import nn
 
 import unskew as us
 from toys import small_federation, vector_of
-from unskew.engine.custom_code import own_code
+from unskew.engine.custom_code import custom_code_hash
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Method
 from unskew.methods.common.registry import make_method
@@ -78,8 +78,10 @@ def test_other_code_is_another_run(federation, tmp_path, first, second):
 
 
 def test_the_packages_own_code_is_no_part_of_a_run():
-    assert own_code(make_method("fedprox+ida"), None) is None
-    assert own_code(make_method("fedavg"), Net()) == own_code(make_method("fedavg"), Net())
+    assert custom_code_hash(make_method("fedprox+ida"), None) is None
+    assert custom_code_hash(make_method("fedavg"), Net()) == custom_code_hash(
+        make_method("fedavg"), Net()
+    )
 
 
 TYPED = """
@@ -109,7 +111,7 @@ def typed(**changes):
     """The hash of a method that has no source."""
     names = {"Method": Method, "torch": torch, "__name__": "typed"}
     exec(TYPED.format(**(AS_FIRST | changes)), names)
-    return own_code(names["Typed"](), None)
+    return custom_code_hash(names["Typed"](), None)
 
 
 @pytest.mark.parametrize("place", ["factor", "share", "inner", "held", "quiet"])
@@ -132,7 +134,11 @@ def test_other_words_about_code_are_no_change():
     ],
 )
 def test_what_a_method_holds_is_seen(one, other):
-    assert own_code(Kept(one), None) == own_code(Kept(one), None) != own_code(Kept(other), None)
+    assert (
+        custom_code_hash(Kept(one), None)
+        == custom_code_hash(Kept(one), None)
+        != custom_code_hash(Kept(other), None)
+    )
 
 
 class Remembers(Method):
@@ -143,18 +149,18 @@ class Remembers(Method):
 
 def test_what_a_method_remembers_is_no_change():
     method = Remembers()
-    before = own_code(method, None)
+    before = custom_code_hash(method, None)
     assert method.slow == 5
-    assert own_code(method, None) == before
+    assert custom_code_hash(method, None) == before
 
 
 def test_layers_of_torch_and_what_a_network_holds_are_seen():
     method = make_method("fedavg")
     first, second = (nn.Sequential(nn.Linear(5, 3), act) for act in (nn.ReLU(), nn.Tanh()))
-    assert own_code(method, first) != own_code(method, second)
+    assert custom_code_hash(method, first) != custom_code_hash(method, second)
     net = Net()
     net.slope = 0.5
-    assert own_code(method, net) != own_code(method, Net())
+    assert custom_code_hash(method, net) != custom_code_hash(method, Net())
 
 
 def test_the_hash_is_the_same_in_every_process():

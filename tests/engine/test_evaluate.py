@@ -12,10 +12,10 @@ from toys import federation_of
 from unskew.data.columns import Columns
 from unskew.engine.evaluate import ByClient, Scores, by_client, score, score_personal
 from unskew.methods.common.base import Finished, Method
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 
 CPU = torch.device("cpu")
-SIGNS = Network(nn.Linear(1, 2))
+SIGNS = FunctionalModel(nn.Linear(1, 2))
 POSITIVE = torch.tensor([0.0, 1.0, 0.0, 0.0])
 """Guesses class 1 where x > 0, class 0 where x < 0, with scores 0 and x."""
 NEGATIVE = -POSITIVE
@@ -106,7 +106,7 @@ def test_summary_by_hand():
 
 
 def test_dropout_and_batchnorm_are_at_rest_and_then_train_again():
-    network = Network(nn.Sequential(nn.Dropout(0.9), nn.BatchNorm1d(1), nn.Linear(1, 2)))
+    network = FunctionalModel(nn.Sequential(nn.Dropout(0.9), nn.BatchNorm1d(1), nn.Linear(1, 2)))
     vector = torch.tensor([1.0, 0, 0, 1, 0, 0, 0, 1, 0])
     before = vector.clone()
     network.module.train()

@@ -17,15 +17,15 @@ from unskew.models.goals import Goal
 class Guess(Goal):
     """How far a linear map of the sample is from a random number."""
 
-    draws = 2
+    noise_per_sample = 2
 
     def losses(self, network, weights, buffers, batch):
         output = network(weights, buffers, batch.x)
-        return (output[..., 0] - batch.chance.sum(-1)) ** 2
+        return (output[..., 0] - batch.noise.sum(-1)) ** 2
 
     def measures(self, network, weights, buffers, batch):
         losses = self.losses(network, weights, buffers, batch)
-        return {"loss": losses, "chance": batch.chance[..., 0]}
+        return {"loss": losses, "chance": batch.noise[..., 0]}
 
 
 class Guesser(nn.Module):

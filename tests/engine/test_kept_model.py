@@ -33,11 +33,11 @@ def test_where_the_old_model_stays_so_do_all_states(federation, method, monkeypa
         return us.train(federation, method, rounds=rounds, quorum=quorum, **options)
 
     wanted = trained(3, 1)
-    played = stage.play_round
+    played = stage.run_round
     monkeypatch.setattr(
         stage,
         "play_round",
-        lambda shop, runner, *rest: played(shop, DownOnce(runner), *rest),
+        lambda context, runner, *rest: played(context, DownOnce(runner), *rest),
     )
     run = trained(4, 4)
     assert ["kept_model" in row for row in run.metrics] == [False, True, False, False]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unskew.engine.optimizer import make_optimiser
+from unskew.engine.optimizer import make_optimizer
 from unskew.engine.settings import Settings
 
 OPTIONS = [
@@ -26,11 +26,11 @@ def reference(options, start: torch.Tensor, pulls: list[torch.Tensor]) -> list[t
     options = dict(options)
     cls = torch.optim.Adam if options.pop("optimizer", "sgd") == "adam" else torch.optim.SGD
     weights = start.clone().requires_grad_()
-    optimiser = cls([weights], **options)
+    optimizer = cls([weights], **options)
     path = []
-    for pull in pulls:
-        weights.grad = pull.clone()
-        optimiser.step()
+    for proximal_strength in pulls:
+        weights.grad = proximal_strength.clone()
+        optimizer.step()
         path.append(weights.detach().clone())
     return path
 
@@ -38,9 +38,9 @@ def reference(options, start: torch.Tensor, pulls: list[torch.Tensor]) -> list[t
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_vector_walks_as_with_torch(options):
     start, pulls = torch.linspace(-1, 1, 7), gradients(7)
-    weights, optimiser = start.clone(), make_optimiser(Settings(**options), 0)
-    for pull, expected in zip(pulls, reference(options, start, pulls), strict=True):
-        optimiser.step(weights, pull.clone())
+    weights, optimizer = start.clone(), make_optimizer(Settings(**options), 0)
+    for proximal_strength, expected in zip(pulls, reference(options, start, pulls), strict=True):
+        optimizer.step(weights, proximal_strength.clone())
         torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-7)
 
 
@@ -48,11 +48,13 @@ def test_a_vector_walks_as_with_torch(options):
 def test_rows_that_become_fewer_walk_as_if_alone(options):
     start, pulls = torch.linspace(-1, 1, 15).view(3, 5), gradients((3, 5))
     active = [3, 3, 2, 2, 1, 1]
-    weights, optimiser = start.clone(), make_optimiser(Settings(**options), 0)
-    for rows, pull in zip(active, pulls, strict=True):
-        optimiser.step(weights[:rows], pull[:rows].clone())
+    weights, optimizer = start.clone(), make_optimizer(Settings(**options), 0)
+    for rows, proximal_strength in zip(active, pulls, strict=True):
+        optimizer.step(weights[:rows], proximal_strength[:rows].clone())
     for row, steps in enumerate([6, 4, 2]):
-        alone = reference(options, start[row], [pull[row] for pull in pulls[:steps]])
+        alone = reference(
+            options, start[row], [proximal_strength[row] for proximal_strength in pulls[:steps]]
+        )
         torch.testing.assert_close(weights[row], alone[-1], rtol=1e-6, atol=1e-7)
 
 
@@ -60,13 +62,15 @@ def test_rows_that_become_fewer_walk_as_if_alone(options):
 def test_rows_that_are_parts_of_longer_ones_walk_as_if_alone(options):
     rows, pulls = torch.linspace(-1, 1, 24).view(3, 8), gradients((3, 5))
     start = rows.clone()
-    weights, optimiser = rows[:, :5], make_optimiser(Settings(**options), 0)
+    weights, optimizer = rows[:, :5], make_optimizer(Settings(**options), 0)
     active = [3, 3, 2, 2, 1, 1]
-    for number, pull in zip(active, pulls, strict=True):
-        optimiser.step(weights[:number], pull[:number].clone())
+    for number, proximal_strength in zip(active, pulls, strict=True):
+        optimizer.step(weights[:number], proximal_strength[:number].clone())
     assert torch.equal(rows[:, 5:], start[:, 5:])
     for row, steps in enumerate([6, 4, 2]):
-        alone = reference(options, start[row, :5], [pull[row] for pull in pulls[:steps]])
+        alone = reference(
+            options, start[row, :5], [proximal_strength[row] for proximal_strength in pulls[:steps]]
+        )
         torch.testing.assert_close(weights[row], alone[-1], rtol=1e-6, atol=1e-7)
 
 
@@ -74,9 +78,9 @@ def test_rows_that_are_parts_of_longer_ones_walk_as_if_alone(options):
 def test_frozen_coordinates_stay_and_the_others_walk_on(options):
     start, pulls = torch.linspace(-1, 1, 6), gradients(6)
     mask = torch.tensor([1.0, 0, 1, 0, 1, 0])
-    weights, optimiser = start.clone(), make_optimiser(Settings(**options), 0, mask)
-    for pull in pulls:
-        optimiser.step(weights, pull.clone())
+    weights, optimizer = start.clone(), make_optimizer(Settings(**options), 0, mask)
+    for proximal_strength in pulls:
+        optimizer.step(weights, proximal_strength.clone())
     assert torch.equal(weights[1::2], start[1::2])
     expected = reference(options, start, pulls)[-1]
     torch.testing.assert_close(weights[::2], expected[::2], rtol=1e-6, atol=1e-7)
@@ -86,21 +90,21 @@ def test_the_rate_falls_from_round_to_round():
     settings = Settings(lr=1.0, lr_decay=0.5)
     for round_, moved in enumerate([1.0, 0.5, 0.25]):
         weights = torch.zeros(1)
-        make_optimiser(settings, round_).step(weights, torch.tensor([-1.0]))
+        make_optimizer(settings, round_).step(weights, torch.tensor([-1.0]))
         assert weights.tolist() == [moved]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_gradient_may_lie_in_memory_as_it_likes(options):
-    start, pull = torch.linspace(-1, 1, 15).view(3, 5), gradients((5, 3))[0].T
+    start, proximal_strength = torch.linspace(-1, 1, 15).view(3, 5), gradients((5, 3))[0].T
     weights = start.clone()
-    make_optimiser(Settings(**options), 0).step(weights, pull)
-    expected = reference(options, start, [pull])[-1]
+    make_optimizer(Settings(**options), 0).step(weights, proximal_strength)
+    expected = reference(options, start, [proximal_strength])[-1]
     torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_the_gradient_is_left_as_it_was():
     for options in OPTIONS:
         gradient = torch.ones(3)
-        make_optimiser(Settings(**options), 0).step(torch.ones(3), gradient)
+        make_optimizer(Settings(**options), 0).step(torch.ones(3), gradient)
         assert gradient.tolist() == [1, 1, 1]

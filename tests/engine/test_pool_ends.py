@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Task
-from unskew.engine.pool import Pool
+from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.methods.fedavg import FedAvg
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
@@ -25,10 +25,12 @@ pytestmark = [
 ]
 
 
-def pool_of_two() -> Pool:
+def pool_of_two() -> ProcessPool:
     federation = Federation.from_arrays([[0.0], [1.0]], [0, 1], [0, 1])
-    network = Network(nn.Linear(1, 2))
-    return Pool(Workshop(FedAvg(), network, federation, Settings(), torch.device("cpu")), 2, 2)
+    network = FunctionalModel(nn.Linear(1, 2))
+    return ProcessPool(
+        ClientContext(FedAvg(), network, federation, Settings(), torch.device("cpu")), 2, 2
+    )
 
 
 def is_running(process: int) -> bool:

@@ -16,7 +16,7 @@ from unskew.engine.settings import Settings
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods.common.base import Finished, Method, Server, Stage, Start
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 OPTIONS = {"model": "logistic", "batch_size": 8, "lr": 0.1}
@@ -48,8 +48,8 @@ def test_a_cohort_depends_on_seed_and_round_alone():
 
 def test_cohorts_are_drawn_uniformly():
     """Each of 20 clients is expected 500 times in 2000 rounds of 5; 4.5 deviations are 87."""
-    draws = [draw_cohort(Settings(cohort=5), 20, round_) for round_ in range(2000)]
-    counts = np.bincount(np.concatenate(draws), minlength=20)
+    noise_per_sample = [draw_cohort(Settings(cohort=5), 20, round_) for round_ in range(2000)]
+    counts = np.bincount(np.concatenate(noise_per_sample), minlength=20)
     assert counts.sum() == 10_000
     assert np.abs(counts - 500).max() < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
 
@@ -161,7 +161,7 @@ def test_below_the_quorum_the_old_model_stays(federation):
     start = make("logistic", (5,), 3, seed=0)
     with pytest.warns(UnskewWarning, match="2 of 2 rounds left the model as it was: fewer than 4"):
         run = us.train(federation, Explodes(), rounds=2, quorum=4, **OPTIONS)
-    assert torch.equal(vector_of(run), flatten(start, Network(start).layout))
+    assert torch.equal(vector_of(run), flatten(start, FunctionalModel(start).layout))
     for row in run.metrics:
         assert row["kept_model"] == "fewer than 4 good uploads: the old model stays"
         assert row["rejected"] == {"2": "its model has infinite or undefined numbers"}

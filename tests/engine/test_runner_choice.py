@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.loop import Loop
 from unskew.engine.pool import Pool
 from unskew.engine.runners import (
@@ -19,17 +19,17 @@ from unskew.engine.vectorised import Vectorised
 from unskew.errors import UnskewError
 from unskew.methods.fedavg import FedAvg
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 
 CPU = torch.device("cpu")
 
 
 def chosen(module: nn.Module, shape: tuple[int, ...] = (4,), **options) -> str:
-    return resolve_runner(Network(module), Settings(**options), CPU, torch.zeros(2, *shape))
+    return resolve_runner(FunctionalModel(module), Settings(**options), CPU, torch.zeros(2, *shape))
 
 
 def suits(module: nn.Module, features: int = 4) -> bool:
-    return suits_vectorising(Network(module), torch.zeros(2, features), CPU)
+    return suits_vectorising(FunctionalModel(module), torch.zeros(2, features), CPU)
 
 
 def test_small_dense_networks_are_vectorised():
@@ -72,7 +72,7 @@ def test_who_asks_gets_what_he_asks_for():
 
 
 def test_without_processors_to_share_a_device_takes_the_loop():
-    network = Network(make("lenet5", (1, 28, 28), 10))
+    network = FunctionalModel(make("lenet5", (1, 28, 28), 10))
     images = torch.zeros(2, 1, 28, 28)
     assert resolve_runner(network, Settings(), torch.device("cuda"), images) == "loop"
     with pytest.raises(UnskewError, match="runner: 'pool' works on the cpu"):
@@ -108,8 +108,10 @@ def test_auto_takes_an_accelerator_where_there_is_one(monkeypatch):
 )
 def test_runners_are_made(options, cohort, kind):
     federation = Federation.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], [0, 1, 2])
-    network = Network(nn.Linear(1, 2))
-    runner = make_runner(Workshop(FedAvg(), network, federation, Settings(**options), CPU), cohort)
+    network = FunctionalModel(nn.Linear(1, 2))
+    runner = make_runner(
+        ClientContext(FedAvg(), network, federation, Settings(**options), CPU), cohort
+    )
     started = time.monotonic()
     runner.close()
     assert time.monotonic() - started < 1.5  # idle workers end at once

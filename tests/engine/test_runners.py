@@ -10,7 +10,7 @@ from toys import small_federation
 from unskew.engine.cohort import ClientFailed
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Finished, Method, Start
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 CNN = nn.Sequential(
@@ -21,7 +21,7 @@ CNN = nn.Sequential(
 def final(federation, method="fedavg", **options) -> torch.Tensor:
     options = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1} | options
     run = us.train(federation, method, **options)
-    return flatten(run.model, Network(run.model).layout)
+    return flatten(run.model, FunctionalModel(run.model).layout)
 
 
 def images(sizes=(20, 13, 9)):
@@ -169,7 +169,7 @@ def test_a_frozen_coordinate_does_not_move(federation):
             return mask
 
     before = us.train(federation, Frozen(), model="mlp:hidden=8", rounds=1, lr=1e-9)
-    start = flatten(before.model, Network(before.model).layout)
+    start = flatten(before.model, FunctionalModel(before.model).layout)
     for runner in ("loop", "vectorised"):
         end = final(federation, Frozen(), runner=runner)
         assert torch.equal(end[:10], start[:10])

@@ -2,11 +2,11 @@
 
 import torch
 
-from unskew.engine.shared_tensors import Reader, Shelf
+from unskew.engine.shared_tensors import Reader, SharedTensors
 
 
 def test_what_many_clients_get_is_there_once_and_travels_once_a_worker():
-    shelf, model = Shelf(), torch.arange(3.0)
+    shelf, model = SharedTensors(), torch.arange(3.0)
     known: set[int] = set()
     first = shelf.deliver({"model": model}, known)
     second = shelf.deliver({"model": model.view(3)}, known)
@@ -17,7 +17,7 @@ def test_what_many_clients_get_is_there_once_and_travels_once_a_worker():
 
 
 def test_the_next_round_fills_the_same_memory():
-    shelf, reader, known = Shelf(), Reader(), set[int]()
+    shelf, reader, known = SharedTensors(), Reader(), set[int]()
     shelf.begin_round()
     assert reader.receive(shelf.deliver({"model": torch.zeros(2)}, known))["model"].tolist() == [
         0.0,
@@ -30,7 +30,7 @@ def test_the_next_round_fills_the_same_memory():
 
 
 def test_two_models_of_one_round_do_not_share_memory():
-    shelf, reader, known = Shelf(), Reader(), set[int]()
+    shelf, reader, known = SharedTensors(), Reader(), set[int]()
     for value in (0.0, 5.0):
         shelf.begin_round()
         models = [torch.full((2,), value), torch.full((2,), value + 1)]
@@ -42,7 +42,7 @@ def test_two_models_of_one_round_do_not_share_memory():
 
 
 def test_what_a_round_did_not_need_is_given_back():
-    shelf, reader, known = Shelf(), Reader(), set[int]()
+    shelf, reader, known = SharedTensors(), Reader(), set[int]()
     shelf.begin_round()
     reader.receive(shelf.deliver({"a": torch.zeros(2), "b": torch.zeros(7)}, known))
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_what_a_round_did_not_need_is_given_back():
 
 
 def test_other_types_and_orders_arrive_as_they_were_sent():
-    shelf, reader, known = Shelf(), Reader(), set[int]()
+    shelf, reader, known = SharedTensors(), Reader(), set[int]()
     sent = {"whole": torch.tensor([1, 2]), "turned": torch.arange(6.0).view(2, 3).T}
     for _ in range(2):
         shelf.begin_round()

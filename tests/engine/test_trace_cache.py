@@ -7,9 +7,9 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.engine import trace_cache
-from unskew.engine.trace_cache import Replays
+from unskew.engine.trace_cache import TraceCache
 from unskew.methods.common.base import Finished, Start
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 ACTIVATIONS = nn.Sequential(
@@ -59,7 +59,7 @@ def train(method="fedavg", sizes=(24, 24, 24), **options):
     federation = small_federation(sizes=sizes, holdout=0)
     options = {"model": "mlp:hidden=8", "rounds": 4, "batch_size": 8, "epochs": 2} | options
     run = us.train(federation, method, runner="vectorised", evaluate_every=0, **options)
-    return flatten(run.model, Network(run.model).layout), run
+    return flatten(run.model, FunctionalModel(run.model).layout), run
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_only_shapes_that_come_again_are_recorded(monkeypatch, made):
         calls.append(len(x))
         return (2 * x,)
 
-    replayed = Replays().of("double", double)
+    replayed = TraceCache().of("double", double)
     for _ in range(2):
         replayed(torch.ones(1))
     assert made == []
@@ -153,7 +153,7 @@ def test_only_shapes_that_come_again_are_recorded(monkeypatch, made):
 
 def test_functions_of_other_names_have_recordings_of_their_own(monkeypatch):
     monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 1)
-    replays = Replays()
+    replays = TraceCache()
     double, triple = (
         replays.of("double", lambda x: (2 * x,)),
         replays.of("triple", lambda x: (3 * x,)),

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.engine.tracing import NotRecordable, Recording
+from unskew.engine.tracing import NotTraceable, Trace
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -40,7 +40,7 @@ def gradient_of(objective):
 )
 def test_a_recording_gives_the_bits_of_the_function_on_other_numbers(objective):
     function = gradient_of(objective)
-    recording = Recording(function, (numbers(3, 4), numbers(3, 4, seed=1)))
+    recording = Trace(function, (numbers(3, 4), numbers(3, 4, seed=1)))
     others = numbers(3, 4, seed=2), numbers(3, 4, seed=3)
     replayed, real = recording(*others), function(*others)
     assert all(torch.equal(one, other) for one, other in zip(replayed, real, strict=True))
@@ -49,18 +49,18 @@ def test_a_recording_gives_the_bits_of_the_function_on_other_numbers(objective):
 
 def test_constants_stay_and_inputs_do_not():
     constant = torch.tensor([1.0, 10.0])
-    recording = Recording(lambda x: (x + constant * torch.full((2,), 2.0),), [torch.zeros(2)])
+    recording = Trace(lambda x: (x + constant * torch.full((2,), 2.0),), [torch.zeros(2)])
     assert recording(torch.tensor([5.0, 7.0]))[0].tolist() == [7.0, 27.0]
 
 
 def test_one_tensor_given_twice_may_be_two_the_next_time():
     same = torch.ones(2)
-    recording = Recording(lambda x, y: (x - 2 * y,), [same, same])
+    recording = Trace(lambda x, y: (x - 2 * y,), [same, same])
     assert recording(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 2.0]))[0].tolist() == [3.0, 2.0]
 
 
 def test_inputs_and_earlier_results_are_not_changed():
-    recording = Recording(lambda x: (x.mul(3).add(1),), [torch.ones(2)])
+    recording = Trace(lambda x: (x.mul(3).add(1),), [torch.ones(2)])
     x = torch.tensor([2.0, 4.0])
     first, second = recording(x)[0], recording(x + 1)[0]
     assert first.tolist() == [7.0, 13.0]
@@ -82,10 +82,10 @@ def test_inputs_and_earlier_results_are_not_changed():
     ],
 )
 def test_what_may_go_otherwise_next_time_is_refused(function):
-    with pytest.raises(NotRecordable):
-        Recording(function, [torch.tensor([1.0, -2.0])])
+    with pytest.raises(NotTraceable):
+        Trace(function, [torch.tensor([1.0, -2.0])])
 
 
 def test_a_gradient_that_torch_takes_on_another_way_while_recording_is_refused():
-    with pytest.raises(NotRecordable, match="other results"):
-        Recording(gradient_of(torch.prod), [numbers(50, 9)])
+    with pytest.raises(NotTraceable, match="other results"):
+        Trace(gradient_of(torch.prod), [numbers(50, 9)])

@@ -15,7 +15,7 @@ from unskew.engine.progress import Board
 from unskew.errors import UnskewError
 from unskew.experiments.jobs import can_run_beside, cores, run_jobs
 from unskew.methods.common.base import Method
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 
@@ -34,7 +34,7 @@ def test_runs_beside_each_other_have_the_same_bits(federation):
     for one, two in zip(alone, beside, strict=True):
         assert (one.method, one.seed) == (two.method, two.seed)
         assert without_time(one) == without_time(two)
-        layout = Network(one.model).layout
+        layout = FunctionalModel(one.model).layout
         assert torch.equal(flatten(one.model, layout), flatten(two.model, layout))
 
 

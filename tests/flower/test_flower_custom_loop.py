@@ -96,12 +96,12 @@ def own_app(federation):
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = federation.train.client(int(context.node_config["partition-id"]))
         x, y = torch.from_numpy(x.copy()), torch.from_numpy(y.copy())
-        optimiser = torch.optim.SGD(model.parameters(), lr=message.content["config"]["lr"])
+        optimizer = torch.optim.SGD(model.parameters(), lr=message.content["config"]["lr"])
         for _ in range(3):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         metrics = {"train_loss": loss.item(), "num-examples": len(y)}
         content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord(metrics)}
         return Message(content=RecordDict(content), reply_to=message)

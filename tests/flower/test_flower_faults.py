@@ -14,7 +14,7 @@ from unskew.methods.common.base import Method, Stage
 from unskew.methods.common.registry import name_of
 from unskew.methods.fedavg import FedAvg
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
@@ -250,11 +250,11 @@ def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused()
         secret_noise=True,
     )
     order = Order("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
-    layout = Network(make(grids.MODEL, (5,), 3)).layout.fingerprint
+    layout = FunctionalModel(make(grids.MODEL, (5,), 3)).layout.fingerprint
     with pytest.raises(Refusal, match=r"its budget needs noise .*, and the server asks for 0.01"):
-        node.shop(replace(order, layout=layout))
+        node.context(replace(order, layout=layout))
     enough = replace(order, layout=layout, noise=50.0, round=2)
-    assert node.shop(enough).private.noise_multiplier == 50
+    assert node.context(enough).private.noise_multiplier == 50
     with pytest.raises(Refusal, match="over before round 3"):
         node.train(enough, None, None)
 

@@ -11,7 +11,7 @@ from toys import federation_of, small_federation, vector_of
 from unskew.methods.common.base import Method
 from unskew.methods.fedprox import FedProx
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
@@ -20,12 +20,12 @@ FULL_BATCH = {"model": "logistic", "batch_size": 1000, "lr": 0.3}
 
 def sgd(module, x, y, *, lr, steps) -> torch.Tensor:
     """Full-batch gradient descent by torch itself."""
-    optimiser = torch.optim.SGD(module.parameters(), lr)
+    optimizer = torch.optim.SGD(module.parameters(), lr)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(module(x), y).backward()
-        optimiser.step()
-    return flatten(module, Network(module).layout)
+        optimizer.step()
+    return flatten(module, FunctionalModel(module).layout)
 
 
 def pooled(federation) -> tuple[torch.Tensor, torch.Tensor]:
@@ -99,7 +99,7 @@ def test_fedprox_s_first_local_step_is_fedavg_s(federation, runner):
 
 def test_fedprox_s_second_step_by_hand():
     """One weight, one sample, no slope in the loss: only the quadratic pulls."""
-    network = Network(nn.Linear(1, 1))
+    network = FunctionalModel(nn.Linear(1, 1))
     method = FedProx(mu=0.5)
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
@@ -148,7 +148,7 @@ def watched(federation, **options) -> list:
 
 
 def test_local_buffers_stay_with_their_client(federation):
-    statistics = slice(Network(NORMED).layout.trainable, None)
+    statistics = slice(FunctionalModel(NORMED).layout.trainable, None)
     first, second, _ = watched(federation, buffers="local")
     for (k, _, end), (same, start, _) in zip(first, second, strict=True):
         assert k == same
@@ -158,7 +158,7 @@ def test_local_buffers_stay_with_their_client(federation):
 
 
 def test_averaged_buffers_are_the_same_for_all(federation):
-    statistics = slice(Network(NORMED).layout.trainable, None)
+    statistics = slice(FunctionalModel(NORMED).layout.trainable, None)
     first, second, _ = watched(federation, buffers="average")
     starts = torch.stack([start[statistics] for _, start, _ in second])
     assert bool((starts == starts[0]).all())
@@ -170,7 +170,7 @@ def test_averaged_buffers_are_the_same_for_all(federation):
 
 
 def test_parameters_are_averaged_under_either_policy(federation):
-    trainable = slice(Network(NORMED).layout.trainable)
+    trainable = slice(FunctionalModel(NORMED).layout.trainable)
     for policy in ("local", "average"):
         _, second, _ = watched(federation, buffers=policy)
         starts = torch.stack([start[trainable] for _, start, _ in second])

@@ -12,9 +12,9 @@ from toys import opposed, vector_of
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.centers import further_seeds, k_means, squared_distances
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.cfl import Cfl
+from unskew.methods.cfl import CFL
 from unskew.methods.fedgroup import FedGroup, decomposed_cosines
-from unskew.methods.fesem import FeSem
+from unskew.methods.fesem import FeSEM
 from unskew.models.layout import Layout
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -70,7 +70,7 @@ def test_clients_that_contradict_each_other_are_told_apart(method, tmp_path):
 
 def test_fesem_by_hand():
     """Seeds: 7 is nearest the mean 5, and 0 is farthest from it."""
-    method = FeSem(models=2)
+    method = FeSEM(models=2)
     uploads = Uploads.of(torch.tensor([[0.0], [2.0], [11.0], [7.0]]), samples=[1, 3, 1, 1])
     server, told = method.aggregate(begun(method, [0.0]), uploads)
     assert told["cluster"].tolist() == [1, 1, 0, 0]
@@ -83,7 +83,7 @@ def test_fesem_by_hand():
 
 
 def test_centres_not_taken_wait_for_different_uploads():
-    method = FeSem(models=3)
+    method = FeSEM(models=3)
     server = begun(method, [0.0])
     for client, place in enumerate((1.0, 1.0, 5.0, 9.0)):
         uploads = Uploads.of(torch.tensor([[place]]), clients=[client])
@@ -97,12 +97,12 @@ def test_a_pass_never_raises_the_objective(seed, models, clients):
     noise = torch.Generator().manual_seed(seed)
     stack = torch.randn(clients, 3, generator=noise)
     samples = torch.randint(1, 9, (clients,), generator=noise).double()
-    method = FeSem(models=models)
+    method = FeSEM(models=models)
     server, told = method.aggregate(begun(method, [0.0] * 3), Uploads.of(stack, samples=samples))
 
     def objective(server, cluster):
-        centres = server.slots["models"][cluster]
-        return float((samples * (stack - centres).double().square().sum(1)).sum())
+        centers = server.slots["models"][cluster]
+        return float((samples * (stack - centers).double().square().sum(1)).sum())
 
     before = objective(server, told["cluster"])
     moved, again = method.aggregate(server, Uploads.of(stack, samples=samples))
@@ -159,17 +159,17 @@ def split(method, stack, samples=None):
 
 def test_cfl_splits_only_where_the_mean_rests_and_clients_do_not():
     stack = torch.tensor([[3.0, 1.0], [-3.0, 0.0], [3.0, -1.0], [-3.0, 0.0]])
-    assert split(Cfl(wait=0, eps1=0.1, eps2=2), stack) == ([[3, 0], [-3, 0]], [0, 1, 0, 1])
-    assert split(Cfl(wait=1, eps1=0.1, eps2=2), stack)[1] == [0, 0, 0, 0]
-    assert split(Cfl(wait=0, eps1=0.1, eps2=4), stack)[1] == [0, 0, 0, 0]
-    assert split(Cfl(wait=0, eps1=0.1, eps2=2), stack, [9, 1, 9, 1])[1] == [0, 0, 0, 0]
+    assert split(CFL(wait=0, eps1=0.1, eps2=2), stack) == ([[3, 0], [-3, 0]], [0, 1, 0, 1])
+    assert split(CFL(wait=1, eps1=0.1, eps2=2), stack)[1] == [0, 0, 0, 0]
+    assert split(CFL(wait=0, eps1=0.1, eps2=4), stack)[1] == [0, 0, 0, 0]
+    assert split(CFL(wait=0, eps1=0.1, eps2=2), stack, [9, 1, 9, 1])[1] == [0, 0, 0, 0]
     # The largest cosine across is -3 / sqrt(10): sqrt((1 + 0.949) / 2) = 0.987.
-    assert split(Cfl(wait=0, eps1=0.1, eps2=2, gamma=0.98), stack)[1] == [0, 1, 0, 1]
-    assert split(Cfl(wait=0, eps1=0.1, eps2=2, gamma=0.99), stack)[1] == [0, 0, 0, 0]
+    assert split(CFL(wait=0, eps1=0.1, eps2=2, gamma=0.98), stack)[1] == [0, 1, 0, 1]
+    assert split(CFL(wait=0, eps1=0.1, eps2=2, gamma=0.99), stack)[1] == [0, 0, 0, 0]
 
 
 def test_an_absent_member_stays_with_the_larger_part():
-    method = Cfl(wait=1, eps1=0.5, eps2=0.5)
+    method = CFL(wait=1, eps1=0.5, eps2=0.5)
     server = begun(method, [0.0])
     server, _ = method.aggregate(server, Uploads.of(torch.zeros(4, 1)))
     some = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])

@@ -11,7 +11,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Method, Server
 from unskew.methods.common.registry import METHODS, make_method, name_of
 from unskew.methods.fedprox import FedProx
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.utils.specs import OPTIONS
 
@@ -75,7 +75,7 @@ def test_impossible_compositions_are_named(spelling, complaint):
 def final(method: str, **options) -> torch.Tensor:
     options = {"model": "logistic", "rounds": 3, "batch_size": 8, "lr": 0.1, "epochs": 2} | options
     run = us.train(small_federation(), method, **options)
-    return flatten(run.model, Network(run.model).layout)
+    return flatten(run.model, FunctionalModel(run.model).layout)
 
 
 @pytest.mark.parametrize("other", ["mean", "ida", "fedsa", "trimmed:beta=0.3", "fedavgm"])

@@ -10,7 +10,7 @@ from unskew.methods.common.base import Client, Server, Start
 from unskew.methods.common.registry import make_method
 from unskew.methods.ditto import Ditto
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
@@ -42,8 +42,8 @@ def test_without_strength_the_personal_model_is_local_training(federation, runne
 
 def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
     """One class: the loss has no slope, so only the quadratic pulls, back to the received model."""
-    (part,) = Ditto(lam=4).passes()
-    network = Network(nn.Linear(1, 1))
+    (part,) = Ditto(lam=4).extra_trainings()
+    network = FunctionalModel(nn.Linear(1, 1))
     client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
     received, own = torch.tensor([1.0, 0.0]), torch.tensor([3.0, -1.0])
     start = part.method.prepare(client, {"model": received}, {"personal": own})
@@ -57,8 +57,8 @@ def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
 
 @pytest.mark.parametrize("name", ["ditto+fedala", "fedala+ditto"])
 def test_the_personal_model_is_held_near_the_received_one_wherever_training_starts(name):
-    (part,) = (each for each in make_method(name).passes() if each.name == "personal")
-    network = Network(nn.Linear(1, 1))
+    (part,) = (each for each in make_method(name).extra_trainings() if each.name == "personal")
+    network = FunctionalModel(nn.Linear(1, 1))
     client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
     received, own = torch.tensor([1.0, 0.0]), torch.tensor([3.0, -1.0])
     state = {"personal": own, "own": own, "mix": torch.zeros(2)}
@@ -68,9 +68,11 @@ def test_the_personal_model_is_held_near_the_received_one_wherever_training_star
 
 def test_of_several_models_the_personal_one_is_held_near_the_client_s_choice():
     (part,) = (
-        each for each in make_method("ifca:models=2+ditto").passes() if each.name == "personal"
+        each
+        for each in make_method("ifca:models=2+ditto").extra_trainings()
+        if each.name == "personal"
     )
-    network = Network(nn.Linear(1, 2, bias=False))
+    network = FunctionalModel(nn.Linear(1, 2, bias=False))
     client = Client(0, torch.ones(1, 1), torch.ones(1, dtype=torch.int64), network, 2)
     wrong, right = torch.tensor([5.0, 0.0]), torch.tensor([0.0, 5.0])
     start = part.method.prepare(client, {"model": wrong, "others": right[None]}, {})
@@ -79,7 +81,7 @@ def test_of_several_models_the_personal_one_is_held_near_the_client_s_choice():
 
 def test_a_client_that_never_trained_uses_the_global_model():
     method, server = Ditto(), Server(torch.ones(2))
-    layout = Network(nn.Linear(1, 1)).layout
+    layout = FunctionalModel(nn.Linear(1, 1)).layout
     assert torch.equal(method.personal(layout, server, {}), server.vector)
     own = torch.zeros(2)
     assert torch.equal(method.personal(layout, server, {"personal": own}), own)

@@ -9,7 +9,7 @@ from unskew.engine.runners import example, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.methods.common.registry import make_method
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Kind
 
 FEDERATION = small_federation((12, 9, 11, 8, 10, 9, 12, 8), unit=True)
@@ -24,7 +24,7 @@ def network_of(method):
 
 def sizes(method, run) -> dict[str, int]:
     """How many numbers each thing that may travel has."""
-    layout = Network(make(network_of(method), (5,), 3, seed=0)).layout
+    layout = FunctionalModel(make(network_of(method), (5,), 3, seed=0)).layout
     norms = layout.mask(Kind.NORM_AFFINE, Kind.NORM_STATISTIC, Kind.COUNTER)
     return {
         "model": layout.size,
@@ -32,8 +32,8 @@ def sizes(method, run) -> dict[str, int]:
         "nothing": 0,
         "all but BatchNorm": layout.size - int(norms.sum()),
         "all models": 4 * layout.size,
-        "model with projection": Network(run.model).layout.size,
-        "model with GroupNorm": Network(run.model).layout.size,
+        "model with projection": FunctionalModel(run.model).layout.size,
+        "model with GroupNorm": FunctionalModel(run.model).layout.size,
         "variate": layout.trainable,
         "1 number": 1,
         "2 numbers": 2,
@@ -60,7 +60,7 @@ def test_what_travels_is_what_is_counted(spelling):
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_how_it_is_trained_is_what_is_chosen(spelling):
     method, samples = make_method(spelling), example(FEDERATION)
-    network = Network(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
+    network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
     assert runner == ("pool" if method.about.only_with_norms else "vectorised")
 

@@ -11,11 +11,11 @@ import unskew as us
 from toys import vector_of
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.afl import Afl
+from unskew.methods.afl import AFL
 from unskew.methods.common.base import Client, Server, Start, Trained
 from unskew.methods.common.own_loss import own_loss
-from unskew.methods.qffl import Qffl
-from unskew.models.functional import Network
+from unskew.methods.qffl import QFFL
+from unskew.models.functional import FunctionalModel
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
@@ -56,16 +56,16 @@ def test_one_round_of_qffl_is_the_paper_s_formula():
     way = (before - models).double().square().sum(1)
     sent = torch.stack([losses, q * way / (lr * losses)], 1)
     uploads = Uploads.of(models, samples=samples, previous=before, extras={"fairness": list(sent)})
-    server, told = Qffl(q=q).aggregate(Server(before), uploads)
+    server, told = QFFL(q=q).aggregate(Server(before), uploads)
     torch.testing.assert_close(server.vector.double(), before - step, rtol=1e-5, atol=1e-6)
     assert told["loss_before"].tolist() == losses.tolist()
 
 
 def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(federation):
     x, y = (torch.from_numpy(each) for each in federation.train.client(0))
-    client = Client(0, x, y, Network(nn.Linear(5, 3)), 3, lr=0.5)
+    client = Client(0, x, y, FunctionalModel(nn.Linear(5, 3)), 3, lr=0.5)
     start, end = torch.randn(LOGISTIC), torch.randn(LOGISTIC)
-    sent = Qffl(q=3).finish(client, Start(start), Trained(end, 1, 0.0), {}).extras["fairness"]
+    sent = QFFL(q=3).finish(client, Start(start), Trained(end, 1, 0.0), {}).extras["fairness"]
     loss = own_loss(client, start)
     way = float((end - start).square().sum())
     assert sent.tolist() == pytest.approx([loss, 3 * way / (0.5 * loss)], rel=1e-5)
@@ -78,7 +78,7 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
 def test_the_higher_the_loss_the_higher_the_weight(q, losses):
     sent = [torch.tensor([loss, 0.0]) for loss in losses]
     uploads = Uploads.of(torch.zeros(len(losses), 2), extras={"fairness": sent})
-    _, told = Qffl(q=q).aggregate(Server(torch.zeros(2)), uploads)
+    _, told = QFFL(q=q).aggregate(Server(torch.zeros(2)), uploads)
     order = np.argsort(losses)
     assert np.all(np.diff(told["weights"].numpy()[order]) >= -1e-12)
 
@@ -100,7 +100,7 @@ def agnostic(clients, losses, server, rate=0.1):
     models = torch.arange(1.0, len(clients) + 1)[:, None]
     extras = {"loss_before": [torch.tensor(loss) for loss in losses]}
     uploads = Uploads.of(models, clients=clients, previous=server.vector, extras=extras)
-    return Afl(rate=rate).aggregate(server, uploads)
+    return AFL(rate=rate).aggregate(server, uploads)
 
 
 def test_two_rounds_of_afl_by_hand():

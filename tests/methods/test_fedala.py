@@ -10,7 +10,7 @@ from unskew.methods.common.base import Client, Server, Trained
 from unskew.methods.common.head import head_mask, top_layers
 from unskew.methods.fedala import FedALA
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import Layout
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -38,7 +38,7 @@ def test_terms_go_by_the_model_received_wherever_training_starts(federation, oth
 
 def client_of(federation, k=0, round_=1):
     x, y = (torch.from_numpy(each) for each in federation.train.client(k))
-    return Client(k, x, y, Network(make("mlp:hidden=6", (5,), 3)), 3, 0, round_)
+    return Client(k, x, y, FunctionalModel(make("mlp:hidden=6", (5,), 3)), 3, 0, round_)
 
 
 def vectors(seed=0):
@@ -166,5 +166,5 @@ def test_the_samples_of_the_mix_differ_from_round_to_round_and_not_by_runner(fed
 def test_personal_models_are_the_clients_own(federation):
     run = us.train(federation, "fedala", **OPTIONS)
     assert run.last("personal", "loss") != run.last("local", "loss")
-    layout = Network(nn.Linear(1, 1)).layout
+    layout = FunctionalModel(nn.Linear(1, 1)).layout
     assert torch.equal(FedALA().personal(layout, Server(torch.ones(2)), {}), torch.ones(2))

@@ -9,7 +9,7 @@ from toys import federation_of, small_federation, vector_of
 from unskew.methods.common.base import Client
 from unskew.methods.common.registry import make_method
 from unskew.methods.fedbn import FedBN
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
@@ -61,14 +61,14 @@ def test_layers_are_chosen_by_type_not_by_name():
 
 def test_a_proximal_term_holds_own_norms_near_their_own_last_values():
     """The server's, which on a real federation is not even sent, is nobody's business here."""
-    network = Network(with_norm := nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))
+    network = FunctionalModel(with_norm := nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))
     layout, method = Layout.of(with_norm), make_method("fedprox+fedbn")
     own = torch.full((int(method.kept(layout).sum()),), 7.0)
     client = Client(0, torch.ones(2, 1), torch.zeros(2, dtype=torch.int64), network, 2)
     received = torch.zeros(layout.size)
-    for part in (method, *(each.method for each in make_method("ditto+fedbn").passes())):
-        centre = part.prepare(client, {"model": received}, {"kept": own}).refs["centre"]
-        assert centre.tolist() == [0.0] * 4 + [7.0] * 4
+    for part in (method, *(each.method for each in make_method("ditto+fedbn").extra_trainings())):
+        center = part.prepare(client, {"model": received}, {"kept": own}).refs["centre"]
+        assert center.tolist() == [0.0] * 4 + [7.0] * 4
 
 
 LOG: list = []

@@ -19,9 +19,9 @@ from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.local import LocalDensity
 from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.feddisk.weights import weigh
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
-from unskew.models.made import MadeRecipe
+from unskew.models.made import MADESpec
 from unskew.report.page import page_text
 from unskew.runs.runs import Runs
 
@@ -138,7 +138,7 @@ def test_weights_of_one_are_fedavg_bit_for_bit(binary):
 
 
 def test_a_local_density_that_equals_the_global_one_weighs_nothing():
-    network = Network(MadeRecipe(hidden="6").build((5,), 2))
+    network = FunctionalModel(MADESpec(hidden="6").build((5,), 2))
     vector = flatten(network.module, network.layout)
     x = torch.randint(0, 2, (9, 5)).float()
     client = Client(0, x, torch.zeros(9, dtype=torch.int64), network, 2)
@@ -164,7 +164,7 @@ def test_stages_give_the_same_weights_in_every_runner(binary, estimator):
 def test_what_stages_send_is_counted_and_weights_are_not(binary):
     method = f"feddisk:estimator=classifier,{QUICK}"
     found = quietly(binary, method, rounds=2)
-    made = sum(p.numel() for p in MadeRecipe(hidden="8").build((5,), 3).parameters())
+    made = sum(p.numel() for p in MADESpec(hidden="8").build((5,), 3).parameters())
     by_stage = {}
     for row in found.metrics:
         by_stage.setdefault(row["stage"], []).append(row["traffic"])

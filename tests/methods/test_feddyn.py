@@ -11,7 +11,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Server
 from unskew.methods.common.registry import make_method
 from unskew.methods.feddyn import FedDyn
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
@@ -21,7 +21,7 @@ def test_the_terms_by_hand():
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
     refs = {"dyn_centre": torch.tensor([1.0, 0.0]), "dyn_slope": torch.tensor([0.5, 2.0])}
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
-    loss = FedDyn(alpha=0.5).objective(Network(nn.Linear(1, 1)), weights, {}, batch, refs)
+    loss = FedDyn(alpha=0.5).objective(FunctionalModel(nn.Linear(1, 1)), weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.item() == pytest.approx(0.25 * (4 + 1))  # the linear term shows in no loss
     assert gradient.tolist() == [-0.5 + 1.0, -2.0 - 0.5]

@@ -14,7 +14,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Server
 from unskew.methods.common.registry import make_method
 from unskew.methods.fedfusion import FedFusion
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 
 QUICK = {"steps": 3, "wide": 16, "narrow": 8}
@@ -109,6 +109,8 @@ def test_a_run_resumes_bit_for_bit(federation, tmp_path, buffers):
     whole = us.train(federation, method, rounds=5, out=tmp_path / "whole", **options)
     us.train(federation, method, rounds=3, out=tmp_path / "half", **options)
     resumed = us.train(federation, method, rounds=5, out=tmp_path / "half", resume=True, **options)
-    first, second = (flatten(run.model, Network(run.model).layout) for run in (whole, resumed))
+    first, second = (
+        flatten(run.model, FunctionalModel(run.model).layout) for run in (whole, resumed)
+    )
     assert torch.equal(first, second)
     assert whole.client_tables == resumed.client_tables

@@ -13,7 +13,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.generator import Fitting, Generator, Heads, Shape, sameness
 from unskew.methods.fedgen import FedGen
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 SMALL = {"hidden": 8, "noise": 4, "samples": 9, "generator_steps": 3, "generator_batch": 8}
@@ -38,7 +38,7 @@ def test_the_first_round_is_fedavg_s_and_the_second_is_not(federation):
 
 def test_the_terms_by_hand():
     """Two classes, two draws each, a linear network: both terms from torch's own functions."""
-    network = Network(make("logistic", (2,), 2))
+    network = FunctionalModel(make("logistic", (2,), 2))
     weights = torch.tensor([1.0, -1.0, 0.5, 2.0, 0.1, -0.2])
     generated = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 1.0], [-1.0, 1.0]]])
     refs = {
@@ -62,7 +62,7 @@ def test_the_terms_by_hand():
 
 
 def test_a_class_that_nobody_showed_is_left_out():
-    network = Network(make("logistic", (2,), 2))
+    network = FunctionalModel(make("logistic", (2,), 2))
     weights = torch.randn(6)
     batch = Batch(torch.randn(1, 2), torch.tensor([1]), torch.ones(1))
 

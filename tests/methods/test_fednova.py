@@ -17,13 +17,13 @@ from unskew.models.layout import Layout
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
 
-def combine(stack, reach, samples, previous, layout=None):
+def combine(stack, effective_step, samples, previous, layout=None):
     uploads = Uploads.of(
         torch.tensor(stack),
         samples=samples,
         previous=torch.tensor(previous),
         layout=layout,
-        extras={"reach": [torch.tensor(each) for each in reach]},
+        extras={"reach": [torch.tensor(each) for each in effective_step]},
     )
     return FedNova().aggregate(Server(torch.tensor(previous)), uploads)[0].vector
 
@@ -35,12 +35,12 @@ def test_by_hand():
 
 
 @given(st.floats(0.01, 100), st.lists(st.floats(0.1, 10), min_size=2, max_size=5))
-def test_the_unit_of_reach_does_not_matter(unit, reach):
+def test_the_unit_of_reach_does_not_matter(unit, effective_step):
     """So steps, or steps times the learning rate, are one and the same."""
-    stack = [[float(k), 1.0 - k] for k in range(len(reach))]
-    samples = list(range(1, len(reach) + 1))
+    stack = [[float(k), 1.0 - k] for k in range(len(effective_step))]
+    samples = list(range(1, len(effective_step) + 1))
     vectors = [
-        combine(stack, [scale * each for each in reach], samples, [0.5, 0.5])
+        combine(stack, [scale * each for each in effective_step], samples, [0.5, 0.5])
         for scale in (1.0, unit)
     ]
     torch.testing.assert_close(vectors[0], vectors[1], rtol=1e-4, atol=1e-4)
@@ -50,7 +50,9 @@ def test_the_unit_of_reach_does_not_matter(unit, reach):
 def test_the_reach_with_momentum_is_the_paper_s_formula(steps, momentum):
     power = momentum**steps
     paper = (steps - momentum * (1 - power) / (1 - momentum)) / (1 - momentum)
-    assert SGD(0.3, momentum, 0.0).reach(steps, 0.0) == pytest.approx(0.3 * paper, abs=1e-9)
+    assert SGD(0.3, momentum, 0.0).effective_step(steps, 0.0) == pytest.approx(
+        0.3 * paper, abs=1e-9
+    )
 
 
 @given(st.integers(0, 60), st.floats(0, 3))
@@ -58,7 +60,7 @@ def test_the_reach_with_a_proximal_term_is_the_paper_s_recursion(steps, mu):
     a = 0.0
     for _ in range(steps):
         a = (1 - 0.1 * mu) * a + 1
-    assert SGD(0.1, 0.0, 0.0).reach(steps, mu) == pytest.approx(0.1 * a)
+    assert SGD(0.1, 0.0, 0.0).effective_step(steps, mu) == pytest.approx(0.1 * a)
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])
@@ -75,9 +77,9 @@ def test_unequal_work_differs_from_fedavg(federation):
     assert not torch.allclose(vector_of(runs[0]), vector_of(runs[1]), atol=1e-3)
     table = next(table for table in runs[1].client_tables if table["kind"] == "round")
     steps = torch.tensor(table["steps"]).double()
-    reach = torch.tensor(table["reasons"]["reach"]).double()
+    effective_step = torch.tensor(table["reasons"]["reach"]).double()
     assert len(set(table["steps"])) > 1
-    torch.testing.assert_close(reach, 0.1 * steps, rtol=1e-6, atol=0)
+    torch.testing.assert_close(effective_step, 0.1 * steps, rtol=1e-6, atol=0)
 
 
 def test_statistics_are_averaged_and_counters_take_the_largest():

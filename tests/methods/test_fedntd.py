@@ -10,7 +10,7 @@ from torch import nn
 
 import unskew as us
 from unskew.methods.fedntd import FedNTD, not_true_divergence
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -58,7 +58,7 @@ def test_where_there_is_no_choice_among_the_others_it_is_zero(classes):
 
 
 def test_the_objective_adds_it_by_sample_scale():
-    network = Network(nn.Linear(2, 3))
+    network = FunctionalModel(nn.Linear(2, 3))
     weights, teacher = torch.randn(9, requires_grad=True), torch.randn(9)
     batch = Batch(torch.randn(3, 2), torch.tensor([0, 1, 2]), torch.tensor([0.5, 0.5, 0.0]))
     plain = us.Method().objective(network, weights, {}, batch, {})
@@ -75,7 +75,7 @@ def test_without_strength_it_is_fedavg_bit_for_bit(federation, runner):
     runs = [
         us.train(federation, name, runner=runner, **QUICK) for name in ("fedavg", "fedntd:beta=0")
     ]
-    first, second = (flatten(run.model, Network(run.model).layout) for run in runs)
+    first, second = (flatten(run.model, FunctionalModel(run.model).layout) for run in runs)
     assert torch.equal(first, second)
     assert runs[0].cost == runs[1].cost
 
@@ -84,7 +84,7 @@ def test_the_first_step_is_fedavg_s(federation):
     """At the global model both agree, and the divergence has no slope."""
     options = QUICK | {"rounds": 1, "steps": 1}
     runs = [us.train(federation, name, **options) for name in ("fedavg", "fedntd:beta=100")]
-    first, second = (flatten(run.model, Network(run.model).layout) for run in runs)
+    first, second = (flatten(run.model, FunctionalModel(run.model).layout) for run in runs)
     torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
 
 

@@ -13,7 +13,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Client
 from unskew.methods.fedrod import FedROD
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -23,7 +23,7 @@ X = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
 
 def adapted(method, model="mlp:hidden=4"):
     torch.manual_seed(0)
-    network = Network(method.adapt(make(model, (5,), 3), X))
+    network = FunctionalModel(method.adapt(make(model, (5,), 3), X))
     return network, flatten(network.module, network.layout)
 
 

@@ -12,8 +12,8 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Client, Server
 from unskew.methods.common.own_loss import own_loss
 from unskew.methods.common.registry import make_method
-from unskew.methods.ifca import Ifca
-from unskew.models.functional import Network
+from unskew.methods.ifca import IFCA
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -42,7 +42,7 @@ def test_one_model_with_equal_weights_is_the_mean(federation):
 
 def client_of(federation, k, module) -> Client:
     x, y = (torch.from_numpy(each) for each in federation.train.client(k))
-    return Client(k, x, y, Network(module), federation.classes)
+    return Client(k, x, y, FunctionalModel(module), federation.classes)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
@@ -53,7 +53,7 @@ def test_renaming_the_models_renames_the_choice(federation, order):
     losses = [own_loss(client, model) for model in models]
     best = models[losses.index(min(losses))]
     renamed = models[order]
-    start = Ifca(models=3).prepare(client, {"model": renamed[0], "others": renamed[1:]}, {})
+    start = IFCA(models=3).prepare(client, {"model": renamed[0], "others": renamed[1:]}, {})
     assert torch.equal(start.vector, best)
     assert torch.equal(renamed[int(start.refs["cluster"])], best)
 
@@ -71,7 +71,7 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
         samples=[1, 3, 4],
         extras={"cluster": [torch.tensor(0), torch.tensor(0), torch.tensor(2)]},
     )
-    method = Ifca(models=3)
+    method = IFCA(models=3)
     server = method.begin(torch.zeros(1), uploads.layout, {})
     server, told = method.aggregate(server, uploads)
     assert server.slots["models"].flatten().tolist() == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
@@ -104,7 +104,7 @@ def test_a_client_never_heard_of_takes_the_largest_model():
         samples=[3, 5],
         extras={"cluster": [torch.tensor(0), torch.tensor(1)]},
     )
-    method = Ifca(models=2)
+    method = IFCA(models=2)
     server, _ = method.aggregate(method.begin(torch.zeros(1), uploads.layout, {}), uploads)
     assert method.personal(uploads.layout, server, {}).item() == 2.0
 
@@ -130,7 +130,7 @@ def test_all_models_go_down_and_the_choice_goes_up(federation):
 
 def test_what_stays_local_is_sent_with_no_model(federation):
     run = us.train(federation, "ifca:models=3,buffers=local", model=NORMED, rounds=2)
-    layout = Network(NORMED).layout
+    layout = FunctionalModel(NORMED).layout
     # Statistics go down once, to clients that have none of their own yet, and with one model.
     newcomers = 4 * (layout.size - layout.trainable)
     assert run.cost.parameters_down == 2 * 4 * 3 * layout.trainable + newcomers
@@ -166,7 +166,7 @@ def test_composing(federation):
     with pytest.raises(UnskewError, match="ifca must stand first"):
         make_method("fedprox+ifca")
 
-    class Talkative(Ifca, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
+    class Talkative(IFCA, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
         pass
 
     server = Server(torch.zeros(1), {"models": torch.zeros(2, 1)})

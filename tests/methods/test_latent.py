@@ -15,7 +15,7 @@ from unskew.experiments.studies.synthesis import (
     synthesise,
 )
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 SMALL = "encoder=8,vae_rounds=2"
@@ -64,7 +64,7 @@ def test_distances_are_measured_once_with_the_vae_of_the_stage(federation):
 def test_the_vae_is_sent_once_and_a_distance_each_round(federation):
     run = us.train(federation, f"latent:{SMALL}", model="logistic", rounds=3)
     traffic = [row["traffic"] for row in run.metrics if row["stage"] == "task"]
-    vae = Network(make("vae:hidden=8", (5,), 3)).layout.size
+    vae = FunctionalModel(make("vae:hidden=8", (5,), 3)).layout.size
     head = 5 * 3 + 3
     assert [t["parameters_down"] for t in traffic] == [4 * (head + vae), 4 * head, 4 * head]
     assert {t["parameters_up"] for t in traffic} == {4 * (head + 1)}
@@ -111,7 +111,7 @@ def test_resumed_runs_are_the_same(federation, tmp_path):
 
 
 def test_codes_are_the_same_wherever_they_are_drawn():
-    network = Network(make("vae:hidden=8", (5,), 3))
+    network = FunctionalModel(make("vae:hidden=8", (5,), 3))
     vector = flatten(network.module, network.layout)
     x = torch.rand(20, 5)
     first, again = (codes(network, vector, x, 3, 0, 2) for _ in range(2))
@@ -124,7 +124,7 @@ def test_codes_are_the_same_wherever_they_are_drawn():
 
 def test_an_unused_dimension_is_near_the_prior():
     # An encoder of zeros: means 0 and deviations 1 whatever the sample.
-    network = Network(make("vae:hidden=8", (5,), 3))
+    network = FunctionalModel(make("vae:hidden=8", (5,), 3))
     vector = torch.zeros(network.layout.size)
     assert distance_to_prior(network, vector, torch.rand(4000, 5), 0, 0) < 0.05
 
@@ -152,9 +152,9 @@ def test_synthetic_samples_follow_their_class():
     assert float(x.min()) >= 0
     assert float(x.max()) <= 1
     assert float((y == 0).double().mean()) == pytest.approx(0.75, abs=0.05)
-    centre = (vae.decode(mean.float()) * 0.5 + 0.5).clamp(0, 1)
+    center = (vae.decode(mean.float()) * 0.5 + 0.5).clamp(0, 1)
     for k in (0, 1):
-        assert torch.allclose(x[y == k].mean(0), centre[k], atol=0.05)
+        assert torch.allclose(x[y == k].mean(0), center[k], atol=0.05)
 
 
 def test_a_classifier_learns_from_synthetic_digits():

@@ -17,10 +17,10 @@ from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Server
 from unskew.methods.common.registry import make_method
-from unskew.methods.feddna import FedDna
-from unskew.methods.fedma import FedMa
+from unskew.methods.feddna import FedDNA
+from unskew.methods.fedma import FedMA
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -34,7 +34,7 @@ CHAINS = {
 
 
 def random_network(name, shape, seed=0):
-    network = Network(make(name, shape, 3, seed=seed))
+    network = FunctionalModel(make(name, shape, 3, seed=seed))
     noise = torch.Generator().manual_seed(seed)
     vector = flatten(network.module, network.layout)
     vector += 0.1 * torch.rand(len(vector), generator=noise)
@@ -64,7 +64,7 @@ def test_clients_equal_up_to_the_order_of_units_give_that_function(name, shape):
     counts = torch.tensor([[3, 0, 1], [2, 0, 5], [1, 0, 1]])
     uploads = Uploads.of(stack, samples=[2, 5, 1], layout=network.layout, label_counts=counts)
     x = torch.rand(4, *shape)
-    server, told = FedMa().aggregate(Server(vector), uploads)
+    server, told = FedMA().aggregate(Server(vector), uploads)
     expected = output(network, vector, x)
     torch.testing.assert_close(output(network, server.vector, x), expected, rtol=1e-4, atol=1e-4)
     plain = stack.mean(0)
@@ -77,7 +77,7 @@ def test_one_client_is_itself_bit_for_bit(name):
     network, vector = random_network(name, (5,))
     counts = torch.tensor([[4, 0, 1]])
     uploads = Uploads.of(vector[None], layout=network.layout, label_counts=counts)
-    assert torch.equal(FedMa().aggregate(Server(vector), uploads)[0].vector, vector)
+    assert torch.equal(FedMA().aggregate(Server(vector), uploads)[0].vector, vector)
 
 
 @given(seed=st.integers(0, 300), clients=st.integers(2, 4))
@@ -101,10 +101,10 @@ def test_the_head_is_averaged_by_class():
     stack = torch.tensor([[1.0, 10, 0, 0], [5.0, 30, 4, 2]])
     counts = torch.tensor([[3, 0], [1, 0]])
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts)
-    vector = FedMa().aggregate(Server(torch.zeros(4)), uploads)[0].vector
+    vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
     assert vector.tolist() == [2.0, 15.0, 1.0, 0.5]  # nobody has class 1: by all samples
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts + torch.eye(2))
-    vector = FedMa().aggregate(Server(torch.zeros(4)), uploads)[0].vector
+    vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
     torch.testing.assert_close(vector, torch.tensor([9 / 5, 30.0, 4 / 5, 2.0]))
 
 
@@ -162,9 +162,9 @@ def test_the_deep_networks_with_residuals_are_refused(name):
 
 
 def test_text_and_local_buffers_are_refused(federation):
-    bilstm = Network(make("bilstm:embedding=3,hidden=2", (6,), 2, vocabulary=12))
+    bilstm = FunctionalModel(make("bilstm:embedding=3,hidden=2", (6,), 2, vocabulary=12))
     with pytest.raises(UnskewError, match="does not follow"):
-        FedMa().check(bilstm, torch.ones(2, 6, dtype=torch.int32))
+        FedMA().check(bilstm, torch.ones(2, 6, dtype=torch.int32))
     with pytest.raises(UnskewError, match="use buffers=average"):
         us.train(federation, "fedma:buffers=local", model="mlp:norm=batch", rounds=1)
 
@@ -185,7 +185,7 @@ def test_pooled_statistics_are_those_of_all_samples_together():
         module[1].running_var = torch.from_numpy(own.var(0)).float()
         rows.append(flatten(module, layout))
     uploads = Uploads.of(torch.stack(rows), samples=[6, 10, 4], layout=layout)
-    server, told = FedDna().aggregate(Server(rows[0]), uploads)
+    server, told = FedDNA().aggregate(Server(rows[0]), uploads)
     pooled = np.concatenate(samples)
     tensors = layout.tensors(server.vector)
     np.testing.assert_allclose(tensors["1.running_mean"], pooled.mean(0), rtol=1e-5)

@@ -9,9 +9,9 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
-from unskew.methods.moon import Moon, directions
+from unskew.methods.moon import MOON, directions
 from unskew.models import make
-from unskew.models.functional import Batch, Network, Pass
+from unskew.models.functional import Batch, ForwardPass, FunctionalModel
 
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
@@ -21,7 +21,7 @@ def objective(own, positive, negative, *, mu=2.0, temperature=0.5, strength=None
     """The objective of one sample (1, 1), whose features are body weights times the sample."""
     body = nn.Linear(2, 2, bias=False)
     module = nn.Sequential(body, nn.Linear(2, 1))  # one class: cross-entropy is 0
-    network = Network(module)
+    network = FunctionalModel(module)
 
     def vector(features):
         return torch.tensor([features[0], 0.0, 0.0, features[1], 0.0, 0.0, 0.0])
@@ -33,7 +33,7 @@ def objective(own, positive, negative, *, mu=2.0, temperature=0.5, strength=None
         "moon_strength": torch.tensor(mu if strength is None else strength),
     }
     batch = Batch(torch.ones(1, 2), torch.tensor([0]), torch.ones(1))
-    loss = Moon(mu=mu, temperature=temperature, projection=0).objective(
+    loss = MOON(mu=mu, temperature=temperature, projection=0).objective(
         network, weights, {}, batch, refs
     )
     return loss.item(), torch.autograd.grad(loss, weights)[0]
@@ -61,7 +61,7 @@ def test_without_a_previous_model_there_is_no_term():
 
 def test_features_of_zero_have_no_direction_and_a_bounded_slope():
     features = torch.zeros(1, 3, requires_grad=True)
-    made = directions(Pass(features, features))
+    made = directions(ForwardPass(features, features))
     (slope,) = torch.autograd.grad(made.sum(), features)
     assert made.tolist() == [[0.0] * 3]
     assert float(slope.abs().max()) <= 1e4
@@ -79,7 +79,7 @@ def test_without_strength_it_is_fedavg_bit_for_bit(federation, runner):
 def test_without_strength_it_is_fedavg_of_the_network_with_a_projection(federation, runner):
     class Projected(us.Method):
         def adapt(self, module, example):
-            return Moon(projection=6).adapt(module, example)
+            return MOON(projection=6).adapt(module, example)
 
     plain = us.train(federation, Projected(), runner=runner, **QUICK)
     moon = us.train(federation, "moon:mu=0,projection=6", runner=runner, **QUICK)
@@ -100,7 +100,7 @@ def test_the_first_round_is_fedavg_s_and_the_second_is_not(federation, runner):
 def test_the_negative_is_the_client_s_own_last_model(federation):
     left, found = {}, {}
 
-    class Watched(Moon):
+    class Watched(MOON):
         def finish(self, client, start, trained, state):
             found.setdefault(client.id, []).append(start.refs["moon_previous"])
             left.setdefault(client.id, []).append(trained.vector.clone())
@@ -123,11 +123,11 @@ def test_the_projection_is_part_of_the_model_and_travels(federation):
 
 def test_a_projection_needs_a_linear_head_and_no_projection_a_linear_layer():
     with pytest.raises(UnskewError, match="model: moon needs a network that ends in a linear"):
-        Moon().adapt(nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)), torch.zeros(2, 5))
+        MOON().adapt(nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)), torch.zeros(2, 5))
     with pytest.raises(UnskewError, match="model: moon needs a linear layer"):
-        Moon(projection=0).adapt(nn.Flatten(), torch.zeros(2, 5))
+        MOON(projection=0).adapt(nn.Flatten(), torch.zeros(2, 5))
     module = make("mlp", (5,), 3)
-    assert Moon(projection=0).adapt(module, torch.zeros(2, 5)) is module
+    assert MOON(projection=0).adapt(module, torch.zeros(2, 5)) is module
 
 
 def test_running_statistics_count_each_batch_once(federation):

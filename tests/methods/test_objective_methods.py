@@ -10,7 +10,7 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.methods.common.registry import METHODS, make_method
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 SPELLINGS = [
@@ -41,7 +41,7 @@ class Plain(nn.Module):
 
 def play(federation, method, **options):
     run = us.train(federation, method, **QUICK | options)
-    vector = flatten(run.model, Network(run.model).layout)
+    vector = flatten(run.model, FunctionalModel(run.model).layout)
     assert bool(torch.isfinite(vector).all())
     return run, vector
 

@@ -116,11 +116,11 @@ def test_fedrep_s_head_epochs_count_passes_over_the_samples(federation):
     us.train(federation, method, runner="loop", **OPTIONS | {"rounds": 1, "batch_size": 1000})
     module = make("mlp:hidden=6", (5,), 3)
     x, y = (torch.from_numpy(each) for each in federation.train.client(0))
-    optimiser = torch.optim.SGD(module.head.parameters(), 0.1)
+    optimizer = torch.optim.SGD(module.head.parameters(), 0.1)
     for _ in range(3):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.cross_entropy(module(x), y.long()).backward()
-        optimiser.step()
+        optimizer.step()
     torch.testing.assert_close(log[0][2], flatten(module, LAYOUT))
 
 

@@ -8,7 +8,7 @@ import unskew as us
 from toys import federation_of, small_federation, vector_of
 from unskew.errors import UnskewError
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -35,7 +35,7 @@ def test_local_training_sends_nothing_and_changes_no_global_model(federation, ru
         "parameters_up": 0, "parameters_down": 0, "bytes_up": 0, "bytes_down": 0, "rounds": 3,
     }  # fmt: skip
     start = make("mlp:hidden=6", (5,), 3)
-    assert torch.equal(vector_of(run), flatten(start, Network(start).layout))
+    assert torch.equal(vector_of(run), flatten(start, FunctionalModel(start).layout))
 
 
 def test_a_client_s_model_does_not_depend_on_the_others(federation):

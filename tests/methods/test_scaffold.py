@@ -8,14 +8,14 @@ import unskew as us
 from toys import federation_of, slope, small_federation, vector_of
 from unskew.engine.optimizer import SGD, Adam
 from unskew.errors import UnskewError
-from unskew.methods.scaffold import Scaffold
+from unskew.methods.scaffold import SCAFFOLD
 from unskew.models import make
 
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
 
-class Watched(Scaffold):
+class Watched(SCAFFOLD):
     """Remembers both kinds of variates, round by round."""
 
     def aggregate(self, server, uploads):
@@ -133,11 +133,11 @@ def test_a_variate_is_a_mean_of_gradients_also_with_momentum(local):
 
 
 def test_reach_by_hand():
-    assert SGD(0.5, 0.0, 0.0).reach(4, 0.0) == 2.0
-    assert SGD(1.0, 0.5, 0.0).reach(3, 0.0) == 1 + 1.5 + 1.75
-    assert SGD(0.1, 0.0, 0.0).reach(2, 2.0) == pytest.approx(0.1 + (0.1 - 0.1 * 2 * 0.1))
-    assert SGD(0.1, 0.9, 0.0).reach(0, 0.0) == 0.0
-    assert Adam(0.1, 0.0).reach(3, 0.0) is None
+    assert SGD(0.5, 0.0, 0.0).effective_step(4, 0.0) == 2.0
+    assert SGD(1.0, 0.5, 0.0).effective_step(3, 0.0) == 1 + 1.5 + 1.75
+    assert SGD(0.1, 0.0, 0.0).effective_step(2, 2.0) == pytest.approx(0.1 + (0.1 - 0.1 * 2 * 0.1))
+    assert SGD(0.1, 0.9, 0.0).effective_step(0, 0.0) == 0.0
+    assert Adam(0.1, 0.0).effective_step(3, 0.0) is None
 
 
 def test_it_sends_a_variate_with_every_model_but_the_first(federation):

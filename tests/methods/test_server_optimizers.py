@@ -69,7 +69,7 @@ def test_buffers_take_the_rounds_values(name):
     "other",
     ["mean", "ida", "ida+fedavg", "ida+intrac", "feddisco", "fedfusion", "fedsa", "median", "rfa"],
 )
-def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimiser, other):
+def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimizer, other):
     noise = torch.Generator().manual_seed(1)
     uploads = Uploads.of(
         torch.randn(6, 5, generator=noise),
@@ -80,7 +80,7 @@ def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimiser, ot
     )
     server = Server(uploads.previous)
     made, _ = make_method(other).aggregate(server, uploads)
-    alone = make_method(optimiser).step(server, made.vector, uploads.layout)
-    both, _ = make_method(f"{optimiser}+{other}").aggregate(server, uploads)
+    alone = make_method(optimizer).step(server, made.vector, uploads.layout)
+    both, _ = make_method(f"{optimizer}+{other}").aggregate(server, uploads)
     torch.testing.assert_close(both.vector, alone.vector)
-    assert not torch.equal(both.vector, made.vector) or optimiser == "fedavgm"
+    assert not torch.equal(both.vector, made.vector) or optimizer == "fedavgm"

@@ -7,7 +7,7 @@ import torch
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
 OPTIONS = {"model": "logistic", "rounds": 3, "batch_size": 8, "lr": 0.1, "epochs": 2}
@@ -15,7 +15,7 @@ OPTIONS = {"model": "logistic", "rounds": 3, "batch_size": 8, "lr": 0.1, "epochs
 
 def final(method: str, federation=None, **options) -> torch.Tensor:
     run = us.train(federation or small_federation(), method, **(OPTIONS | options))
-    return flatten(run.model, Network(run.model).layout)
+    return flatten(run.model, FunctionalModel(run.model).layout)
 
 
 def test_ida_of_two_clients_is_the_mean():

@@ -70,7 +70,7 @@ def test_participation_is_within_the_group():
 
 def test_shared_samples_come_behind_each_client_s_own_and_of_all_classes():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
-    shared, held = DataSharing(beta=0.1).hand_out(federation, 0)
+    shared, held = DataSharing(beta=0.1).shared_samples(federation, 0)
     assert shared.train.sizes.tolist() == [60 + 12, 40 + 12, 20 + 12]
     extra = []
     for k in range(3):
@@ -88,7 +88,7 @@ def test_shared_samples_come_behind_each_client_s_own_and_of_all_classes():
 
 def test_a_share_of_the_set_differs_from_client_to_client():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
-    shared, _ = DataSharing(beta=0.2, alpha=0.5).hand_out(federation, 0)
+    shared, _ = DataSharing(beta=0.2, alpha=0.5).shared_samples(federation, 0)
     assert (shared.train.sizes - federation.train.sizes).tolist() == [12, 12, 12]
     parts = [shared.train.client(k)[0][-12:] for k in (0, 1)]
     assert not np.array_equal(*parts)

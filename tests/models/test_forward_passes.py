@@ -6,7 +6,7 @@ from torch import nn
 
 from unskew.errors import UnskewError
 from unskew.models import make
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.models.split import split
 
@@ -23,7 +23,7 @@ class LateSoftmax(nn.Module):
 
 
 def parts_of(module):
-    network = Network(module)
+    network = FunctionalModel(module)
     vector = flatten(module, network.layout)
     trainable = network.layout.trainable
     return network, vector, vector[:trainable], network.own_buffers(vector[trainable:])

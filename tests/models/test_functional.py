@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
 
@@ -15,7 +15,7 @@ def cnn() -> nn.Sequential:
     )
 
 
-def split(network: Network) -> tuple[torch.Tensor, torch.Tensor]:
+def split(network: FunctionalModel) -> tuple[torch.Tensor, torch.Tensor]:
     vector = flatten(network.module, network.layout)
     return vector[: network.layout.trainable], vector[network.layout.trainable :]
 
@@ -23,13 +23,13 @@ def split(network: Network) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("training", [True, False])
 def test_the_function_is_the_module(training):
     module, x = cnn().train(training), torch.randn(6, 1, 4, 4)
-    network = Network(module)
+    network = FunctionalModel(module)
     weights, rest = split(network)
     assert torch.equal(network(weights, network.own_buffers(rest), x), module(x))
 
 
 def test_the_function_depends_on_its_arguments_not_on_the_module():
-    network, x = Network(nn.Linear(2, 2)), torch.randn(3, 2)
+    network, x = FunctionalModel(nn.Linear(2, 2)), torch.randn(3, 2)
     weights = torch.tensor([1.0, 0, 0, 1, 10, 20])
     assert torch.allclose(network(weights, {}, x), x + torch.tensor([10.0, 20]))
 
@@ -37,7 +37,7 @@ def test_the_function_depends_on_its_arguments_not_on_the_module():
 def test_tied_weights_are_one_argument():
     module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     module[1].weight = module[0].weight
-    network = Network(module)
+    network = FunctionalModel(module)
     doubled = network(torch.tensor([2.0, 0, 0, 2]), {}, torch.ones(1, 2))
     assert doubled.tolist() == [[4, 4]]
 
@@ -62,7 +62,7 @@ def test_a_method_can_be_called_with_given_weights(tied):
     module = Scaling()
     if tied:  # then it is called in another, slower way
         module.twice.weight = module.once.weight
-    network = Network(module)
+    network = FunctionalModel(module)
     x, weights = torch.ones(2, 1), torch.full((network.layout.size,), 3.0)
     before = module.once.weight
     first, second = network.run(weights, {}, x, torch.tensor(1.0), call="both")
@@ -72,7 +72,7 @@ def test_a_method_can_be_called_with_given_weights(tied):
 
 
 def test_training_changes_own_buffers_and_they_can_be_put_back():
-    network = Network(cnn().train())
+    network = FunctionalModel(cnn().train())
     weights, rest = split(network)
     before = rest.clone()
     buffers = network.own_buffers(rest)
@@ -85,7 +85,7 @@ def test_training_changes_own_buffers_and_they_can_be_put_back():
 
 
 def test_floating_buffers_are_views_and_counters_are_whole():
-    network = Network(cnn())
+    network = FunctionalModel(cnn())
     rest = torch.zeros(5)
     buffers = network.buffers_of(rest)
     assert list(buffers) == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
@@ -95,7 +95,7 @@ def test_floating_buffers_are_views_and_counters_are_whole():
 
 
 def test_buffers_of_many_clients_have_a_leading_dimension():
-    network = Network(cnn())
+    network = FunctionalModel(cnn())
     rest = torch.arange(10.0).view(2, 5)
     buffers = network.buffers_of(rest)
     assert buffers["1.running_var"].tolist() == [[2, 3], [7, 8]]
@@ -103,7 +103,7 @@ def test_buffers_of_many_clients_have_a_leading_dimension():
 
 
 def test_losses_are_cross_entropy_of_each_sample():
-    network = Network(nn.Linear(4, 3))
+    network = FunctionalModel(nn.Linear(4, 3))
     weights, x, y = torch.randn(15), torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
     losses = network.losses(weights, {}, Batch(x, y, torch.ones(5)))
     expected = F.cross_entropy(network(weights, {}, x), y, reduction="none")
@@ -111,21 +111,21 @@ def test_losses_are_cross_entropy_of_each_sample():
 
 
 def test_losses_stay_finite_for_sure_guesses():
-    network = Network(nn.Linear(1, 2, bias=False))
+    network = FunctionalModel(nn.Linear(1, 2, bias=False))
     batch = Batch(torch.tensor([[1.0]]), torch.tensor([1]), torch.ones(1))
     assert network.losses(torch.tensor([1000.0, 0.0]), {}, batch).tolist() == [1000.0]
 
 
 def test_bytes_become_numbers_from_zero_to_one():
     x = torch.from_numpy(np.array([[0, 51, 255]], np.uint8))
-    inputs = Network(nn.Linear(3, 2)).inputs(x)
+    inputs = FunctionalModel(nn.Linear(3, 2)).inputs(x)
     assert inputs.dtype == torch.float32
     torch.testing.assert_close(inputs, torch.tensor([[0.0, 0.2, 1.0]]))
     assert x.tolist() == [[0, 51, 255]]
 
 
 def test_tokens_become_indices():
-    network = Network(nn.Embedding(5, 2))
+    network = FunctionalModel(nn.Embedding(5, 2))
     inputs = network.inputs(torch.tensor([[1, 4]], dtype=torch.int32))
     assert inputs.dtype == torch.int64
     assert network(torch.arange(10.0), {}, inputs).tolist() == [[[2, 3], [8, 9]]]
@@ -133,17 +133,17 @@ def test_tokens_become_indices():
 
 def test_floats_stay_as_they_are():
     x = torch.randn(2, 3)
-    assert Network(nn.Linear(3, 2)).inputs(x) is x
+    assert FunctionalModel(nn.Linear(3, 2)).inputs(x) is x
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_for_convolutions_change_order_of_memory_not_value(channels):
     x = torch.randint(0, 255, (2, channels, 4, 4), dtype=torch.uint8)
-    inputs = Network(nn.Conv2d(channels, 2, 3)).inputs(x)
+    inputs = FunctionalModel(nn.Conv2d(channels, 2, 3)).inputs(x)
     assert inputs.stride()[1] == 1
     torch.testing.assert_close(inputs, x / 255)
 
 
 def test_only_batchnorm_couples_samples():
-    assert Network(cnn()).couples_samples
-    assert not Network(nn.Sequential(nn.Linear(2, 4), nn.GroupNorm(2, 4))).couples_samples
+    assert FunctionalModel(cnn()).couples_samples
+    assert not FunctionalModel(nn.Sequential(nn.Linear(2, 4), nn.GroupNorm(2, 4))).couples_samples

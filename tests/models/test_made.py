@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy
 from unskew.engine.runners import suits_vectorising
 from unskew.models import make
 from unskew.models.bernoulli import bernoulli_losses
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 from unskew.models.made import draw_degrees
 
@@ -24,7 +24,7 @@ SPELLINGS = ["made:hidden=9", "made:hidden=12-7,order=random", "made:hidden=5-6-
 
 def filled(spelling, shape, seed=1):
     """A network whose connections all count: positive weights keep every ReLU open."""
-    network = Network(make(spelling, shape, 10))
+    network = FunctionalModel(make(spelling, shape, 10))
     generator = torch.Generator().manual_seed(seed)
     weights = 0.1 + torch.rand(network.layout.size, generator=generator)
     return network, weights
@@ -96,7 +96,7 @@ def test_masks_are_the_same_for_every_client_and_another_seed_draws_others():
 )
 def test_parameters_are_counted_without_masks(spelling, shape, expected):
     module = make(spelling, shape, 10)
-    network = Network(module)
+    network = FunctionalModel(module)
     assert network.layout.size == network.layout.trainable == expected
     assert network.layout.nbytes() == 4 * expected
     assert not any("mask" in name for name in module.state_dict())
@@ -119,7 +119,7 @@ def test_one_feature_is_its_bias():
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_cohort_runs_as_one(spelling):
-    network = Network(make(spelling, (1, 2, 4), 10))
+    network = FunctionalModel(make(spelling, (1, 2, 4), 10))
     assert suits_vectorising(network, torch.zeros(2, 1, 2, 4), torch.device("cpu"))
     nets = [make(spelling, (1, 2, 4), 10, seed=seed) for seed in (1, 2)]
     rows = torch.stack([flatten(net, network.layout) for net in nets])
@@ -166,15 +166,15 @@ def test_the_loss_is_stable():
 
 
 def test_training_finds_that_one_feature_copies_the_other():
-    network = Network(make("made:hidden=8", (2,), 10))
+    network = FunctionalModel(make("made:hidden=8", (2,), 10))
     weights = flatten(network.module, network.layout).requires_grad_()
     x = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     batch = Batch(x, torch.zeros(2), torch.full((2,), 0.5))
-    optimiser = torch.optim.Adam([weights], 0.1)
+    optimizer = torch.optim.Adam([weights], 0.1)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (network.losses(weights, {}, batch) * batch.scale).sum().backward()
-        optimiser.step()
+        optimizer.step()
     # Independent features would cost 2 log 2.
     loss = network.losses(weights, {}, batch).mean().item()
     assert loss == pytest.approx(np.log(2), abs=0.02)

@@ -10,37 +10,37 @@ from torch.func import vmap
 from unskew.engine.runners import suits_vectorising
 from unskew.errors import UnskewError
 from unskew.models import make
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 from unskew.models.vae import draw_codes
 
 SMALL = "vae:hidden=6-5,latent=3,beta=4,mean=0.25,sd=0.5"
 
 
-def batch_of(x, draws, seed=0):
+def batch_of(x, noise_per_sample, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    chance = torch.rand(len(x), draws, generator=generator).clamp(1e-6, 1 - 1e-6)
-    return Batch(x, torch.zeros(len(x)), torch.ones(len(x)), chance)
+    noise = torch.rand(len(x), noise_per_sample, generator=generator).clamp(1e-6, 1 - 1e-6)
+    return Batch(x, torch.zeros(len(x)), torch.ones(len(x)), noise)
 
 
 def small(seed=0):
-    network = Network(make(SMALL, (1, 2, 4), 10, seed=seed))
+    network = FunctionalModel(make(SMALL, (1, 2, 4), 10, seed=seed))
     return network, 3 * flatten(network.module, network.layout)
 
 
 def test_parameters_of_the_thesis():
     layers = [(784, 512), (512, 256), (256, 2), (256, 2), (2, 256), (256, 512), (512, 784)]
     expected = sum(inputs * outputs + outputs for inputs, outputs in layers)
-    assert Network(make("vae", (1, 28, 28), 10)).layout.size == expected == 1_068_820
-    assert make("vae", (1, 28, 28), 10).goal.draws == 2
+    assert FunctionalModel(make("vae", (1, 28, 28), 10)).layout.size == expected == 1_068_820
+    assert make("vae", (1, 28, 28), 10).goal.noise_per_sample == 2
 
 
 def test_the_loss_by_the_definition():
     network, weights = small()
-    batch = batch_of(torch.rand(5, 1, 2, 4), network.goal.draws)
+    batch = batch_of(torch.rand(5, 1, 2, 4), network.goal.noise_per_sample)
     mean, log_variance = network.run(weights, {}, batch.x, call="encode")
     posterior = Normal(mean, (log_variance / 2).exp())
-    codes = posterior.icdf(batch.chance)
+    codes = posterior.icdf(batch.noise)
     decoded = network.run(weights, {}, codes, call="decode")
     error = (decoded - (batch.x.flatten(1) - 0.25) / 0.5).square().sum(1)
     divergence = kl_divergence(posterior, Normal(0, 1)).sum(1)
@@ -80,8 +80,8 @@ def test_the_encoder_speaks_of_the_logarithm_of_the_deviation():
 
 
 def test_codes_are_quantiles():
-    chance = torch.tensor([[0.5, 0.975, 0.025]])
-    codes = draw_codes(torch.ones(1, 3), torch.full((1, 3), math.log(4)), chance)
+    noise = torch.tensor([[0.5, 0.975, 0.025]])
+    codes = draw_codes(torch.ones(1, 3), torch.full((1, 3), math.log(4)), noise)
     torch.testing.assert_close(codes, torch.tensor([[1, 1 + 2 * 1.959964, 1 - 2 * 1.959964]]))
 
 
@@ -106,16 +106,16 @@ def test_a_cohort_runs_as_one():
     rows = torch.stack([small(seed)[1] for seed in (1, 2)]).double()
     batches = [batch_of(torch.rand(3, 1, 2, 4).double(), 3, seed) for seed in (1, 2)]
     x = torch.stack([batch.x for batch in batches])
-    chance = torch.stack([batch.chance for batch in batches])
+    noise = torch.stack([batch.noise for batch in batches])
 
-    def loss(row, x, chance):
-        return network.losses(row, {}, Batch(x, x, x, chance)).sum()
+    def loss(row, x, noise):
+        return network.losses(row, {}, Batch(x, x, x, noise)).sum()
 
     together = rows.clone().requires_grad_()
-    vmap(loss)(together, x, chance).sum().backward()
+    vmap(loss)(together, x, noise).sum().backward()
     for row, gradient, batch in zip(rows, together.grad, batches, strict=True):
         alone = row.clone().requires_grad_()
-        loss(alone, batch.x, batch.chance).backward()
+        loss(alone, batch.x, batch.noise).backward()
         torch.testing.assert_close(gradient, alone.grad)
         assert gradient.any()
 
@@ -131,7 +131,7 @@ def test_beta_is_an_option_of_the_training_loss_alone():
     x = torch.rand(2, 4)
     ways = {}
     for beta in (0, 10):
-        network = Network(make(f"vae:hidden=3,latent=1,beta={beta}", (4,), 2))
+        network = FunctionalModel(make(f"vae:hidden=3,latent=1,beta={beta}", (4,), 2))
         weights = flatten(network.module, network.layout)
         batch = batch_of(x, 1)
         ways[beta] = network.goal.measures(network, weights, {}, batch)

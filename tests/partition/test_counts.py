@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unskew.partition.base import NOBODY, Pool
-from unskew.partition.counts import apportion, even_sizes, fill, hand_out, within_stock
+from unskew.partition.base import NOBODY, SamplePool
+from unskew.partition.counts import apportion, even_sizes, fill, owners_by_count, within_stock
 
 demands = arrays(
     np.int64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 40)
@@ -72,7 +72,7 @@ def test_fill_never_exceeds_sizes_stock_or_shares(
 
 
 def test_hand_out_follows_the_order() -> None:
-    pool = Pool(np.array([0, 1, 0, 1, 0]), 2)
-    owner = hand_out(pool, np.array([[1, 1], [1, 0]]), np.array([3, 0, 1, 1, 2]))
+    pool = SamplePool(np.array([0, 1, 0, 1, 0]), 2)
+    owner = owners_by_count(pool, np.array([[1, 1], [1, 0]]), np.array([3, 0, 1, 1, 2]))
     # Class 0 in order: rows 2, 4, 0; class 1: rows 1, 3.
     assert owner.tolist() == [NOBODY, 0, 0, NOBODY, 1]

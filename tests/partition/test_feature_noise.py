@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Partition, Pool
+from unskew.partition.base import NOBODY, Partition, SamplePool
 from unskew.partition.feature_noise import Noise
 from unskew.partition.natural import Natural, follow
 from unskew.partition.quantity import Quantity
@@ -56,13 +56,13 @@ def test_noise_refuses_what_is_no_image(x: np.ndarray) -> None:
         Noise().distort(x, np.array([0]), 1, generator(0, "distort"))
 
 
-def natural(pool: Pool, clients: int | None, **options: int) -> Partition:
+def natural(pool: SamplePool, clients: int | None, **options: int) -> Partition:
     skew = Natural(**options)
     return skew.deal(pool, skew.clients(pool, clients), generator(0, "skew"))
 
 
 def test_natural_groups_are_the_clients() -> None:
-    pool = Pool(np.zeros(6, int), 1, np.array([7, 3, 7, 3, 9, 7]))
+    pool = SamplePool(np.zeros(6, int), 1, np.array([7, 3, 7, 3, 9, 7]))
     partition = natural(pool, None)
     assert partition.origin is not None
     assert partition.origin.tolist() == [3, 7, 9]
@@ -74,7 +74,7 @@ def test_natural_groups_are_the_clients() -> None:
 
 
 def test_natural_takes_some_groups_when_fewer_are_asked_for() -> None:
-    pool = Pool(np.zeros(50, int), 1, np.arange(50) % 10)
+    pool = SamplePool(np.zeros(50, int), 1, np.arange(50) % 10)
     partition = natural(pool, 4)
     assert partition.sizes.tolist() == [5] * 4
     assert partition.dropped == 30
@@ -82,7 +82,7 @@ def test_natural_takes_some_groups_when_fewer_are_asked_for() -> None:
 
 def test_natural_splits_groups_in_proportion_when_more_are_asked_for() -> None:
     groups = np.repeat([0, 1, 2], [100, 600, 1300])
-    partition = natural(Pool(np.zeros(2000, int), 1, groups), 40)
+    partition = natural(SamplePool(np.zeros(2000, int), 1, groups), 40)
     assert partition.origin is not None
     assert np.bincount(partition.origin).tolist() == [2, 12, 26]
     assert set(partition.sizes) == {50}
@@ -92,16 +92,16 @@ def test_natural_splits_groups_in_proportion_when_more_are_asked_for() -> None:
 
 def test_natural_gives_even_a_tiny_group_a_client() -> None:
     groups = np.repeat([0, 1, 2], [1, 50, 49])
-    partition = natural(Pool(np.zeros(100, int), 1, groups), 5)
+    partition = natural(SamplePool(np.zeros(100, int), 1, groups), 5)
     assert partition.origin is not None
     assert np.bincount(partition.origin).tolist() == [1, 2, 2]
 
 
 def test_natural_complains() -> None:
     with pytest.raises(UnskewError, match="has no groups"):
-        natural(Pool(np.zeros(5, int), 1), None)
+        natural(SamplePool(np.zeros(5, int), 1), None)
     with pytest.raises(UnskewError, match="min_size must be at most 3"):
-        natural(Pool(np.zeros(5, int), 1, np.array([0, 0, 1, 1, 1])), None, min_size=4)
+        natural(SamplePool(np.zeros(5, int), 1, np.array([0, 0, 1, 1, 1])), None, min_size=4)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 99))
@@ -116,13 +116,13 @@ def test_follow_sends_samples_to_their_group_evenly(groups: list[int], seed: int
 
 
 def test_zipf_sizes_by_hand() -> None:
-    pool = Pool(np.zeros(110, int), 1)
+    pool = SamplePool(np.zeros(110, int), 1)
     sizes = Quantity(law="zipf", exponent=1, min_size=0).deal(pool, 3, generator(0, "skew")).sizes
     assert sizes.tolist() == [60, 30, 20]  # 110 in the proportions 1 : 1/2 : 1/3
 
 
 def test_sigma_widens_the_sizes() -> None:
-    pool = Pool(np.zeros(10_000, int), 1)
+    pool = SamplePool(np.zeros(10_000, int), 1)
     logs = [
         np.log(Quantity(sigma=sigma).deal(pool, 50, generator(0, "skew")).sizes).std()
         for sigma in (0.0, 0.5, 1.5)
@@ -134,4 +134,4 @@ def test_sigma_widens_the_sizes() -> None:
 
 def test_quantity_with_an_impossible_minimum() -> None:
     with pytest.raises(UnskewError, match="min_size must be at most 2"):
-        Quantity(min_size=3).deal(Pool(np.zeros(10, int), 1), 4, generator(0, "skew"))
+        Quantity(min_size=3).deal(SamplePool(np.zeros(10, int), 1), 4, generator(0, "skew"))

@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool
-from unskew.partition.registry import parse_skew
+from unskew.partition.base import Partition, SamplePool
+from unskew.partition.registry import parse_partitioner
 from unskew.utils.rng import generator
 
 
-def balanced(classes: int = 10, each: int = 60) -> Pool:
-    return Pool(np.tile(np.arange(classes), each), classes)
+def balanced(classes: int = 10, each: int = 60) -> SamplePool:
+    return SamplePool(np.tile(np.arange(classes), each), classes)
 
 
-def deal(spelling: str, pool: Pool, clients: int | None = None, seed: int = 0) -> Partition:
-    skew = parse_skew(spelling)
+def deal(spelling: str, pool: SamplePool, clients: int | None = None, seed: int = 0) -> Partition:
+    skew = parse_partitioner(spelling)
     return skew.deal(pool, skew.clients(pool, clients), generator(seed, "skew"))
 
 
-def classes_of(partition: Partition, pool: Pool) -> list[list[int]]:
+def classes_of(partition: Partition, pool: SamplePool) -> list[list[int]]:
     return [np.unique(pool.labels[part]).tolist() for part in partition.parts]
 
 
-def counts_of(partition: Partition, pool: Pool) -> np.ndarray:
+def counts_of(partition: Partition, pool: SamplePool) -> np.ndarray:
     return np.array([np.bincount(pool.labels[p], minlength=pool.classes) for p in partition.parts])
 
 
@@ -233,7 +233,7 @@ def test_dirichlet_top_up_keeps_the_labels_skewed() -> None:
 )
 def test_a_thousand_clients_are_quick(spelling: str) -> None:
     rng = np.random.default_rng(0)
-    pool = Pool(rng.integers(0, 10, 60_000), 10, rng.integers(0, 500, 60_000))
+    pool = SamplePool(rng.integers(0, 10, 60_000), 10, rng.integers(0, 500, 60_000))
     started = time.perf_counter()
     assert deal(spelling, pool, 1000).clients == 1000
     assert time.perf_counter() - started < 1

@@ -6,7 +6,7 @@ import pytest
 
 import unskew as us
 from pages import DOCS
-from unskew.partition.registry import SKEWS
+from unskew.partition.registry import PARTITIONERS
 
 PAGE = (DOCS / "partitioners.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^unskew data show digits --skew (\S+) --clients (\d+) --out (\S+)$", PAGE,
@@ -15,7 +15,7 @@ COMMANDS = re.findall(r"^unskew data show digits --skew (\S+) --clients (\d+) --
 
 def test_every_recipe_is_on_the_page():
     shown = {skew.partition(":")[0] for skew, _, _ in COMMANDS}
-    assert shown | {"natural"} == set(SKEWS)
+    assert shown | {"natural"} == set(PARTITIONERS)
     assert len(COMMANDS) == PAGE.count("unskew data show digits")
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Partition, Pool
+from unskew.partition.base import NOBODY, Partition, SamplePool
 from unskew.partition.dirichlet import Dirichlet
-from unskew.partition.registry import SKEWS, parse_skew
+from unskew.partition.registry import PARTITIONERS, parse_partitioner
 from unskew.utils.rng import generator
 
 COVERING = [
@@ -41,29 +41,29 @@ spellings = st.sampled_from(COVERING + DROPPING)
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> Pool:
+def pools(draw: st.DrawFn) -> SamplePool:
     classes = draw(st.integers(2, 8))
     samples = draw(st.integers(60, 300))
     rng = np.random.default_rng(draw(st.integers(0, 2**20)))
     shares = rng.dirichlet(np.full(classes, 2.0))
     labels = rng.choice(classes, samples, p=shares)
-    return Pool(labels, classes, rng.integers(0, 12, samples))
+    return SamplePool(labels, classes, rng.integers(0, 12, samples))
 
 
-def deal(spelling: str, pool: Pool, clients: int, seed: int) -> Partition:
-    skew = parse_skew(spelling)
+def deal(spelling: str, pool: SamplePool, clients: int, seed: int) -> Partition:
+    skew = parse_partitioner(spelling)
     asked = min(clients, pool.classes + 1) if "niid-2" in spelling else clients
     return skew.deal(pool, skew.clients(pool, asked), generator(seed, "skew"))
 
 
 def test_every_recipe_is_promised_something() -> None:
     named = {spelling.partition(":")[0] for spelling in COVERING + DROPPING}
-    assert named == set(SKEWS)
+    assert named == set(PARTITIONERS)
 
 
 @given(spellings, pools(), st.integers(2, 20), st.integers(0, 99))
 def test_parts_are_disjoint_and_within_the_pool(
-    spelling: str, pool: Pool, clients: int, seed: int
+    spelling: str, pool: SamplePool, clients: int, seed: int
 ) -> None:
     partition = deal(spelling, pool, clients, seed)
     assert len(partition.owner) == len(pool)
@@ -77,7 +77,9 @@ def test_parts_are_disjoint_and_within_the_pool(
 
 
 @given(st.sampled_from(COVERING), pools(), st.integers(2, 20), st.integers(0, 99))
-def test_covering_recipes_drop_nothing(spelling: str, pool: Pool, clients: int, seed: int) -> None:
+def test_covering_recipes_drop_nothing(
+    spelling: str, pool: SamplePool, clients: int, seed: int
+) -> None:
     if "pathological" in spelling:
         clients = max(clients, pool.classes // 2 + 1)  # fewer cannot hold all the classes
     if spelling == "natural":
@@ -88,28 +90,28 @@ def test_covering_recipes_drop_nothing(spelling: str, pool: Pool, clients: int, 
 @pytest.mark.parametrize("spelling", COVERING + DROPPING)
 def test_the_seed_decides(spelling: str) -> None:
     rng = np.random.default_rng(3)
-    pool = Pool(rng.integers(0, 10, 900), 10, rng.integers(0, 40, 900))
+    pool = SamplePool(rng.integers(0, 10, 900), 10, rng.integers(0, 40, 900))
     first, again, other = (deal(spelling, pool, 10, seed).owner for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 @given(pools(), st.integers(2, 60), st.sampled_from(["iid", "noise"]))
-def test_iid_sizes_differ_by_at_most_one(pool: Pool, clients: int, spelling: str) -> None:
+def test_iid_sizes_differ_by_at_most_one(pool: SamplePool, clients: int, spelling: str) -> None:
     assert np.ptp(deal(spelling, pool, clients, 0).sizes) <= 1
 
 
 @given(pools(), st.integers(2, 30), st.sampled_from([0.01, 0.1, 1.0]), st.booleans())
 @settings(max_examples=50)
 def test_dirichlet_by_default_leaves_no_client_bare(
-    pool: Pool, clients: int, alpha: float, balance: bool
+    pool: SamplePool, clients: int, alpha: float, balance: bool
 ) -> None:
     spelling = f"dirichlet:alpha={alpha},balance={balance},retries=3"
     assert deal(spelling, pool, clients, 0).sizes.min() >= min(10, len(pool) // (2 * clients))
 
 
 @given(pools(), st.integers(2, 12), st.integers(0, 5), st.sampled_from(["lognormal", "zipf"]))
-def test_quantity_keeps_its_minimum(pool: Pool, clients: int, least: int, law: str) -> None:
+def test_quantity_keeps_its_minimum(pool: SamplePool, clients: int, least: int, law: str) -> None:
     sizes = deal(f"quantity:law={law},sigma=3,exponent=3,min_size={least}", pool, clients, 0).sizes
     assert sizes.min() >= least
     assert sizes.sum() == len(pool)
@@ -117,7 +119,7 @@ def test_quantity_keeps_its_minimum(pool: Pool, clients: int, least: int, law: s
 
 @given(pools(), st.integers(2, 20), st.floats(0, 1))
 def test_eta_shards_are_of_one_size_unless_a_note_says_otherwise(
-    pool: Pool, clients: int, eta: float
+    pool: SamplePool, clients: int, eta: float
 ) -> None:
     partition = deal(f"eta-shards:eta={eta}", pool, clients, 0)
     size = int(0.8 * len(pool) / clients + 1e-9)
@@ -127,7 +129,7 @@ def test_eta_shards_are_of_one_size_unless_a_note_says_otherwise(
 
 @given(pools(), st.integers(2, 20), st.data())
 def test_n_classes_holds_at_most_n_classes_and_every_class_if_it_can(
-    pool: Pool, clients: int, data: st.DataObject
+    pool: SamplePool, clients: int, data: st.DataObject
 ) -> None:
     n = data.draw(st.integers(1, pool.classes))
     partition = deal(f"n-classes:n={n},balanced=false,cap=3", pool, clients, 0)
@@ -141,7 +143,7 @@ def test_n_classes_holds_at_most_n_classes_and_every_class_if_it_can(
 
 @given(pools(), st.integers(2, 20), st.integers(1, 8), st.booleans())
 def test_pathological_holds_at_most_its_classes(
-    pool: Pool, clients: int, per_client: int, balance: bool
+    pool: SamplePool, clients: int, per_client: int, balance: bool
 ) -> None:
     per_client = min(per_client, pool.classes)
     spelling = f"pathological:classes_per_client={per_client},balance={balance}"
@@ -155,9 +157,9 @@ def test_pathological_holds_at_most_its_classes(
 @pytest.mark.parametrize("spelling", ["iid", "dirichlet", "natural", "quantity"])
 @pytest.mark.parametrize("clients", [0, -1, 101])
 def test_impossible_numbers_of_clients_are_refused(spelling: str, clients: int) -> None:
-    pool = Pool(np.arange(100) % 4, 4, np.arange(100) % 7)
+    pool = SamplePool(np.arange(100) % 4, 4, np.arange(100) % 7)
     with pytest.raises(UnskewError, match="clients must be from 1 to 100"):
-        parse_skew(spelling).clients(pool, clients)
+        parse_partitioner(spelling).clients(pool, clients)
 
 
 def test_balanced_dirichlet_takes_a_class_nobody_has_samples_of():

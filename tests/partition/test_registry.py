@@ -2,20 +2,26 @@ import numpy as np
 import pytest
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool, Skew
+from unskew.partition.base import Partition, Partitioner, SamplePool
 from unskew.partition.dirichlet import Dirichlet
 from unskew.partition.feature_noise import Noise
-from unskew.partition.registry import SKEWS, Composed, describe, parse_skew, spell_skew
+from unskew.partition.registry import (
+    PARTITIONERS,
+    Composed,
+    describe,
+    parse_partitioner,
+    partitioner_spec,
+)
 from unskew.utils.rng import generator
 
 
 def test_plain_spelling() -> None:
-    assert parse_skew("dirichlet:alpha=0.5,min_size=3") == Dirichlet(alpha=0.5, min_size=3)
+    assert parse_partitioner("dirichlet:alpha=0.5,min_size=3") == Dirichlet(alpha=0.5, min_size=3)
 
 
-@pytest.mark.parametrize("name", SKEWS)
+@pytest.mark.parametrize("name", PARTITIONERS)
 def test_every_recipe_stands_with_its_defaults_and_is_described(name: str) -> None:
-    assert spell_skew(parse_skew(name)) == name
+    assert partitioner_spec(parse_partitioner(name)) == name
     assert 20 < len(describe(name)) <= 100
     assert describe(name).endswith(".")
 
@@ -30,26 +36,26 @@ def test_every_recipe_stands_with_its_defaults_and_is_described(name: str) -> No
     ],
 )
 def test_spelling_and_back(text: str) -> None:
-    assert spell_skew(parse_skew(text)) == text
+    assert partitioner_spec(parse_partitioner(text)) == text
 
 
 def test_a_recipe_of_ones_own_is_called_by_its_class() -> None:
-    class Mine(Skew):
+    class Mine(Partitioner):
         pass
 
-    assert spell_skew(Mine()) == "Mine"
+    assert partitioner_spec(Mine()) == "Mine"
 
 
 def test_a_composed_skew_deals_by_the_first_and_distorts_by_the_others() -> None:
-    pool = Pool(np.tile(np.arange(4), 50), 4)
-    composed = parse_skew("pathological:classes_per_client=1+noise:level=0.01")
+    pool = SamplePool(np.tile(np.arange(4), 50), 4)
+    composed = parse_partitioner("pathological:classes_per_client=1+noise:level=0.01")
     assert composed == Composed(
-        parse_skew("pathological:classes_per_client=1"), (Noise(level=0.01),)
+        parse_partitioner("pathological:classes_per_client=1"), (Noise(level=0.01),)
     )
     assert composed.clients(pool, None) == 10
     dealt: list[Partition] = [
         skew.deal(pool, 4, generator(0, "skew"))
-        for skew in (composed, parse_skew("pathological:classes_per_client=1"))
+        for skew in (composed, parse_partitioner("pathological:classes_per_client=1"))
     ]
     assert np.array_equal(dealt[0].owner, dealt[1].owner)
     x = np.full((200, 3), 0.5, np.float32)
@@ -78,4 +84,4 @@ def test_a_composed_skew_deals_by_the_first_and_distorts_by_the_others() -> None
 )
 def test_bad_spellings_name_what_is_wrong(text: str, complaint: str) -> None:
     with pytest.raises(UnskewError, match=complaint):
-        parse_skew(text)
+        parse_partitioner(text)

@@ -8,7 +8,7 @@ from torch import nn
 
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Method
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import gradient as module_under_test
 from unskew.privacy import private_gradient, private_noise, refuse_coupled
 
@@ -102,7 +102,7 @@ class Case:
     def __init__(self):
         torch.manual_seed(0)
         module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
-        self.network, k, b = Network(module), self.clients, self.batch
+        self.network, k, b = FunctionalModel(module), self.clients, self.batch
         self.size = self.network.layout.trainable
         self.weights = torch.randn(k, self.size)
         self.samples = torch.randn(k, b, 4), torch.randint(3, (k, b))
@@ -113,10 +113,10 @@ class Case:
         self.noise = torch.stack([private_noise(1, "x", 0, i, 0, self.size) for i in range(k)])
         self.expected = torch.tensor([7.0, 7.0, 3.0, 1.0, 1.0])
 
-    def loss(self, w, x, y, centre):
+    def loss(self, w, x, y, center):
         batch = Batch(x[None], y[None], torch.ones(1))
-        pull = 0.01 * (w - centre).square().sum()
-        return Method().objective(self.network, w, {}, batch, {}) + pull
+        proximal_strength = 0.01 * (w - center).square().sum()
+        return Method().objective(self.network, w, {}, batch, {}) + proximal_strength
 
     def options(self, k=slice(None)):
         return {
@@ -206,6 +206,6 @@ def test_noise_is_standard_normal():
 
 
 def test_networks_that_mix_samples_are_refused():
-    refuse_coupled(Network(nn.Linear(2, 2)))
+    refuse_coupled(FunctionalModel(nn.Linear(2, 2)))
     with pytest.raises(UnskewError, match="BatchNorm mixes"):
-        refuse_coupled(Network(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))
+        refuse_coupled(FunctionalModel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))

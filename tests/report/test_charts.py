@@ -217,12 +217,12 @@ def test_a_method_has_its_colour_in_every_figure():
 def test_the_page_and_paper_have_the_same_colours():
     from importlib.resources import files
 
-    from unskew.report.palette import COLOURS
+    from unskew.report.palette import COLORS
 
     style = (files("unskew.report") / "assets" / "style.css").read_text().lower()
     light = style[: style.index("@media")]
-    for i, colour in enumerate(COLOURS):
-        assert f"--m{i}: {colour.lower()}" in light
+    for i, color in enumerate(COLORS):
+        assert f"--m{i}: {color.lower()}" in light
 
 
 def test_the_table_is_written_for_papers(tmp_path):

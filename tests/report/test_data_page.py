@@ -6,7 +6,7 @@ from rich.console import Console
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.partition.report import SkewReport
+from unskew.partition.report import PartitionReport
 from unskew.report import data_page as holdings
 from unskew.report.data_page import draw_holdings, holdings_table
 
@@ -21,7 +21,7 @@ def federation(
     if skew is None:
         return made
     counts = made.train.label_counts(classes)
-    report = SkewReport(skew, counts.sum(axis=1), counts, 0)
+    report = PartitionReport(skew, counts.sum(axis=1), counts, 0)
     return Federation(made.train, made.test, made.common, classes, report=report)
 
 

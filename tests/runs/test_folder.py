@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 import unskew as us
 from unskew.errors import FolderError, UnskewError
 from unskew.methods.common.base import Server
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.folder import RunFolder, read_lines
 from unskew.runs.lock import FolderLock
-from unskew.runs.states import States
+from unskew.runs.states import ClientStates
 
 OPTIONS = {"model": "logistic", "rounds": 3, "cohort": 2, "seed": 4}
 
@@ -66,7 +66,7 @@ def test_nothing_is_pickled(run):
 def test_the_last_checkpoint_holds_the_final_model(run):
     (newest,) = (run.folder / "checkpoints").glob("stage0-round000003")
     saved = load_file(newest / "server.safetensors")
-    assert torch.equal(saved["now:vector"], flatten(run.model, Network(run.model).layout))
+    assert torch.equal(saved["now:vector"], flatten(run.model, FunctionalModel(run.model).layout))
     manifest = json.loads((run.folder / "checkpoints" / "manifest.json").read_text())
     assert set(manifest) == {newest.name}
 
@@ -125,7 +125,7 @@ def test_a_checkpoint_is_read_back_as_it_was(tmp_path):
         stage=1,
         round=7,
         server=Server(torch.arange(3.0), {"control": turned, "steps": torch.tensor(5)}),
-        states=States().updated(
+        states=ClientStates().updated(
             {0: {"kept": torch.ones(2)}, 12: {"a/b": turned, "none": torch.empty(0)}}
         ),
         earlier={"first": Server(torch.zeros(2), {"m": torch.ones(1)}), "second": Server(turned)},

@@ -14,7 +14,7 @@ from unskew.methods.fedavg import FedAvg
 from unskew.models import make
 from unskew.runs.folder import RunFolder
 from unskew.runs.read import read_runs
-from unskew.runs.stage_cache import PLACE, CommonStages
+from unskew.runs.stage_cache import PLACE, StageCache
 
 VAE = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}
 QUICK = "hidden=4,density_rounds=3,local_rounds=2,ratio_rounds=2,ratio_hidden=4"
@@ -210,7 +210,7 @@ class Foreign(FedAvg):
     """A method with a stage that is trained by a method from elsewhere."""
 
     def stages(self):
-        return Stage("first", type("Elsewhere", (FedAvg,), {})(), 1), *super().stages()
+        return Stage("first", type("FlowerBackend", (FedAvg,), {})(), 1), *super().stages()
 
 
 @pytest.mark.parametrize("method", [ByFunction(), Foreign()])
@@ -224,7 +224,7 @@ def test_two_runs_may_end_the_same_stage(federation, tmp_path):
     run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
     (kept, *_) = (tmp_path / "stages").iterdir()
     before = json.loads((kept / "checkpoints" / "manifest.json").read_text())
-    CommonStages(kept.parent, [kept.name]).keep(0, run.folder)
+    StageCache(kept.parent, [kept.name]).keep(0, run.folder)
     assert json.loads((kept / "checkpoints" / "manifest.json").read_text()) == before
     assert not [path for path in kept.parent.iterdir() if path.name.startswith(".")]
 
@@ -232,5 +232,5 @@ def test_two_runs_may_end_the_same_stage(federation, tmp_path):
 def test_a_stage_that_cannot_be_kept_ends_no_run(federation, tmp_path):
     run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
     damage_checkpoints(run.folder)
-    CommonStages(tmp_path / "others", ["key"]).keep(0, run.folder)
+    StageCache(tmp_path / "others", ["key"]).keep(0, run.folder)
     assert not list((tmp_path / "others").iterdir())

@@ -11,11 +11,11 @@ import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Finished, Method, Server
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs import states as module
 from unskew.runs.checkpoint import Checkpoints, Position
-from unskew.runs.states import States, StateStore
+from unskew.runs.states import ClientStates, StateStore
 
 
 def state(number: float, size: int = 4):
@@ -32,7 +32,7 @@ ROUNDS = st.lists(st.dictionaries(st.integers(0, 60), st.integers(0, 99), max_si
 @settings(max_examples=40)
 @given(ROUNDS, st.sampled_from([0, 60, 200, 10**6]))
 def test_snapshots_never_change_whatever_is_on_disk(rounds, memory):
-    states = States(StateStore(memory=memory))
+    states = ClientStates(StateStore(memory=memory))
     snapshots, expected = [states], [{}]
     for round_ in rounds:
         states = states.updated({k: state(v) for k, v in round_.items()})
@@ -50,7 +50,7 @@ def in_memory(states):
 
 def test_those_who_trained_longest_ago_go_to_disk(tmp_path):
     """A state is 40 bytes; of four, 160 are too many for 130, and three quarters of it are 97."""
-    states = States(StateStore(tmp_path, memory=130))
+    states = ClientStates(StateStore(tmp_path, memory=130))
     for client in (5, 6, 7):
         states = states.updated({client: {"a": torch.zeros(10)}})
     assert in_memory(states) == {5, 6, 7}
@@ -65,13 +65,13 @@ def test_those_who_trained_longest_ago_go_to_disk(tmp_path):
 
 
 def test_reading_leaves_a_state_on_disk(tmp_path):
-    states = States(StateStore(tmp_path, memory=0)).updated({0: state(1)})
+    states = ClientStates(StateStore(tmp_path, memory=0)).updated({0: state(1)})
     assert values(states) == {0: 1}
     assert in_memory(states) == set()
 
 
 def test_files_go_when_nobody_needs_them(tmp_path):
-    states = States(StateStore(tmp_path, memory=0))
+    states = ClientStates(StateStore(tmp_path, memory=0))
     for number in range(5):
         states = states.updated({0: state(number), 1: state(number)})
     assert len(list(tmp_path.iterdir())) <= 2
@@ -80,12 +80,12 @@ def test_files_go_when_nobody_needs_them(tmp_path):
 
 def test_a_row_of_a_matrix_does_not_hold_the_matrix():
     matrix = torch.zeros(100, 1000)
-    kept = States().updated({0: {"row": matrix[3]}})[0]["row"]
+    kept = ClientStates().updated({0: {"row": matrix[3]}})[0]["row"]
     assert kept.untyped_storage().nbytes() == 4000
 
 
 def test_a_temporary_folder_goes_with_its_states():
-    states = States(StateStore(memory=0)).updated({0: state(1)})
+    states = ClientStates(StateStore(memory=0)).updated({0: state(1)})
     folder = states._records[0].file.path.parent
     assert folder.is_dir()
     del states
@@ -93,7 +93,7 @@ def test_a_temporary_folder_goes_with_its_states():
 
 
 def test_a_lost_file_is_named(tmp_path):
-    states = States(StateStore(tmp_path, memory=0)).updated({0: state(1)})
+    states = ClientStates(StateStore(tmp_path, memory=0)).updated({0: state(1)})
     (file,) = tmp_path.iterdir()
     file.unlink()
     with pytest.raises(UnskewError, match=f"{file.name}: a client's state is lost"):
@@ -114,7 +114,7 @@ def files_of(folder):
 
 def test_a_checkpoint_writes_only_what_changed(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    states = States(checkpoints.store).updated({k: state(k) for k in range(300)})
+    states = ClientStates(checkpoints.store).updated({k: state(k) for k in range(300)})
     save(checkpoints, states, 1)
     first = files_of(tmp_path)
     assert len(first) == 2  # of 256 clients, and of 44
@@ -132,7 +132,7 @@ def test_a_checkpoint_writes_only_what_changed(tmp_path):
 
 def test_what_was_moved_out_is_not_written_again(tmp_path):
     checkpoints = Checkpoints(tmp_path, state_memory=0)
-    states = States(checkpoints.store).updated({k: state(k) for k in range(20)})
+    states = ClientStates(checkpoints.store).updated({k: state(k) for k in range(20)})
     before = files_of(tmp_path)
     save(checkpoints, states, 1)
     assert files_of(tmp_path) == before
@@ -140,7 +140,7 @@ def test_what_was_moved_out_is_not_written_again(tmp_path):
 
 def test_a_file_mostly_out_of_date_is_written_anew_and_goes(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    states = States(checkpoints.store).updated({k: state(k) for k in range(10)})
+    states = ClientStates(checkpoints.store).updated({k: state(k) for k in range(10)})
     save(checkpoints, states, 1)
     (first,) = files_of(tmp_path)
     states = states.updated({k: state(-k) for k in range(6)})  # four of ten are left
@@ -155,7 +155,7 @@ def test_a_file_mostly_out_of_date_is_written_anew_and_goes(tmp_path):
 def test_many_small_files_become_one(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_MOST_SMALL_FILES", 5)
     checkpoints = Checkpoints(tmp_path)
-    states = States(checkpoints.store)
+    states = ClientStates(checkpoints.store)
     for client in range(20):
         states = states.updated({client: state(client)})
         save(checkpoints, states, client)
@@ -166,7 +166,7 @@ def test_many_small_files_become_one(tmp_path, monkeypatch):
 def test_a_checkpoint_may_be_of_older_states_than_the_store_has(tmp_path):
     """As when Ctrl-C falls between a round's states and its line."""
     checkpoints = Checkpoints(tmp_path, state_memory=100)
-    whole = States(checkpoints.store).updated({k: state(k) for k in range(8)})
+    whole = ClientStates(checkpoints.store).updated({k: state(k) for k in range(8)})
     newer = whole.updated({k: state(100 + k) for k in range(8)})
     save(checkpoints, whole, 1)
     assert values(Checkpoints(tmp_path).load()[0].states) == {k: k for k in range(8)}
@@ -175,7 +175,7 @@ def test_a_checkpoint_may_be_of_older_states_than_the_store_has(tmp_path):
 
 def test_a_damaged_state_falls_back_to_the_checkpoint_before(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    states = States(checkpoints.store).updated({0: state(0), 1: state(1)})
+    states = ClientStates(checkpoints.store).updated({0: state(0), 1: state(1)})
     save(checkpoints, states, 1)
     old = set(files_of(tmp_path))
     save(checkpoints, states.updated({1: state(2)}), 2)
@@ -209,7 +209,7 @@ def test_a_run_with_its_states_on_disk_resumes_bit_for_bit(tmp_path, checkpoint_
     tight = options | {"state_megabytes": 0}
     us.train(federation, method, rounds=4, out=tmp_path, **tight)
     run = us.train(federation, method, rounds=8, out=tmp_path, resume=True, **tight)
-    layout = Network(run.model).layout
+    layout = FunctionalModel(run.model).layout
     assert torch.equal(flatten(run.model, layout), flatten(plain.model, layout))
 
 

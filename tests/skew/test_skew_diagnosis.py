@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 
 from unskew.data.federation import Federation
 from unskew.partition import report as report_module
-from unskew.partition.base import NOBODY, Partition, Pool
-from unskew.partition.report import SkewReport
+from unskew.partition.base import NOBODY, Partition, SamplePool
+from unskew.partition.report import PartitionReport
 from unskew.skew.diagnosis import DEFINITIONS, Diagnosis, diagnose, diagnose_counts, gini
 from unskew.utils.rng import generator
 
@@ -152,14 +152,16 @@ def test_feature_skew_is_unknown_without_two_clients_or_variance(
     assert diagnose(Federation.from_arrays(x, np.zeros(len(x), int), owner)).feature_skew is None
 
 
-def report(clients: int = 3) -> SkewReport:
+def report(clients: int = 3) -> PartitionReport:
     owner = np.append(np.arange(2 * clients) % clients, NOBODY)
-    pool = Pool(np.append(np.arange(2 * clients) // clients, 1), 2)
-    return SkewReport.of("iid", pool, Partition(owner, clients, notes=("a",)), notes=("first",))
+    pool = SamplePool(np.append(np.arange(2 * clients) // clients, 1), 2)
+    return PartitionReport.of(
+        "iid", pool, Partition(owner, clients, notes=("a",)), notes=("first",)
+    )
 
 
 def test_a_report_is_printed_with_what_its_numbers_mean() -> None:
-    text = str(SkewReport("iid", [2, 1], [[2, 0], [0, 1]], dropped=1_000, notes=("tidy",)))
+    text = str(PartitionReport("iid", [2, 1], [[2, 0], [0, 1]], dropped=1_000, notes=("tidy",)))
     first, clients, *_, dropped, note = text.splitlines()
     assert first.startswith("iid: ")
     assert clients.split() == ["clients", "2", *DEFINITIONS["clients"].split()]
@@ -181,16 +183,16 @@ def test_report_counts_what_was_dealt() -> None:
 
 def test_report_survives_json() -> None:
     made = report()
-    again = SkewReport.from_dict(json.loads(json.dumps(made.to_dict())))
+    again = PartitionReport.from_dict(json.loads(json.dumps(made.to_dict())))
     assert again == made
     assert isinstance(again.sizes, np.ndarray)
-    assert again != SkewReport("other", (2, 2, 2), ((1, 1),) * 3, 1)  # type: ignore[arg-type]
+    assert again != PartitionReport("other", (2, 2, 2), ((1, 1),) * 3, 1)  # type: ignore[arg-type]
 
 
 def test_report_of_many_clients_keeps_the_diagnosis_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "LISTED", 5)
     made = report(clients=6)
-    again = SkewReport.from_dict(json.loads(json.dumps(made.to_dict())))
+    again = PartitionReport.from_dict(json.loads(json.dumps(made.to_dict())))
     assert again.sizes is None
     assert again.label_counts is None
     assert isinstance(again.diagnosis, Diagnosis)
@@ -201,8 +203,8 @@ def test_report_of_many_clients_keeps_the_diagnosis_alone(monkeypatch: pytest.Mo
 def test_a_million_clients_make_a_small_report() -> None:
     clients = 1_000_000
     rng = np.random.default_rng(0)
-    pool = Pool(rng.integers(0, 2, clients), 2)
-    made = SkewReport.of("iid", pool, Partition(np.arange(clients), clients))
+    pool = SamplePool(rng.integers(0, 2, clients), 2)
+    made = PartitionReport.of("iid", pool, Partition(np.arange(clients), clients))
     assert made.diagnosis is not None
     assert made.diagnosis.label_skew == pytest.approx(0.5, abs=1e-3)
     assert len(json.dumps(made.to_dict())) < 1000

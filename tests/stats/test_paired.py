@@ -59,7 +59,7 @@ def test_p_values_are_multiplied_by_the_number_of_tests():
     first, second = lead("a", figures)
     assert first.p == pytest.approx(alone)  # the other has one seed in common, which is no test
     assert math.isnan(second.p)
-    assert not second.is_real
+    assert not second.is_significant
     first, _ = lead("a", {**figures, "c": dict.fromkeys(range(3), 2.0)})
     assert first.p == pytest.approx(2 * alone)
 
@@ -71,7 +71,7 @@ def test_the_best_of_many_equal_methods_is_rarely_called_behind():
         noise = rng.normal(size=(8, 5))
         figures = {str(i): dict(enumerate(row)) for i, row in enumerate(noise)}
         leader = str(int(noise.mean(axis=1).argmax()))
-        beaten += any(d.is_real for d in lead(leader, figures) if d.second == "0")
+        beaten += any(d.is_significant for d in lead(leader, figures) if d.second == "0")
     assert beaten <= 15
 
 
@@ -100,14 +100,14 @@ def runs_of(values, **options):
 
 def test_a_clear_lead_is_real():
     verdict = judge(runs_of({"mean": [0.70, 0.71, 0.69], "fedavg": [0.901, 0.909, 0.893]}))
-    assert (verdict.leader, verdict.is_real, verdict.level) == ("fedavg", True, [])
+    assert (verdict.leader, verdict.is_significant, verdict.level) == ("fedavg", True, [])
     assert str(verdict).startswith("fedavg leads by 20.10 points over mean, and its lead is real")
     assert (verdict.note("fedavg"), verdict.note("mean")) == ("leads", "behind")
 
 
 def test_a_lead_within_noise_is_called_that():
     verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}))
-    assert not verdict.is_real
+    assert not verdict.is_significant
     assert "within noise: 3 seeds do not tell the leader from it" in str(verdict)
     assert verdict.note("b") == "within noise"
 
@@ -124,7 +124,7 @@ def test_methods_with_the_same_figures_are_level_and_nobody_leads(row):
     verdict = judge(runs_of({"a": row, "b": row, "c": row}))
     assert str(verdict) == "a, b and c are level: the same figure with every seed."
     assert verdict.note("b") == "the same"
-    assert not verdict.is_real
+    assert not verdict.is_significant
 
 
 def test_a_mean_difference_of_zero_is_not_the_same():

@@ -11,12 +11,12 @@ from unskew.aggregation.order import coordinate_median, trimmed_mean
 from unskew.aggregation.product import product
 from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, by_samples, uniform
+from unskew.aggregation.weighting import ClientWeighting, by_samples, uniform
 
 __all__ = [
+    "ClientWeighting",
     "Rule",
     "Uploads",
-    "Weigher",
     "bulyan",
     "by_samples",
     "clipped",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.errors import UnskewError
 
 SLACK = 1e-9
@@ -17,7 +17,7 @@ NOTHING = 1e-300
 """Weights below this count as none: a bound divided by them would be infinite."""
 
 
-def clipped(weigher: Weigher, low: float = 0.0, high: float = 1.0) -> Weigher:
+def clipped(weighting: ClientWeighting, low: float = 0.0, high: float = 1.0) -> ClientWeighting:
     """Keep every weight between ``low`` and ``high``.
 
     Clients between the bounds keep their proportions; what the others lose or gain is spread
@@ -33,11 +33,11 @@ def clipped(weigher: Weigher, low: float = 0.0, high: float = 1.0) -> Weigher:
                 f"low and high must leave room for {clients} weights that sum to one: "
                 f"low at most and high at least {1 / clients:.4g} (got {low:g} and {high:g})"
             )
-        reasons = weigher.explain(uploads)
+        reasons = weighting.explain(uploads)
         unclipped = reasons.pop("weights")
         return bounded(unclipped, low, high), {**reasons, "unclipped": unclipped}
 
-    return Weigher(f"clipped {weigher.name}", derive)
+    return ClientWeighting(f"clipped {weighting.name}", derive)
 
 
 def bounded(weights: Tensor, low: float, high: float) -> Tensor:

@@ -4,40 +4,40 @@ import torch
 from torch import Tensor
 
 
-def squared_distances(rows: Tensor, centres: Tensor) -> Tensor:
+def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
     """Return rows x centres; one centre at a time, so that no difference is kept."""
     columns = [
-        torch.linalg.vector_norm(rows - centre, dim=1, dtype=torch.float64).square()
-        for centre in centres
+        torch.linalg.vector_norm(rows - center, dim=1, dtype=torch.float64).square()
+        for center in centers
     ]
     return torch.stack(columns, 1)
 
 
-def further_seeds(rows: Tensor, centres: Tensor, number: int) -> Tensor:
+def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
     """Return the centres with rows added to them until there are ``number``.
 
     The first is the row nearest the mean, each next the one farthest from all before; rows that
     are where a centre is already are not added, so there may be fewer.
     """
-    if not len(centres):
+    if not len(centers):
         nearest = squared_distances(rows, rows.mean(0, keepdim=True))[:, 0].argmin()
-        centres = rows[nearest : nearest + 1]
-    while len(centres) < number:
-        gaps = squared_distances(rows, centres).amin(1)
+        centers = rows[nearest : nearest + 1]
+    while len(centers) < number:
+        gaps = squared_distances(rows, centers).amin(1)
         farthest = int(gaps.argmax())
         if gaps[farthest] == 0:
             break
-        centres = torch.cat([centres, rows[farthest : farthest + 1]])
-    return centres
+        centers = torch.cat([centers, rows[farthest : farthest + 1]])
+    return centers
 
 
 def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
     """Return the group of each row, after Lloyd's iterations from seeds far from each other."""
-    centres = further_seeds(rows, rows[:0], number)
-    groups = squared_distances(rows, centres).argmin(1)
+    centers = further_seeds(rows, rows[:0], number)
+    groups = squared_distances(rows, centers).argmin(1)
     for _ in range(iterations):
         means = [
-            rows[groups == g].mean(0) for g in range(len(centres)) if bool((groups == g).any())
+            rows[groups == g].mean(0) for g in range(len(centers)) if bool((groups == g).any())
         ]
         regrouped = squared_distances(rows, torch.stack(means)).argmin(1)
         if torch.equal(regrouped, groups):

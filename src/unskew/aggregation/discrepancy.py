@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher, on_simplex
+from unskew.aggregation.weighting import ClientWeighting, Reasons, on_simplex
 from unskew.errors import UnskewError
 
 OnDegenerate = Literal["fedavg", "raise"]
@@ -32,7 +32,7 @@ def discrepancy(
     b: float = 0.1,
     rescale: bool = True,
     on_degenerate: OnDegenerate = "fedavg",
-) -> Weigher:
+) -> ClientWeighting:
     """Weigh clients by max(0, p_k - alpha d_k + b), with p_k their share of the samples.
 
     ``values`` are the discrepancies d: a tensor with the value of client k at place k, or a
@@ -60,7 +60,7 @@ def discrepancy(
         warnings.warn(f"{complaint}; this round weighs by samples", stacklevel=2)
         return uploads.samples, reasons
 
-    return Weigher("discrepancy", derive)
+    return ClientWeighting("discrepancy", derive)
 
 
 def label_divergence(

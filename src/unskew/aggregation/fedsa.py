@@ -27,7 +27,7 @@ from unskew.aggregation.dispersion import (
 from unskew.aggregation.macro import Clusters, agreements, class_counts
 from unskew.aggregation.rule import Diagnostics, Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, uniform
+from unskew.aggregation.weighting import ClientWeighting, uniform
 
 Scope = Literal["tensor", "model"]
 Weighting = Literal["normalised", "literal"]
@@ -42,7 +42,7 @@ def fedsa(
     bins: Bins = "column",
     scope: Scope = "tensor",
     weighting: Weighting = "normalised",
-    weigher: Weigher | None = None,
+    client_weighting: ClientWeighting | None = None,
 ) -> Rule:
     """Aggregate by parameter skew.
 
@@ -68,7 +68,7 @@ def fedsa(
     checks.one_of("scope", scope, ("tensor", "model"))
     checks.one_of("weighting", weighting, ("normalised", "literal"))
     divisor = macro * micro if weighting == "literal" else None
-    prior = weigher or uniform()
+    prior = client_weighting or uniform()
 
     def region(rows: Tensor, mean: Tensor, spread: Tensor) -> _Region:
         places = high_columns(variations(rows, mean, spread), cv_scale, cv_threshold)

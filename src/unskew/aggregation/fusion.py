@@ -24,10 +24,10 @@ from unskew.aggregation.fusion_allocation import (
     raw_weights,
 )
 from unskew.aggregation.fusion_fit import fit
-from unskew.aggregation.fusion_vae import Codes, FusionVae
+from unskew.aggregation.fusion_vae import Codes, FusionVAE
 from unskew.aggregation.norm_statistics import norm_statistics, project, standardise
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.errors import UnskewError
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS, create
@@ -122,13 +122,13 @@ class Fusion:
     def _samples(self, uploads: Uploads) -> Tensor:
         return uploads.samples if self.prior == "samples" else torch.ones_like(uploads.samples)
 
-    def _vae(self, described: Tensor) -> FusionVae:
+    def _vae(self, described: Tensor) -> FusionVAE:
         assert self.components is not None
         features, widths = described.shape[1], (self.wide, self.narrow)
-        return FusionVae(features, self.components, self.latent, *widths, self.codes)
+        return FusionVAE(features, self.components, self.latent, *widths, self.codes)
 
 
-def fusion(components: int | None = None, **options: Any) -> Weigher:
+def fusion(components: int | None = None, **options: Any) -> ClientWeighting:
     """Weigh clients by an autoencoder fitted to these uploads alone.
 
     ``components`` is the number of virtual components, by default a third of all clients and at
@@ -142,7 +142,7 @@ def fusion(components: int | None = None, **options: Any) -> Weigher:
         described = sized.describe(uploads)
         return sized.derive(uploads, sized.allocate(described, sized.refit(described)))
 
-    return Weigher("fusion", derive)
+    return ClientWeighting("fusion", derive)
 
 
 def _checked(statistics: Tensor, clients: int) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 from unskew.aggregation import kumaraswamy
 from unskew.aggregation.blocks import alone
 from unskew.aggregation.fusion_allocation import TINY, drawn
-from unskew.aggregation.fusion_vae import PRIOR_STICK, FusionVae, Posterior
+from unskew.aggregation.fusion_vae import PRIOR_STICK, FusionVAE, Posterior
 
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 1e-4
@@ -14,7 +14,7 @@ MOMENTS = (0.9, 0.999)
 
 
 def fit(
-    vae: FusionVae,
+    vae: FusionVAE,
     parameters: Tensor,
     statistics: Tensor,
     noise: Generator,
@@ -57,7 +57,7 @@ class Adam:
 
 
 def loss(
-    vae: FusionVae,
+    vae: FusionVAE,
     parameters: Tensor,
     statistics: Tensor,
     noise: Generator,
@@ -91,9 +91,9 @@ def divergence(posterior: Posterior, rho: Tensor) -> Tensor:
     return total / len(rho)
 
 
-def normal_kl(centre: Tensor, log_sd: Tensor) -> Tensor:
+def normal_kl(center: Tensor, log_sd: Tensor) -> Tensor:
     """Return the divergence of normals from the standard normal."""
-    return (centre.square() + (2 * log_sd).exp() - 1) / 2 - log_sd
+    return (center.square() + (2 * log_sd).exp() - 1) / 2 - log_sd
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class FusionVae:
+class FusionVAE:
     """The shape of the autoencoder; its parameters are passed to each function as one vector."""
 
     features: int

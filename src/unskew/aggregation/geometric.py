@@ -12,13 +12,13 @@ from unskew.aggregation import checks
 from unskew.aggregation.distances import distances_to_mean
 from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher, by_samples, on_simplex
+from unskew.aggregation.weighting import ClientWeighting, Reasons, by_samples, on_simplex
 
 
 def geometric_median(
     iterations: int = 4,
     nu: float = 1e-5,
-    weigher: Weigher | None = None,
+    weighting: ClientWeighting | None = None,
     tolerance: float = 1e-6,
 ) -> Rule:
     """Approach the point whose distances to the clients have the least weighted sum.
@@ -30,7 +30,7 @@ def geometric_median(
     checks.between("iterations", iterations, 0)
     checks.positive("nu", nu)
     checks.between("tolerance", tolerance, 0.0)
-    prior = weigher or by_samples()
+    prior = weighting or by_samples()
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         base = prior(uploads)
@@ -45,4 +45,4 @@ def geometric_median(
             weights = on_simplex(base * (lengths.min() / lengths))
         return weights, {"objectives": torch.tensor(objectives[1:], dtype=torch.float64)}
 
-    return weighted_mean(Weigher("geometric_median", derive))
+    return weighted_mean(ClientWeighting("geometric_median", derive))

@@ -13,7 +13,7 @@ from unskew.aggregation.bounds import bounded
 from unskew.aggregation.distances import distances, distances_to_mean, from_center
 from unskew.aggregation.selection import median_of_columns
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher, by_samples, on_simplex, uniform
+from unskew.aggregation.weighting import ClientWeighting, Reasons, by_samples, on_simplex, uniform
 from unskew.errors import UnskewError
 
 Center = Literal["mean", "fedavg", "median"]
@@ -28,7 +28,7 @@ def inverse_distance(
     eps: float = 1e-3,
     cap: float | None = None,
     absolute: bool = False,
-) -> Weigher:
+) -> ClientWeighting:
     """Weigh clients by the inverse of their distance to the centre of all: IDA.
 
     ``eps`` is a share of the mean distance and is added to every distance, so that scaling or
@@ -50,12 +50,12 @@ def inverse_distance(
             raw = bounded(on_simplex(raw), 0.0, min(1.0, cap / len(uploads)))
         return raw, {"distances": distance}
 
-    return Weigher("inverse_distance", derive)
+    return ClientWeighting("inverse_distance", derive)
 
 
 def inverse_accuracy(
     chance: float | Literal["paper"] | None = None, classes: int | None = None
-) -> Weigher:
+) -> ClientWeighting:
     """Weigh clients by the inverse of their training accuracy: INTRAC.
 
     Accuracies below ``chance`` count as chance. By default that is one in ``classes``, which is
@@ -75,7 +75,7 @@ def inverse_accuracy(
         floor = _chance(chance, classes, uploads)
         return 1 / accuracy.clamp(min=floor), {"accuracies": accuracy}
 
-    return Weigher("inverse_accuracy", derive)
+    return ClientWeighting("inverse_accuracy", derive)
 
 
 def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:

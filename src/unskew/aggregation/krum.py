@@ -17,7 +17,7 @@ from unskew.aggregation.distances import squared_distances
 from unskew.aggregation.rule import Diagnostics, Rule, weighted_mean
 from unskew.aggregation.selection import sorted_columns
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 
 Distances = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def _closest(name: str, f: int, m: int | None) -> Rule:
         raw[chosen] = 1.0
         return raw, {"scores": scores, "selected": torch.tensor(uploads.clients)[chosen]}
 
-    averaged = weighted_mean(Weigher(name, derive))
+    averaged = weighted_mean(ClientWeighting(name, derive))
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         vector, found = averaged.apply(uploads)

@@ -6,25 +6,25 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.errors import UnskewError
 
 
-def product(*weighers: Weigher) -> Weigher:
+def product(*weightings: ClientWeighting) -> ClientWeighting:
     """Multiply weights client by client and scale the products to sum to one.
 
     The reasons of each factor, its own weights among them, are listed as ``name.reason``; a name
     that comes again is numbered.
     """
-    if not weighers:
+    if not weightings:
         raise UnskewError("product: give at least one weigher")
-    labels = _labels([weigher.name for weigher in weighers])
+    labels = _labels([weighting.name for weighting in weightings])
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         raw = torch.ones(len(uploads), dtype=torch.float64)
         reasons: Reasons = {}
-        for label, weigher in zip(labels, weighers, strict=True):
-            explained = weigher.explain(uploads)
+        for label, weighting in zip(labels, weightings, strict=True):
+            explained = weighting.explain(uploads)
             raw = raw * explained["weights"]
             if not bool((raw > 0).any()):
                 raise UnskewError(f"product: no client has a weight left after {label}")
@@ -32,7 +32,7 @@ def product(*weighers: Weigher) -> Weigher:
             reasons |= {f"{label}.{key}": value for key, value in explained.items()}
         return raw, reasons
 
-    return Weigher("+".join(labels), derive)
+    return ClientWeighting("+".join(labels), derive)
 
 
 def _labels(names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher
+from unskew.aggregation.weighting import ClientWeighting
 
 Diagnostics = dict[str, Tensor]
 """What a rule found on the way; ``weights`` where it gives each client one weight."""
@@ -28,11 +28,11 @@ class Rule:
         return self.apply(uploads)[0]
 
 
-def weighted_mean(weigher: Weigher) -> Rule:
+def weighted_mean(weighting: ClientWeighting) -> Rule:
     """Average the clients by a weigher's weights: parameters and floating buffers alike."""
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-        reasons = weigher.explain(uploads)
+        reasons = weighting.explain(uploads)
         return weighted_sum(uploads.stack, reasons["weights"], uploads.layout), reasons
 
-    return Rule(weigher.name, apply)
+    return Rule(weighting.name, apply)

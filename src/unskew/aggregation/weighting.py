@@ -17,7 +17,7 @@ Reasons = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Weigher:
+class ClientWeighting:
     """A rule that gives each client a weight; the weights are non-negative and sum to one.
 
     ``derive`` returns raw weights on any scale, and the numbers they come from.
@@ -36,22 +36,22 @@ class Weigher:
         return {"weights": on_simplex(raw), **reasons}
 
 
-def uniform() -> Weigher:
+def uniform() -> ClientWeighting:
     """Give every client the same weight: the rule called Mean."""
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         return torch.ones(len(uploads), dtype=torch.float64), {}
 
-    return Weigher("uniform", derive)
+    return ClientWeighting("uniform", derive)
 
 
-def by_samples() -> Weigher:
+def by_samples() -> ClientWeighting:
     """Weigh clients by how many samples they trained on: the rule called FedAvg."""
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         return uploads.samples, {"samples": uploads.samples}
 
-    return Weigher("by_samples", derive)
+    return ClientWeighting("by_samples", derive)
 
 
 def on_simplex(raw: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from unskew.cli.output import Json, print_json, print_rich
 from unskew.cli.tables import details, options_of, show_rows, with_meanings
 
 if TYPE_CHECKING:
-    from unskew.models.spec import Recipe
+    from unskew.models.spec import ModelSpec
 
 Row = dict[str, Any]
 
@@ -42,7 +42,7 @@ def list_models(
     return print_rich(details(f"{name}: {row['summary']}", facts, row))
 
 
-def _facts(name: str, cls: "type[Recipe]") -> Row:
+def _facts(name: str, cls: "type[ModelSpec]") -> Row:
     return {
         "name": name,
         "summary": cls.summary,

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from unskew.partition.registry import SKEWS, describe
+from unskew.partition.registry import PARTITIONERS, describe
 from unskew.skew.diagnosis import DEFINITIONS, Diagnosis
 from unskew.utils.specs import lookup
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def skew_rows(name: str | None = None) -> list[Row]:
     """Return the recipes, or one, with what they do and the defaults of their options."""
-    chosen = SKEWS if name is None else {name: lookup(SKEWS, name, "skew")}
+    chosen = PARTITIONERS if name is None else {name: lookup(PARTITIONERS, name, "skew")}
     return [
         {
             "name": name,

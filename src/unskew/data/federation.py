@@ -23,7 +23,7 @@ from unskew.utils.rng import generator
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
-    from unskew.partition.report import SkewReport
+    from unskew.partition.report import PartitionReport
 
 __all__ = ["Columns", "Federation"]
 
@@ -44,7 +44,7 @@ class Federation:
     client_names: Array | None = None
     class_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None
-    report: "SkewReport | None" = field(default=None)
+    report: "PartitionReport | None" = field(default=None)
 
     has_samples: ClassVar[bool] = True
     """Whether the samples are here; not so where clients of other machines hold them."""
@@ -142,7 +142,7 @@ class Federation:
         path: str | Path,
         *,
         size: int | tuple[int, int] | None = None,
-        colour: bool | None = None,
+        color: bool | None = None,
         **options: Any,
     ) -> "Federation":
         """Read images from ``path/<client>/<class>/``, or ``path/<class>/`` as one client.
@@ -154,7 +154,7 @@ class Federation:
         """
         from unskew.data import readers  # noqa: PLC0415 (readers import this module)
 
-        return readers.from_folder(path, size=size, colour=colour, **options)
+        return readers.from_folder(path, size=size, color=color, **options)
 
     @classmethod
     def from_table(

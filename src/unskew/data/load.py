@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from unskew.data.federation import Columns, Federation
 from unskew.data.sources import Source, source
 from unskew.errors import UnskewError
-from unskew.partition.base import Indices, Partition, Pool, Skew
+from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.feature_noise import unit_interval
 from unskew.partition.natural import follow
-from unskew.partition.registry import parse_skew, spell_skew
-from unskew.partition.report import SkewReport
+from unskew.partition.registry import parse_partitioner, partitioner_spec
+from unskew.partition.report import PartitionReport
 from unskew.utils.rng import generator
 
 Array = NDArray[Any]
@@ -32,7 +32,7 @@ WORDS, TOKENS = 10_000, 40
 
 def load(
     name: str,
-    skew: str | Skew = "iid",
+    skew: str | Partitioner = "iid",
     clients: int | None = None,
     seed: int = 0,
     *,
@@ -59,7 +59,7 @@ def load(
 
 def federate(
     data: Source,
-    skew: str | Skew = "iid",
+    skew: str | Partitioner = "iid",
     clients: int | None = None,
     seed: int = 0,
     *,
@@ -72,7 +72,9 @@ def federate(
     _check_choice("pool", pool, get_args(Dealt))
     _check_choice("common", common, get_args(Common))
     recipe, spelled = (
-        (parse_skew(skew), skew.strip()) if isinstance(skew, str) else (skew, spell_skew(skew))
+        (parse_partitioner(skew), skew.strip())
+        if isinstance(skew, str)
+        else (skew, partitioner_spec(skew))
     )
     asked = {"holdout": holdout, "pool": pool, "common": common, "samples": samples}
     options = {name: value for name, value in asked.items() if value != _USUAL.get(name)}
@@ -81,7 +83,7 @@ def federate(
     dealt = train.joined(test) if merged else train
     if samples is not None:
         dealt = dealt.some(samples, seed)
-    seen = Pool(dealt.y, data.classes, dealt.group)
+    seen = SamplePool(dealt.y, data.classes, dealt.group)
     partition = recipe.deal(seen, recipe.clients(seen, clients), generator(seed, "skew"))
     columns = _distorted(recipe, dealt.columns(partition), seed, 0)
     federation = Federation(
@@ -93,7 +95,7 @@ def federate(
         client_names=_client_names(partition, data.group_names),
         class_names=data.class_names,
         vocabulary=vocabulary,
-        report=SkewReport.of(spelled, seen, partition, _notes(merged), options, seed),
+        report=PartitionReport.of(spelled, seen, partition, _notes(merged), options, seed),
     )
     own = None if merged or holdout is not None else _own_tests(test, partition, seed)
     if own is not None:
@@ -156,7 +158,7 @@ def _channels_first(images: Array) -> Array:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _distorted(recipe: Skew, columns: Columns, seed: int, part: int) -> Columns:
+def _distorted(recipe: Partitioner, columns: Columns, seed: int, part: int) -> Columns:
     rng = generator(seed, "distort", part)
     return replace(columns, x=recipe.distort(columns.x, columns.owners(), len(columns), rng))
 

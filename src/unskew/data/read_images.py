@@ -52,7 +52,7 @@ def list_images(root: Path) -> list[ImageFile]:
 
 
 def decode(
-    paths: Sequence[Path], size: tuple[int, int] | None, colour: bool | None
+    paths: Sequence[Path], size: tuple[int, int] | None, color: bool | None
 ) -> NDArray[np.uint8]:
     """Decode images to samples x channels x height x width.
 
@@ -60,12 +60,12 @@ def decode(
     """
     headers = [_header(path) for path in paths]
     height, width = size or _common_size(paths, [shape for shape, _ in headers])
-    if colour is None:
-        colour = any(mode not in _GREY_MODES for _, mode in headers)
-    pixels = np.empty((len(paths), 3 if colour else 1, height, width), np.uint8)
+    if color is None:
+        color = any(mode not in _GREY_MODES for _, mode in headers)
+    pixels = np.empty((len(paths), 3 if color else 1, height, width), np.uint8)
     for row, path in zip(pixels, paths, strict=True):
         with _opened(path) as image:
-            plain = image.convert("RGB" if colour else "L")
+            plain = image.convert("RGB" if color else "L")
             if plain.size != (width, height):
                 plain = plain.resize((width, height))
             row[:] = np.atleast_3d(np.asarray(plain)).transpose(2, 0, 1)

@@ -17,13 +17,13 @@ def from_folder(
     path: str | Path,
     *,
     size: int | tuple[int, int] | None = None,
-    colour: bool | None = None,
+    color: bool | None = None,
     **options: Any,
 ) -> Federation:
     """Do what :meth:`Federation.from_folder` says."""
     root = Path(path)
     images = list_images(root)
-    pixels = decode([image.path for image in images], _height_width(size), colour)
+    pixels = decode([image.path for image in images], _height_width(size), color)
     class_names, labels = np.unique([image.label for image in images], return_inverse=True)
     clients = [image.client for image in images]
     federation = Federation.from_arrays(

@@ -53,7 +53,7 @@ def write(federation: "Federation", folder: Path) -> None:
 
 def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
     """Read the fields of a federation; with ``mmap`` samples stay on disk until they are used."""
-    from unskew.partition.report import SkewReport  # noqa: PLC0415 (skew imports data)
+    from unskew.partition.report import PartitionReport  # noqa: PLC0415 (skew imports data)
 
     if not is_saved(folder):
         raise UnskewError(f"{folder}: no saved federation there (no {_FACTS})")
@@ -66,7 +66,7 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
             fields[_NAMES] = _read_array(folder / f"{_NAMES}.npy", mmap)
         fields |= {name: facts[name] for name in ("name", "classes")}
         fields |= {name: _tuple(facts[name]) for name in ("class_names", "vocabulary")}
-        fields["report"] = SkewReport.from_dict(facts["report"]) if facts["report"] else None
+        fields["report"] = PartitionReport.from_dict(facts["report"]) if facts["report"] else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnskewError(f"{folder}: is damaged ({error}); save the federation again") from None
     return fields

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 from torch import nn
 
-from unskew.models.functional import Network
-from unskew.models.spec import Recipe
+from unskew.models.functional import FunctionalModel
+from unskew.models.spec import ModelSpec
 from unskew.utils.rng import torch_seeded
 
 
@@ -14,7 +14,7 @@ from unskew.utils.rng import torch_seeded
 class FromRecipe:
     """Builds a stage's network by a recipe, whatever the run's own is; its name says which."""
 
-    recipe: Recipe
+    recipe: ModelSpec
 
     def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build it."""
@@ -23,7 +23,7 @@ class FromRecipe:
 
 
 @lru_cache(maxsize=16)
-def network_for(recipe: Recipe, shape: tuple[int, ...]) -> Network:
+def network_for(recipe: ModelSpec, shape: tuple[int, ...]) -> FunctionalModel:
     """Return a recipe's network for samples of a shape, to be called with anybody's weights."""
     with torch_seeded(0, "network"):  # its first weights are never used: leave no trace of them
-        return Network(recipe.build(shape, classes=0))
+        return FunctionalModel(recipe.build(shape, classes=0))

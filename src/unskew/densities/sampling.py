@@ -14,14 +14,14 @@ from torch import Generator, Tensor
 from unskew.densities.inputs import check_unit_interval
 from unskew.errors import UnskewError
 from unskew.models.bernoulli import bernoulli_losses
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.made import Made
 
 _CHUNK = 4096
 """Samples drawn side by side; what is known of them should stay in the cache."""
 
 
-def draw(network: Network, weights: Tensor, count: int, generator: Generator) -> Tensor:
+def draw(network: FunctionalModel, weights: Tensor, count: int, generator: Generator) -> Tensor:
     """Return samples as rows of zeros and ones, flattened, in the type of the weights.
 
     They are numbers, not bytes: bytes would be taken for grey levels and divided by 255.
@@ -36,7 +36,7 @@ def draw(network: Network, weights: Tensor, count: int, generator: Generator) ->
 
 
 @torch.no_grad()
-def draw_by(network: Network, weights: Tensor, uniforms: Tensor) -> Tensor:
+def draw_by(network: FunctionalModel, weights: Tensor, uniforms: Tensor) -> Tensor:
     """Return the samples that uniform numbers in [0, 1), one a sample and feature, decide.
 
     A feature is 1 where its number is below its probability.
@@ -63,7 +63,7 @@ def draw_by(network: Network, weights: Tensor, uniforms: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def log_density(network: Network, weights: Tensor, x: Tensor) -> Tensor:
+def log_density(network: FunctionalModel, weights: Tensor, x: Tensor) -> Tensor:
     """Return each sample's log-likelihood in nats, in double precision.
 
     For binary samples it is the logarithm of their probability; grey levels count as the share of
@@ -90,7 +90,7 @@ class _Layer:
     seen: list[int]
 
 
-def _sorted_layers(network: Network, weights: Tensor) -> list[_Layer]:
+def _sorted_layers(network: FunctionalModel, weights: Tensor) -> list[_Layer]:
     """Sort the units of all layers by degree; the last layer has a row a feature."""
     degrees = _made(network).degrees
     steps = np.arange(len(degrees[0]) + 1)
@@ -110,7 +110,7 @@ def _sorted_layers(network: Network, weights: Tensor) -> list[_Layer]:
     return layers
 
 
-def _made(network: Network) -> Made:
+def _made(network: FunctionalModel) -> Made:
     if not isinstance(network.module, Made):
         kind = type(network.module).__name__
         raise UnskewError(f"network must be a MADE (got {kind}); make one by the name 'made'")

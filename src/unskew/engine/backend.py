@@ -2,37 +2,37 @@
 
 from typing import Protocol
 
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Runner
 from unskew.engine.round_metrics import Levels, tests_here
 from unskew.engine.runners import make_runner
 from unskew.runs.checkpoint import Position
 
 
-class Crew(Protocol):
+class Backend(Protocol):
     """What a run asks of those who hold the clients' samples."""
 
     @property
     def here(self) -> bool:
         """Whether all of it happens in this process, by the runner that the settings name."""
 
-    def runner(self, shop: Workshop, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
         """Return what trains the clients of a stage, at most so many in a round."""
 
-    def own_tests(self, shop: Workshop, position: Position) -> Levels:
+    def own_tests(self, context: ClientContext, position: Position) -> Levels:
         """Measure the global and the personal models on the clients' own test samples."""
 
 
-class Here:
+class LocalBackend:
     """All clients' samples are here."""
 
     here = True
 
-    def runner(self, shop: Workshop, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
         """Return the runner that suits the network."""
         del stage
-        return make_runner(shop, cohort)
+        return make_runner(context, cohort)
 
-    def own_tests(self, shop: Workshop, position: Position) -> Levels:
+    def own_tests(self, context: ClientContext, position: Position) -> Levels:
         """Measure here."""
-        return tests_here(shop, position)
+        return tests_here(context, position)

@@ -97,19 +97,21 @@ class Plan:
             start = batch * self._batch
             yield self._shuffled(epoch)[0, start : min(start + self._batch, size)]
 
-    def chance(self, t: int, width: int, draws: int) -> NDArray[np.float32] | None:
+    def noise(self, t: int, width: int, noise_per_sample: int) -> NDArray[np.float32] | None:
         """Return a step's random numbers, clients still training x width x draws; None without."""
-        if not draws:
+        if not noise_per_sample:
             return None
         active = int(np.searchsorted(-self.steps, -t, side="left"))
-        return uniforms(self._luck, self._clients[:active], t, width, draws)
+        return uniforms(self._luck, self._clients[:active], t, width, noise_per_sample)
 
-    def chances(self, steps: Steps, draws: int) -> NDArray[np.float32]:
+    def chances(self, steps: Steps, noise_per_sample: int) -> NDArray[np.float32]:
         """Return the random numbers of some steps, which are as in :meth:`chance`."""
         count, clients, width = steps.positions.shape
         return np.stack(
             [
-                uniforms(self._luck, self._clients[:clients], steps.first + i, width, draws)
+                uniforms(
+                    self._luck, self._clients[:clients], steps.first + i, width, noise_per_sample
+                )
                 for i in range(count)
             ]
         )

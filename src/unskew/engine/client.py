@@ -15,22 +15,30 @@ from unskew.engine.attacks import Attack
 from unskew.engine.batches import Plan
 from unskew.engine.cohort import ClientFailed, Task
 from unskew.engine.hook_checks import checked_finish, checked_start
-from unskew.engine.optimizer import make_optimiser
+from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
-from unskew.engine.trace_cache import Replays
-from unskew.methods.common.base import Client, Finished, Method, Pass, Start, Tensors, Trained
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.engine.trace_cache import TraceCache
+from unskew.methods.common.base import (
+    Client,
+    ExtraTraining,
+    Finished,
+    Method,
+    Start,
+    Tensors,
+    Trained,
+)
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import stream
 
 
 @dataclass(frozen=True, eq=False)
-class Workshop:
+class ClientContext:
     """What stays the same from client to client and from round to round."""
 
     method: Method
-    network: Network
+    network: FunctionalModel
     federation: Federation
     settings: Settings
     device: torch.device
@@ -41,21 +49,21 @@ class Workshop:
     """Set where local steps keep a budget of privacy."""
     only: Callable[[Layout], Tensor] | None = None
     """Marks the coordinates that may change, in place of what the method says."""
-    replays: Replays | None = None
+    replays: TraceCache | None = None
     """Set where steps of clients that train one by one may be recorded and replayed."""
 
     @cached_property
-    def passes(self) -> tuple["Workshop", ...]:
+    def extra_trainings(self) -> tuple["ClientContext", ...]:
         """The workshops of the trainings that come before the round's own."""
-        return tuple(self.for_pass(each) for each in self.method.passes())
+        return tuple(self.for_pass(each) for each in self.method.extra_trainings())
 
-    def for_pass(self, each: Pass) -> "Workshop":
+    def for_pass(self, each: ExtraTraining) -> "ClientContext":
         """Return the workshop of a training of its own; its batches are drawn anew."""
         changes: dict[str, object] = {"seed": int(stream(self.settings.seed, each.name)) >> 1}
         if each.epochs is not None:
             changes |= {"epochs": each.epochs, "steps": None}
         settings = self.settings.model_copy(update=changes)
-        replays = None if self.replays is None else Replays()
+        replays = None if self.replays is None else TraceCache()
         return replace(
             self, method=each.method, settings=settings, only=each.trains, replays=replays
         )
@@ -82,7 +90,7 @@ class Workshop:
         return free
 
 
-class blaming:
+class error_context:
     """Turns any exception of user or method code into one that names client and stage.
 
     Who goes through many clients enters once and says whose turn it is by setting ``client``.
@@ -92,7 +100,7 @@ class blaming:
         self.client = client
         self._round, self._stage = round_, stage
 
-    def __enter__(self) -> "blaming":
+    def __enter__(self) -> "error_context":
         return self
 
     def __exit__(
@@ -106,11 +114,11 @@ class blaming:
             raise failure from error
 
 
-def run_client(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
+def run_client(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Let one client train in every pass of the round; return what came of the last."""
-    for earlier in shop.passes:
+    for earlier in context.extra_trainings:
         task = after_pass(task, *_run_pass(earlier, round_, task))
-    return _run_pass(shop, round_, task)
+    return _run_pass(context, round_, task)
 
 
 def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
@@ -118,23 +126,23 @@ def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
     return replace(task, state=finished.state) if trained.finite else task
 
 
-def _run_pass(shop: Workshop, round_: int, task: Task) -> tuple[Trained, Finished]:
+def _run_pass(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
-    client = shop.client(task.client, round_)
-    with blaming(client.id, round_, "prepare"):
+    client = context.client(task.client, round_)
+    with error_context(client.id, round_, "prepare"):
         start = checked_start(
-            shop.method.prepare(client, task.payload, task.state), shop.network.layout.size
+            context.method.prepare(client, task.payload, task.state), context.network.layout.size
         )
-    with blaming(client.id, round_, "training"):
-        trained = train(shop, round_, client, start)
-    with blaming(client.id, round_, "finish"):
-        finished = checked_finish(shop.method.finish(client, start, trained, task.state))
+    with error_context(client.id, round_, "training"):
+        trained = train(context, round_, client, start)
+    with error_context(client.id, round_, "finish"):
+        finished = checked_finish(context.method.finish(client, start, trained, task.state))
     return trained, finished
 
 
-def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
+def train(context: ClientContext, round_: int, client: Client, start: Start) -> Trained:
     """Take the client's steps of one round from its start."""
-    network, settings, device = shop.network, shop.settings, shop.device
+    network, settings, device = context.network, context.settings, context.device
     size = np.array([len(client.y)])
     plan = Plan(np.array([client.id]), size, settings, round_, couples=network.couples_samples)
     # Layers that draw random numbers (Dropout) get the client's own stream.
@@ -144,11 +152,11 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
     rest = start.vector[trainable:].to(device, copy=True)
     buffers = network.own_buffers(rest)
     refs = {name: ref.to(device) for name, ref in start.refs.items()}
-    optimiser = make_optimiser(settings, round_, shop.train_mask)
+    optimizer = make_optimizer(settings, round_, context.train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
-    draws = shop.method.draws(network)
-    gradients = _gradients(shop, buffers, refs)
+    noise_per_sample = context.method.noise_per_sample(network)
+    gradients = _gradients(context, buffers, refs)
     for t, positions in enumerate(plan.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
@@ -158,27 +166,30 @@ def train(shop: Workshop, round_: int, client: Client, start: Start) -> Trained:
             network.inputs(client.x.index_select(0, rows).to(device)),
             client.y.index_select(0, rows).to(device, torch.int64),
             scale.to(device),
-            _to(plan.chance(t, len(rows), draws), device),
+            _to(plan.noise(t, len(rows), noise_per_sample), device),
         )
-        if shop.private is None:
+        if context.private is None:
             value, gradient = gradients(weights, batch)
         else:
-            value, gradient = _private(shop, round_, client, weights, batch, refs, t)
+            value, gradient = _private(context, round_, client, weights, batch, refs, t)
         with torch.no_grad():
             total += value
-            optimiser.step(weights, gradient)
+            optimizer.step(weights, gradient)
     network.put_buffers(buffers, rest)
     vector = torch.cat([weights.detach(), rest]).to("cpu")
     accuracy = None
-    if shop.method.wants_train_accuracy:
+    if context.method.wants_train_accuracy:
         accuracy = own_accuracy(network, vector, client, device)
     finite = bool(rows_are_finite(vector))
-    loss, reach = float(total) / max(1, len(plan)), optimiser.reach(len(plan), shop.method.pull())
-    return Trained(vector, len(plan), loss, accuracy, finite, reach)
+    loss, effective_step = (
+        float(total) / max(1, len(plan)),
+        optimizer.effective_step(len(plan), context.method.proximal_strength()),
+    )
+    return Trained(vector, len(plan), loss, accuracy, finite, effective_step)
 
 
 def _gradients(
-    shop: Workshop, buffers: Buffers, refs: Tensors
+    context: ClientContext, buffers: Buffers, refs: Tensors
 ) -> Callable[[Tensor, Batch], tuple[Tensor, ...]]:
     """Return the function that gives a step's loss and gradient.
 
@@ -191,24 +202,24 @@ def _gradients(
         with torch.enable_grad():
             leaf = weights.detach().requires_grad_()
             own = dict(zip(names, tensors, strict=False))
-            value = shop.method.objective(shop.network, leaf, buffers, batch, own)
+            value = context.method.objective(context.network, leaf, buffers, batch, own)
             (gradient,) = torch.autograd.grad(value, leaf)
         return value.detach(), gradient
 
     step = compute
-    if shop.replays is not None and not buffers:
-        step = shop.replays.of(names, compute)
+    if context.replays is not None and not buffers:
+        step = context.replays.of(names, compute)
     given = refs.values()
 
     def call(weights: Tensor, batch: Batch) -> tuple[Tensor, ...]:
-        chance = () if batch.chance is None else (batch.chance,)
-        return step(weights, *given, batch.x, batch.y, batch.scale, *chance)
+        noise = () if batch.noise is None else (batch.noise,)
+        return step(weights, *given, batch.x, batch.y, batch.scale, *noise)
 
     return call
 
 
 def _private(
-    shop: Workshop,
+    context: ClientContext,
     round_: int,
     client: Client,
     weights: Tensor,
@@ -217,13 +228,13 @@ def _private(
     step: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the loss and the private gradient of one step, as of a cohort of one."""
-    assert shop.private is not None
+    assert context.private is not None
     sizes = np.array([len(client.y)])
     gradients = PrivateGradients(
-        shop.private, shop.method, shop.network, (), tuple(refs), (client.id,), sizes,
-        shop.settings, round_,
+        context.private, context.method, context.network, (), tuple(refs), (client.id,), sizes,
+        context.settings, round_,
     )  # fmt: skip
-    fields = [batch.x, batch.y, batch.scale, *([] if batch.chance is None else [batch.chance])]
+    fields = [batch.x, batch.y, batch.scale, *([] if batch.noise is None else [batch.noise])]
     count, at = torch.tensor([len(batch.y)]), torch.tensor([step])
     rows = [tensor[None] for tensor in fields]
     losses, gradient = gradients(weights.detach()[None], *refs.values(), *rows, count, at)
@@ -232,7 +243,7 @@ def _private(
 
 @torch.no_grad()
 def own_accuracy(
-    network: Network, vector: Tensor, client: Client, device: torch.device, chunk: int = 512
+    network: FunctionalModel, vector: Tensor, client: Client, device: torch.device, chunk: int = 512
 ) -> float:
     """Return the share of a client's training samples that a model gets right."""
     network.module.eval()

@@ -23,7 +23,7 @@ _ADDRESS = " at 0x"
 _CODE = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
 
-def own_code(method: Method, network: nn.Module | None) -> str | None:
+def custom_code_hash(method: Method, network: nn.Module | None) -> str | None:
     """Return a hash of what a user wrote of a run's method and network; None if it is nothing.
 
     ``network`` is None for one of the package's. In the hash are the classes, what their objects

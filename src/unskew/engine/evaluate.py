@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import to_tensor
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.utils.rng import stream, uniforms
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,12 @@ class ByClient:
 
 @torch.no_grad()
 def score(
-    network: Network, vector: Tensor, x: Array, y: Array, device: torch.device, chunk: int = 1024
+    network: FunctionalModel,
+    vector: Tensor,
+    x: Array,
+    y: Array,
+    device: torch.device,
+    chunk: int = 1024,
 ) -> Scores:
     """Measure a model on samples, in evaluation mode.
 
@@ -82,12 +87,14 @@ def score(
     return Scores({name: torch.cat(values).numpy() for name, values in found.items()})
 
 
-def _chance(network: Network, start: int, count: int, device: torch.device) -> Tensor | None:
+def _chance(
+    network: FunctionalModel, start: int, count: int, device: torch.device
+) -> Tensor | None:
     """Return the random numbers of test samples: each is a client of its own, so to say."""
-    if not network.goal.draws:
+    if not network.goal.noise_per_sample:
         return None
     samples = np.arange(start, start + count)
-    numbers = uniforms(stream(0, "evaluation"), samples, 0, 1, network.goal.draws)
+    numbers = uniforms(stream(0, "evaluation"), samples, 0, 1, network.goal.noise_per_sample)
     return torch.from_numpy(numbers[:, 0]).to(device)
 
 
@@ -103,7 +110,7 @@ def by_client(scores: Scores, test: Columns) -> ByClient:
 
 
 def score_personal(
-    network: Network, model_of: Callable[[int], Tensor], test: Columns, device: torch.device
+    network: FunctionalModel, model_of: Callable[[int], Tensor], test: Columns, device: torch.device
 ) -> ByClient:
     """Score each client's own model on its own test samples."""
     clients = np.flatnonzero(test.sizes)

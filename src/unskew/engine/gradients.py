@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from unskew.methods.common.base import Method
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Gradients:
     """
 
     method: Method
-    network: Network
+    network: FunctionalModel
     buffers: Sequence[str]
     own: Sequence[str]
     shared: Sequence[str]

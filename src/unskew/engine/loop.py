@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from unskew.engine.client import Workshop, run_client
+from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import Result, Task
 from unskew.engine.threads import threads
 
@@ -18,14 +18,14 @@ class Loop:
 
     kind = "per client"
 
-    def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
         # Clients seed torch's global generator for layers that draw; the user's stays as it was.
         with threads(1), torch.random.fork_rng(devices=[]):
-            done = [run_client(self._shop, round_, task) for task in tasks]
+            done = [run_client(self._context, round_, task) for task in tasks]
         stack = torch.stack([trained.vector for trained, _ in done])
         return Result(stack, [trained for trained, _ in done], [kept for _, kept in done])
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.models import default_for, make
-from unskew.models.functional import Model, Network
+from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.utils.rng import torch_seeded
 
@@ -47,7 +47,7 @@ def made_by(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
 
 def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
     """Complain about a user's network that does not give some samples a score for each class."""
-    network, name = Network(copy.deepcopy(module)), type(module).__name__
+    network, name = FunctionalModel(copy.deepcopy(module)), type(module).__name__
     if network.goal is not CLASSIFY:
         return
     try:

@@ -9,13 +9,13 @@ from torch.optim.adam import adam
 from unskew.engine.settings import Settings
 
 
-class Optimiser(Protocol):
+class Optimizer(Protocol):
     """Changes weights in place by their gradient."""
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step; ``weights`` may have fewer rows than before, never more."""
 
-    def reach(self, steps: int, pull: float) -> float | None:
+    def effective_step(self, steps: int, proximal_strength: float) -> float | None:
         """Return how far so many steps carry a coordinate whose gradient is always 1.
 
         ``pull`` is the strength mu of a term mu/2 ||w - start||^2. None if the steps do not grow
@@ -43,11 +43,11 @@ class SGD:
             gradient = velocity.mul_(self._momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._lr)
 
-    def reach(self, steps: int, pull: float) -> float:
+    def effective_step(self, steps: int, proximal_strength: float) -> float:
         """Return the way of a constant gradient of 1, found by walking it."""
         way = velocity = 0.0
         for _ in range(steps):
-            velocity = self._momentum * velocity + 1 - pull * way
+            velocity = self._momentum * velocity + 1 - proximal_strength * way
             way += self._lr * velocity
         return way
 
@@ -100,12 +100,12 @@ class Adam:
         )
         self._steps += 1
 
-    def reach(self, steps: int, pull: float) -> None:
+    def effective_step(self, steps: int, proximal_strength: float) -> None:
         """Return nothing: the steps are as long for a small gradient as for a large one."""
-        del steps, pull
+        del steps, proximal_strength
 
 
-def make_optimiser(settings: Settings, round_: int, mask: Tensor | None = None) -> Optimiser:
+def make_optimizer(settings: Settings, round_: int, mask: Tensor | None = None) -> Optimizer:
     """Return the optimiser of one round; where ``mask`` is 0 it leaves the weights alone."""
     lr = settings.lr_in(round_)
     if settings.optimizer == "adam":

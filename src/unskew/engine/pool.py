@@ -21,28 +21,28 @@ import torch
 import torch.multiprocessing as torch_multiprocessing
 from torch import Tensor
 
-from unskew.engine.client import Workshop, run_client
+from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
-from unskew.engine.shared_tensors import Reader, Shelf, share
-from unskew.engine.trace_cache import Replays
+from unskew.engine.shared_tensors import Reader, SharedTensors, share
+from unskew.engine.trace_cache import TraceCache
 from unskew.errors import UnskewError, with_place
 from unskew.methods.common.base import Finished, Tensors, Trained
 
 
-class Pool:
+class ProcessPool:
     """Trains clients in worker processes."""
 
     kind = "per client"
 
-    def __init__(self, shop: Workshop, workers: int, cohort: int) -> None:
-        self._stack = share(torch.empty(cohort, shop.network.layout.size))
+    def __init__(self, context: ClientContext, workers: int, cohort: int) -> None:
+        self._stack = share(torch.empty(cohort, context.network.layout.size))
         self._workers: list[_Worker] = []
         for _ in range(min(workers, cohort)):
             pipes = [worker.pipe for worker in self._workers]
-            self._workers.append(_Worker(shop, self._stack, pipes))
-        self._sizes = shop.federation.train.offsets
-        self._shelf = Shelf()
+            self._workers.append(_Worker(context, self._stack, pipes))
+        self._sizes = context.federation.train.offsets
+        self._shelf = SharedTensors()
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round; the largest start first, so that none ends alone."""
@@ -85,14 +85,14 @@ class _Worker:
     """One process and the pipe to it."""
 
     def __init__(
-        self, shop: Workshop, stack: Tensor, others: "Sequence[Connection[Any, Any]]"
+        self, context: ClientContext, stack: Tensor, others: "Sequence[Connection[Any, Any]]"
     ) -> None:
-        context: Any = torch_multiprocessing.get_context(start_method())
+        processes: Any = torch_multiprocessing.get_context(start_method())
         self.pipe: Connection[Any, Any]
-        self.pipe, theirs = context.Pipe()
+        self.pipe, theirs = processes.Pipe()
         inherited = [*others, self.pipe] if start_method() == "fork" else []
-        self._process = context.Process(
-            target=_serve, args=(theirs, inherited, shop, stack), daemon=True
+        self._process = processes.Process(
+            target=_serve, args=(theirs, inherited, context, stack), daemon=True
         )
         with warnings.catch_warnings():
             # Python 3.12 warns of any fork in a process with threads. The workers use none of
@@ -103,7 +103,7 @@ class _Worker:
         self._client = -1
         self._known = set[int]()
 
-    def send(self, round_: int, row: int, task: Task, shelf: Shelf) -> None:
+    def send(self, round_: int, row: int, task: Task, shelf: SharedTensors) -> None:
         self._client = task.client
         delivery = shelf.deliver(task.payload, self._known)
         try:
@@ -137,7 +137,7 @@ class _Worker:
 def _serve(
     pipe: "Connection[Any, Any]",
     inherited: "Sequence[Connection[Any, Any]]",
-    shop: Workshop,
+    context: ClientContext,
     stack: Tensor,
 ) -> None:
     """Train the clients that come through the pipe until it closes.
@@ -150,7 +150,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     torch.set_num_threads(1)
     keep_freed_memory()
-    shop, reader = replace(shop, replays=Replays()), Reader()
+    context, reader = replace(context, replays=TraceCache()), Reader()
     while True:
         try:
             round_, row, task, delivery = pipe.recv()
@@ -158,7 +158,7 @@ def _serve(
             return
         task = replace(task, payload=reader.receive(delivery))
         try:
-            trained, finished = run_client(shop, round_, task)
+            trained, finished = run_client(context, round_, task)
         except ClientFailed as failure:
             with_place(failure)
             answer: object = failure

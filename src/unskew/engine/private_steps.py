@@ -11,7 +11,7 @@ from torch import Tensor
 from unskew.engine.batches import local_steps
 from unskew.engine.settings import Settings
 from unskew.methods.common.base import Method
-from unskew.models.functional import Batch, Network
+from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import (
     Privacy,
     private_gradient,
@@ -76,7 +76,7 @@ class PrivateGradients:
 
     private: PrivateStage
     method: Method
-    network: Network
+    network: FunctionalModel
     own: Sequence[str]
     shared: Sequence[str]
     clients: Sequence[int]
@@ -92,8 +92,8 @@ class PrivateGradients:
         """Return the clients' losses and private gradients."""
         own, rest = tensors[: len(self.own)], tensors[len(self.own) :]
         shared = dict(zip(self.shared, rest, strict=False))
-        x, y, scale, *chance, counts, steps = rest[len(shared) :]
-        samples = (x, y, *chance)
+        x, y, scale, *noise, counts, steps = rest[len(shared) :]
+        samples = (x, y, *noise)
 
         def loss_of_one(w: Tensor, *tensors: Tensor) -> Tensor:
             one, refs = tensors[: len(samples)], tensors[len(samples) :]

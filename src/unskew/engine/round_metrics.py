@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.evaluate import ByClient, by_client, score, score_personal
 from unskew.engine.personal import personal_models
 from unskew.engine.rounds import RoundOutcome
 from unskew.methods.common.base import Method, Server
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.runs.checkpoint import Position
 
-Line = dict[str, Any]
+Row = dict[str, Any]
 
 _MOST_NUMBERS = 10_000
 """Diagnostics larger than this are left out of the metrics."""
 
 
-def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Line:
+def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Row:
     """Return the round's metrics; the rules' findings that are not by client stand in them too."""
-    line: Line = {
+    line: Row = {
         "stage": stage,
         "round": round_,
         "clients": len(outcome.clients),
@@ -48,7 +48,7 @@ def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Line:
     return line
 
 
-def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Line:
+def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Row:
     """Return the table of the round's clients: what they did, what they got, and why."""
     columns = {
         name: value.tolist()
@@ -91,64 +91,64 @@ those of the clients."""
 
 
 def evaluate(
-    shop: Workshop,
+    context: ClientContext,
     position: Position,
-    own_tests: Callable[[Workshop, Position], Levels],
-) -> tuple[Line, list[Line]]:
+    own_tests: Callable[[ClientContext, Position], Levels],
+) -> tuple[Row, list[Row]]:
     """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`.
 
     ``own_tests`` measures on the clients' own samples, wherever those are.
     """
     server = position.server
     assert server is not None
-    federation, network, method = shop.federation, shop.network, shop.method
-    levels: Line = {}
+    federation, network, method = context.federation, context.network, context.method
+    levels: Row = {}
     tables = []
     if federation.common.samples:
         common = federation.common
-        scores = score(network, method.model(server), common.x, common.y, shop.device)
+        scores = score(network, method.model(server), common.x, common.y, context.device)
         levels["global"] = scores.means()
         if type(method).outputs is not Method.outputs:
-            levels["outputs"] = _mean_over_outputs(shop, server)
-    for level, result in own_tests(shop, position).items():
+            levels["outputs"] = _mean_over_outputs(context, server)
+    for level, result in own_tests(context, position).items():
         levels[level] = result.summary()
         tables.append(_score_table(level, position.round, result))
     return levels, tables
 
 
-def _mean_over_outputs(shop: Workshop, server: Server) -> Line:
+def _mean_over_outputs(context: ClientContext, server: Server) -> Row:
     """Measure each model of several on the common test, and return the means of the figures."""
-    common = shop.federation.common
+    common = context.federation.common
     found = [
-        score(shop.network, model, common.x, common.y, shop.device).means()
-        for model in shop.method.outputs(server)
+        score(context.network, model, common.x, common.y, context.device).means()
+        for model in context.method.outputs(server)
     ]
     return {name: fmean(each[name] for each in found) for name in found[0]}
 
 
-def tests_here(shop: Workshop, position: Position) -> Levels:
+def tests_here(context: ClientContext, position: Position) -> Levels:
     """Measure on the clients' own test samples, all of which are here."""
-    server, test, network = position.server, shop.federation.test, shop.network
+    server, test, network = position.server, context.federation.test, context.network
     assert server is not None
     if not test.samples:
         return {}
-    model = shop.method.model(server)
-    local = by_client(score(network, model, test.x, test.y, shop.device), test)
-    if not has_personal_models(shop.method, network):
+    model = context.method.model(server)
+    local = by_client(score(network, model, test.x, test.y, context.device), test)
+    if not has_personal_models(context.method, network):
         return {"local": local, "personal": local}
-    models = personal_models(shop, position, np.flatnonzero(test.sizes).tolist())
-    personal = score_personal(network, lambda _: next(models), test, shop.device)
+    models = personal_models(context, position, np.flatnonzero(test.sizes).tolist())
+    personal = score_personal(network, lambda _: next(models), test, context.device)
     return {"local": local, "personal": personal}
 
 
-def has_personal_models(method: Method, network: Network) -> bool:
+def has_personal_models(method: Method, network: FunctionalModel) -> bool:
     """Tell whether clients may use other models than the global one."""
     overridden = type(method).personal is not Method.personal
-    tuned = method.tuning() is not None
+    tuned = method.fine_tuning() is not None
     return overridden or tuned or method.kept(network.layout) is not None
 
 
-def _score_table(level: str, round_: int, result: ByClient) -> Line:
+def _score_table(level: str, round_: int, result: ByClient) -> Row:
     return {
         "kind": level,
         "round": round_,

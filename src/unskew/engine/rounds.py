@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Runner, Task, draw_cohort
 from unskew.engine.hook_checks import checked_payload, checked_server
 from unskew.errors import UnskewError
@@ -63,23 +63,23 @@ class RoundOutcome:
         return float((losses * samples).sum() / samples.sum())
 
 
-def play_round(
-    shop: Workshop, runner: Runner, round_: int, server: Server, states: States
+def run_round(
+    context: ClientContext, runner: Runner, round_: int, server: Server, states: States
 ) -> tuple[Server, States, RoundOutcome]:
     """Play one round; return the server, the states that clients keep of it, and what happened.
 
     A rejected client keeps the state it had: what spoilt its model may have spoilt that too. Where
     the old model stays, so do all states: server and clients must not disagree on what happened.
     """
-    method, layout = shop.method, shop.network.layout
-    clients, settings = len(shop.federation), shop.settings
+    method, layout = context.method, context.network.layout
+    clients, settings = len(context.federation), context.settings
     among = method.candidates(clients, round_, settings.seed)
     cohort = draw_cohort(settings, clients, round_, among)
-    with _blaming_the_server(round_, "broadcast"):
+    with _server_error_context(round_, "broadcast"):
         payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
     tasks = [Task(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
-    rejected = _rejected(shop, cohort, _spoilt(shop, cohort, result))
+    rejected = _rejected(context, cohort, _spoilt(context, cohort, result))
     kept = {
         k: finished.state
         for k, finished in zip(cohort, result.finished, strict=True)
@@ -87,7 +87,7 @@ def play_round(
     }
     sizes = result.samples
     if sizes is None:
-        sizes = shop.federation.train.sizes[cohort].tolist()
+        sizes = context.federation.train.sizes[cohort].tolist()
     outcome = RoundOutcome(
         clients=cohort,
         samples=sizes,
@@ -97,12 +97,12 @@ def play_round(
         rejected=rejected,
         missing=result.missing,
     )
-    uploads = _uploads(shop, server, result, outcome)
+    uploads = _uploads(context, server, result, outcome)
     if uploads is None:
-        reason = f"fewer than {shop.settings.quorum} good uploads: the old model stays"
+        reason = f"fewer than {context.settings.quorum} good uploads: the old model stays"
         return server, {}, replace(outcome, kept_model=reason)
     try:
-        with _blaming_the_server(round_, "aggregate"):
+        with _server_error_context(round_, "aggregate"):
             updated, diagnostics = checked_server(method.aggregate(server, uploads), server)
     except ServerFailed:
         raise
@@ -120,7 +120,7 @@ def play_round(
 
 
 @contextmanager
-def _blaming_the_server(round_: int, hook: str) -> Iterator[None]:
+def _server_error_context(round_: int, hook: str) -> Iterator[None]:
     """Turn an exception of method code into one that names round and hook."""
     try:
         yield
@@ -132,14 +132,14 @@ def _blaming_the_server(round_: int, hook: str) -> Iterator[None]:
         raise ServerFailed(f"{where}: {reason}") from error
 
 
-def _spoilt(shop: Workshop, cohort: Sequence[int], result: Result) -> Result:
+def _spoilt(context: ClientContext, cohort: Sequence[int], result: Result) -> Result:
     """Let the bad clients of an attack change what they upload."""
-    if shop.attack is None:
+    if context.attack is None:
         return result
     trained = list(result.trained)
     for row, client in enumerate(cohort):
-        if client in shop.bad:
-            shop.attack.on_upload(result.stack[row], shop.network.layout)
+        if client in context.bad:
+            context.attack.on_upload(result.stack[row], context.network.layout)
             finite = bool(rows_are_finite(result.stack[row]))
             trained[row] = replace(trained[row], finite=finite)
     return replace(result, trained=trained)
@@ -179,16 +179,16 @@ def sent_up(method: Method, layout: Layout) -> Tensor | None:
 
 def sent_down(method: Method, layout: Layout) -> Tensor | None:
     """Mark the coordinates that are sent to a client that has its own of the rest."""
-    lends = method.lends(layout)
-    return sent_up(method, layout) if lends is None else method.travels(layout)
+    shares_on_upload = method.shares_on_upload(layout)
+    return sent_up(method, layout) if shares_on_upload is None else method.travels(layout)
 
 
 def hidden_from_server(method: Method, layout: Layout) -> Tensor | None:
     """Mark the coordinates that the server never gets to see; None means none."""
-    travels, lends = method.travels(layout), method.lends(layout)
+    travels, shares_on_upload = method.travels(layout), method.shares_on_upload(layout)
     if travels is None:
         return None
-    return none_if_empty(~travels if lends is None else ~travels & ~lends)
+    return none_if_empty(~travels if shares_on_upload is None else ~travels & ~shares_on_upload)
 
 
 def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
@@ -201,13 +201,13 @@ def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
     return replace(after, vector=torch.where(hidden, before.vector, after.vector))
 
 
-def _rejected(shop: Workshop, cohort: Sequence[int], result: Result) -> dict[int, str]:
+def _rejected(context: ClientContext, cohort: Sequence[int], result: Result) -> dict[int, str]:
     """Name the clients whose upload cannot be used, and say why."""
     reasons = {**result.missing, **result.refused}
     for client, trained in zip(cohort, result.trained, strict=True):
         if client in reasons:
             continue
-        if trained.steps == 0 and shop.federation.train.sizes[client] > 0:
+        if trained.steps == 0 and context.federation.train.sizes[client] > 0:
             reasons[client] = "it has a single sample, and BatchNorm needs two"
         elif trained.steps == 0:
             reasons[client] = "it has no samples to train on"
@@ -217,25 +217,25 @@ def _rejected(shop: Workshop, cohort: Sequence[int], result: Result) -> dict[int
 
 
 def _uploads(
-    shop: Workshop, server: Server, result: Result, outcome: RoundOutcome
+    context: ClientContext, server: Server, result: Result, outcome: RoundOutcome
 ) -> Uploads | None:
     """Gather the good uploads, in order of the clients; None if they are fewer than the quorum."""
     good = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
-    if len(good) < shop.settings.quorum:
+    if len(good) < context.settings.quorum:
         return None
     stack = result.stack if len(good) == len(result.stack) else result.stack[good]
-    hidden = hidden_from_server(shop.method, shop.network.layout)
+    hidden = hidden_from_server(context.method, context.network.layout)
     if hidden is not None:
         stack[:, hidden] = server.vector[hidden]  # it never left the clients
     extras = _extras({outcome.clients[row]: result.finished[row].extras for row in good})
     return Uploads(
         stack=stack,
-        layout=shop.network.layout,
+        layout=context.network.layout,
         previous=server.vector,
         samples=torch.tensor([outcome.samples[row] for row in good], dtype=torch.float64),
         clients=tuple(outcome.accepted),
-        classes=shop.federation.classes,
-        population=len(shop.federation),
+        classes=context.federation.classes,
+        population=len(context.federation),
         train_loss=_column([outcome.train_loss[row] for row in good]),
         train_accuracy=_column([result.trained[row].accuracy for row in good]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,

@@ -5,14 +5,14 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from unskew.data.federation import Federation
-from unskew.engine.client import Workshop, to_tensor
+from unskew.engine.client import ClientContext, to_tensor
 from unskew.engine.cohort import Runner
 from unskew.engine.loop import Loop
-from unskew.engine.pool import Pool
+from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.engine.vectorised import Vectorised
 from unskew.errors import UnskewError
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 
 _BATCHES_WELL = (
     nn.Linear,
@@ -46,7 +46,7 @@ def choose_device(settings: Settings) -> torch.device:
     return torch.device(settings.device)
 
 
-def suits_vectorising(network: Network, samples: Tensor, device: torch.device) -> bool:
+def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.device) -> bool:
     """Tell whether a network is small, made only of layers that batch well, and runs under vmap.
 
     The last is tried on a few samples: a module's own code may draw random numbers, or branch.
@@ -72,7 +72,7 @@ def example(federation: Federation) -> Tensor:
 
 
 def resolve_runner(
-    network: Network, settings: Settings, device: torch.device, samples: Tensor
+    network: FunctionalModel, settings: Settings, device: torch.device, samples: Tensor
 ) -> str:
     """Return the runner's name: the one asked for, or the one that suits the network."""
     if settings.runner == "pool" and device.type != "cpu":
@@ -84,12 +84,14 @@ def resolve_runner(
     return "pool" if device.type == "cpu" else "loop"
 
 
-def make_runner(shop: Workshop, cohort: int) -> Runner:
+def make_runner(context: ClientContext, cohort: int) -> Runner:
     """Return the runner for a workshop; a pool of one worker is the plain loop."""
-    name = resolve_runner(shop.network, shop.settings, shop.device, example(shop.federation))
+    name = resolve_runner(
+        context.network, context.settings, context.device, example(context.federation)
+    )
     if name == "vectorised":
-        return Vectorised(shop)
-    workers = min(shop.settings.worker_count, cohort)
+        return Vectorised(context)
+    workers = min(context.settings.worker_count, cohort)
     if name == "pool" and workers > 1:
-        return Pool(shop, workers, cohort)
-    return Loop(shop)
+        return ProcessPool(context, workers, cohort)
+    return Loop(context)

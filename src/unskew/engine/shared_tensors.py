@@ -18,7 +18,7 @@ def share(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class SharedTensorRefs:
     """A payload on its way to a worker: which tensors of the shelf it consists of."""
 
     numbers: dict[str, int]
@@ -28,7 +28,7 @@ class Delivery:
     """Those that it has seen and that will not come again."""
 
 
-class Shelf:
+class SharedTensors:
     """The server's side: numbered tensors in shared memory."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Shelf:
         self._tensors = {i: self._tensors[i] for i in self._placed.values()}
         self._free, self._placed, self._alive = list(self._tensors), {}, []
 
-    def deliver(self, payload: Tensors, known: set[int]) -> Delivery:
+    def deliver(self, payload: Tensors, known: set[int]) -> SharedTensorRefs:
         """Put a payload on the shelf for a worker, and note what the worker knows from now on.
 
         What many clients are sent is there once.
@@ -53,7 +53,7 @@ class Shelf:
         gone = frozenset(known - self._tensors.keys())
         known.difference_update(gone)
         known.update(new)
-        return Delivery(numbers, new, gone)
+        return SharedTensorRefs(numbers, new, gone)
 
     def _number(self, tensor: Tensor) -> int:
         # By place, for a view of one model among several is a new object each time.
@@ -82,7 +82,7 @@ class Reader:
     def __init__(self) -> None:
         self._tensors: dict[int, Tensor] = {}
 
-    def receive(self, delivery: Delivery) -> Tensors:
+    def receive(self, delivery: SharedTensorRefs) -> Tensors:
         """Return the payload; its tensors hold until the next round."""
         for i in delivery.gone:
             del self._tensors[i]

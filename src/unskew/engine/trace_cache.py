@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from unskew.engine.tracing import Function, Recording
+from unskew.engine.tracing import Function, Trace
 
 _WORTH_RECORDING = 20
 """Calls with the same shapes before they are recorded: making a recording costs about as much
@@ -14,7 +14,7 @@ time as so many replays of it save."""
 _MOST_RECORDINGS = 64
 
 
-class Replays:
+class TraceCache:
     """Calls functions of tensors; calls whose shapes come again and again are replayed.
 
     A replay gives the same bits as a call, so it does not matter to a run when recordings are
@@ -23,7 +23,7 @@ class Replays:
 
     def __init__(self) -> None:
         self._seen: Counter[Hashable] = Counter()
-        self._recordings: dict[Hashable, Recording | None] = {}
+        self._recordings: dict[Hashable, Trace | None] = {}
 
     def of(self, name: Hashable, function: Function) -> Function:
         """Return the function, replayed where it can be; those of one name must do the same."""
@@ -46,11 +46,11 @@ class Replays:
         return self._seen[key] == _WORTH_RECORDING
 
 
-def _try_to_record(function: Function, tensors: Sequence[Tensor]) -> Recording | None:
+def _try_to_record(function: Function, tensors: Sequence[Tensor]) -> Trace | None:
     try:
         with torch.random.fork_rng(
             devices=()
         ):  # a function that draws then draws as if never tried
-            return Recording(function, tensors)
+            return Trace(function, tensors)
     except Exception:  # also of torch itself: what it cannot run while recording is just called
         return None

@@ -32,11 +32,11 @@ _OTHER_NUMBERS = (0.9, 0.7, 0.3)
 """Factors of the inputs that a recording is tried with."""
 
 
-class NotRecordable(Exception):
+class NotTraceable(Exception):
     """The function may do something else with other numbers, or changes what it is given."""
 
 
-class Recording:
+class Trace:
     """The operations of a function, to be called on other tensors of the same shapes."""
 
     def __init__(self, function: Function, tensors: Sequence[Tensor]) -> None:
@@ -65,7 +65,7 @@ class Recording:
             ]
             for replayed, real in zip(self(*others), function(*others), strict=True):
                 if not _same_bits(replayed, real):
-                    raise NotRecordable("with other numbers it gives other results")
+                    raise NotTraceable("with other numbers it gives other results")
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -112,10 +112,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def finish(self, results: Sequence[Tensor]) -> tuple[Function, tuple[Tensor, ...]]:
         """Return the operations as one function, and the constants to call it with at the end."""
         if self._refusal is not None:
-            raise NotRecordable(self._refusal)
+            raise NotTraceable(self._refusal)
         nodes = [self._nodes.get(id(result)) for result in results]
         if any(node is None or node in self._inputs for node in nodes):
-            raise NotRecordable("a result is a constant or an input")
+            raise NotTraceable("a result is a constant or an input")
         self._graph.output(tuple(nodes))
         self._graph.eliminate_dead_code()
         constants = tuple(tensor for tensor, _ in self._constants.values())

@@ -17,19 +17,19 @@ from torch import nn
 from unskew import __version__
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack, make_attack
-from unskew.engine.backend import Crew, Here
-from unskew.engine.custom_code import own_code
+from unskew.engine.backend import Backend, LocalBackend
+from unskew.engine.custom_code import custom_code_hash
 from unskew.engine.model_factory import check_scores, is_own, make_module
 from unskew.engine.progress import Watcher
 from unskew.engine.runners import choose_device, example, resolve_runner
 from unskew.engine.settings import Settings
-from unskew.engine.stage import StagePlay, rounds_of
+from unskew.engine.stage import StageRun, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods.common.base import Method, Tensors
 from unskew.methods.common.registry import make_method, name_of
-from unskew.models.functional import Model, Network
+from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Position
@@ -37,8 +37,8 @@ from unskew.runs.facts import density_facts, federation_facts
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.sample_weights import weights_table
-from unskew.runs.stage_cache import CommonStages
-from unskew.runs.states import States, StateStore
+from unskew.runs.stage_cache import StageCache
+from unskew.runs.states import ClientStates, StateStore
 from unskew.utils.specs import explain
 
 _ROUNDS_LOOKED_AT = 20
@@ -80,7 +80,7 @@ def train(
         checked = Settings(**settings)
     except ValidationError as error:
         raise UnskewError(f"settings: {explain(error, Settings)}") from None
-    trainer = Trainer.of(federation, make_method(method), model, checked)
+    trainer = TrainingRun.of(federation, make_method(method), model, checked)
     folder = None
     if out is not None:
         # What nodes keep is in their files: they must not be ahead of the last checkpoint.
@@ -109,8 +109,8 @@ def keeps_to_one_core(
     federation: Federation, method: Method, model: Model | None, settings: Settings
 ) -> bool:
     """Tell whether a run computes in one thread of one process, so that others fit beside it."""
-    trainer = Trainer.of(federation, method, model, settings)
-    network = Network(trainer.module)
+    trainer = TrainingRun.of(federation, method, model, settings)
+    network = FunctionalModel(trainer.module)
     runner = resolve_runner(network, settings, trainer.device, example(federation))
     numbers = settings.cohort_size(len(federation)) * network.layout.size
     alone = (runner != "pool" or settings.worker_count == 1) and settings.engine == "unskew"
@@ -118,7 +118,7 @@ def keeps_to_one_core(
 
 
 @dataclass(eq=False)
-class Trainer:
+class TrainingRun:
     """A run that is about to be played: its data, method, network and settings."""
 
     federation: Federation
@@ -133,7 +133,7 @@ class Trainer:
     """What the server holds from the start."""
     own_network: bool = False
     """Whether the network is the user's."""
-    crew: Crew = field(default_factory=Here)
+    backend: Backend = field(default_factory=LocalBackend)
 
     @staticmethod
     def of(
@@ -141,11 +141,11 @@ class Trainer:
         method: Method,
         model: Model | None,
         settings: Settings,
-    ) -> "Trainer":
+    ) -> "TrainingRun":
         """Check what was asked and lay everything out for it."""
         if federation.train.samples == 0:
             raise UnskewError("federation: nobody has a sample to train on")
-        federation = method.gather(federation)
+        federation = method.transform_federation(federation)
         cohort = _fewest_in_a_round(method, settings, len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
@@ -156,16 +156,16 @@ class Trainer:
         if attack is not None:
             bad = attack.bad(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
-        federation, held = method.hand_out(federation, settings.seed)
-        held = {**held, **method.knows(len(federation), settings.seed)}
+        federation, held = method.shared_samples(federation, settings.seed)
+        held = {**held, **method.initial_state(len(federation), settings.seed)}
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
         if is_own(model) and federation.has_samples:
             check_scores(module, example(federation).to(device), federation.classes)
-        if method.wants_train_accuracy and Network(module).goal is not CLASSIFY:
+        if method.wants_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
-        return Trainer(
+        return TrainingRun(
             federation, method, name, module, settings, device, attack, bad, held, is_own(model)
         )
 
@@ -179,7 +179,7 @@ class Trainer:
         shared: Path | None = None,
     ) -> Run:
         """Play every stage that is not yet played; ``shared`` is where those of others are kept."""
-        position = Position(states=States(StateStore(memory=self.settings.state_memory)))
+        position = Position(states=ClientStates(StateStore(memory=self.settings.state_memory)))
         run = Run(
             method=name_of(self.method),
             network=self.network_name,
@@ -191,10 +191,10 @@ class Trainer:
         stages, common = self.method.stages(), None
         if folder is not None:
             identity = self._identity()
-            if shared is not None and self.crew.here:
+            if shared is not None and self.backend.here:
                 versions, own = run.facts["versions"], self.settings
                 keys = stage_keys(identity, versions, self.held, own, stages)
-                common = CommonStages(shared, keys)
+                common = StageCache(shared, keys)
             end = (len(stages) - 1, rounds_of(stages[-1], self.settings))
             position = folder.open(identity, run.facts, resume=resume, common=common, end=end)
             run.folder = folder.path
@@ -203,7 +203,7 @@ class Trainer:
                 run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
             for stage in stages[position.stage :]:
                 last = stage is stages[-1]
-                play = StagePlay(self, stage, run, folder, evaluates=last)
+                play = StageRun(self, stage, run, folder, evaluates=last)
                 position = play.run(position, progress)
                 if not last:
                     # A run may be resumed with more rounds, another runner or version, and then
@@ -225,9 +225,9 @@ class Trainer:
 
     def _identity(self) -> dict[str, Any]:
         """Return what must agree for a run to be resumed."""
-        network = Network(self.module)
+        network = FunctionalModel(self.module)
         start = flatten(self.module, network.layout)
-        code = own_code(self.method, self.module if self.own_network else None)
+        code = custom_code_hash(self.method, self.module if self.own_network else None)
         return {
             **({} if code is None else {"code": code}),
             "method": name_of(self.method),
@@ -239,9 +239,9 @@ class Trainer:
             "settings": self.settings.training_identity(),
         }
 
-    def _arithmetic(self, network: Network) -> str:
+    def _arithmetic(self, network: FunctionalModel) -> str:
         """Say in which order sums are taken."""
-        if not self.crew.here:
+        if not self.backend.here:
             return "per client"
         runner = resolve_runner(network, self.settings, self.device, example(self.federation))
         return "vectorised" if runner == "vectorised" else "per client"

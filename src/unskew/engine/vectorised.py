@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.func import vmap
 
 from unskew.engine.batches import Plan, Steps, local_steps
-from unskew.engine.client import Workshop, after_pass, blaming, to_tensor
+from unskew.engine.client import ClientContext, after_pass, error_context, to_tensor
 from unskew.engine.cohort import Result, Task
 from unskew.engine.gradients import Gradients
 from unskew.engine.hook_checks import checked_finish, checked_start
-from unskew.engine.optimizer import make_optimiser
+from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients
-from unskew.engine.trace_cache import Replays
+from unskew.engine.trace_cache import TraceCache
 from unskew.engine.tracing import Function
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Client, Finished, Start, Trained
@@ -39,26 +39,26 @@ class Vectorised:
 
     kind = "vectorised"
 
-    def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
-        train = shop.federation.train
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        train = context.federation.train
         self._data = to_tensor(train.x), to_tensor(train.y)
-        self._replays: dict[int, Replays] = {}
+        self._replays: dict[int, TraceCache] = {}
         """Of each pass of the round: the objectives differ."""
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
-        for earlier in self._shop.passes:
+        for earlier in self._context.extra_trainings:
             done = self._run_pass(earlier, round_, tasks)
             tasks = [
                 after_pass(task, trained, finished)
                 for task, trained, finished in zip(tasks, done.trained, done.finished, strict=True)
             ]
-        return self._run_pass(self._shop, round_, tasks)
+        return self._run_pass(self._context, round_, tasks)
 
-    def _run_pass(self, shop: Workshop, round_: int, tasks: Sequence[Task]) -> Result:
+    def _run_pass(self, context: ClientContext, round_: int, tasks: Sequence[Task]) -> Result:
         ids = np.array([task.client for task in tasks])
-        offsets, network = shop.federation.train.offsets, shop.network
+        offsets, network = context.federation.train.offsets, context.network
         sizes = offsets[ids + 1] - offsets[ids]
         if network.couples_samples and np.any(sizes != sizes[0]):
             raise UnskewError(
@@ -66,13 +66,13 @@ class Vectorised:
                 "the same number of samples, since padding would enter their statistics; "
                 "use runner='pool'"
             )
-        steps = local_steps(sizes, shop.settings, couples=network.couples_samples)
+        steps = local_steps(sizes, context.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
         stacks: list[Tensor] = []
         outcomes: list[tuple[Trained, Finished]] = []
-        replays = self._replays.setdefault(id(shop), Replays())
+        replays = self._replays.setdefault(id(context), TraceCache())
         for rows in self._chunks(order, sizes):
-            chunk = _Chunk(shop, round_, [tasks[k] for k in rows.tolist()], self._data, replays)
+            chunk = _Chunk(context, round_, [tasks[k] for k in rows.tolist()], self._data, replays)
             trained_rows, done = chunk.run()
             stacks.append(trained_rows)
             outcomes += done
@@ -91,7 +91,7 @@ class Vectorised:
         """Cut the cohort into pieces that fit into memory; neighbours have similar sizes."""
         start = 0
         while start < len(order):
-            widest = max(self._shop.network.layout.size, int(sizes[order[start]]), 1)
+            widest = max(self._context.network.layout.size, int(sizes[order[start]]), 1)
             length = max(1, _CHUNK_NUMBERS // widest)
             yield order[start : start + length]
             start += length
@@ -102,25 +102,25 @@ class _Chunk:
 
     def __init__(
         self,
-        shop: Workshop,
+        context: ClientContext,
         round_: int,
         tasks: Sequence[Task],
         data: tuple[Tensor, Tensor],
-        replays: Replays,
+        replays: TraceCache,
     ) -> None:
-        self._shop, self._round, self._tasks = shop, round_, tasks
+        self._context, self._round, self._tasks = context, round_, tasks
         self._replays = replays
         self._x, self._y = data
         self._ids = np.array([task.client for task in tasks])
-        offsets = shop.federation.train.offsets
+        offsets = context.federation.train.offsets
         self._offsets = offsets[self._ids]
         self._sizes = offsets[self._ids + 1] - self._offsets
 
     def run(self) -> tuple[Tensor, list[tuple[Trained, Finished]]]:
         """Prepare, train and finish all clients; return their rows and outcomes."""
-        method, round_ = self._shop.method, self._round
-        network, classes = self._shop.network, self._shop.federation.classes
-        settings, x, y = self._shop.settings, self._x, self._y
+        method, round_ = self._context.method, self._round
+        network, classes = self._context.network, self._context.federation.classes
+        settings, x, y = self._context.settings, self._x, self._y
         seed, lr = settings.seed, settings.lr_in(round_)
         places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
@@ -128,12 +128,12 @@ class _Chunk:
             for k, a, n in places
         ]
         starts = []
-        with blaming(_ALL, round_, "prepare") as blamed:
+        with error_context(_ALL, round_, "prepare") as blamed:
             for client, task in zip(clients, self._tasks, strict=True):
                 blamed.client = client.id
                 start = method.prepare(client, task.payload, task.state)
                 starts.append(checked_start(start, client.network.layout.size))
-        with blaming(_ALL, round_, "training"):
+        with error_context(_ALL, round_, "training"):
             rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.wants_train_accuracy:
@@ -142,7 +142,7 @@ class _Chunk:
         finite = rows_are_finite(rows).tolist()
         ends = zip(rows.unbind(), steps, losses, accuracies, finite, reaches, strict=True)
         outcomes = []
-        with blaming(_ALL, round_, "finish") as blamed:
+        with error_context(_ALL, round_, "finish") as blamed:
             for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
                 blamed.client = client.id
                 trained = Trained(*end)
@@ -155,37 +155,46 @@ class _Chunk:
         self, starts: Sequence[Start]
     ) -> tuple[Tensor, list[int], list[float], list[float | None]]:
         """Take all steps of the round; return rows, steps, mean losses and reaches of clients."""
-        network, device, settings = self._shop.network, self._shop.device, self._shop.settings
-        method, trainable = self._shop.method, network.layout.trainable
+        network, device, settings = (
+            self._context.network,
+            self._context.device,
+            self._context.settings,
+        )
+        method, trainable = self._context.method, network.layout.trainable
         rows = _stacked([start.vector for start in starts]).to(device)
         buffers = network.own_buffers(rows[:, trainable:])
         shared, own = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
         gradients = self._gradients(tuple(buffers), tuple(own), tuple(shared))
-        optimiser = make_optimiser(settings, self._round, self._shop.train_mask)
+        optimizer = make_optimizer(settings, self._round, self._context.train_mask)
         plan = Plan(self._ids, self._sizes, settings, self._round, couples=network.couples_samples)
-        draws = method.draws(network)
+        noise_per_sample = method.noise_per_sample(network)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()
-        for block in plan.in_blocks(_BLOCK_NUMBERS // (prod(self._x.shape[1:]) + draws + 1)):
+        for block in plan.in_blocks(
+            _BLOCK_NUMBERS // (prod(self._x.shape[1:]) + noise_per_sample + 1)
+        ):
             active = slice(block.clients)
             weights, losses_so_far = rows[active, :trainable], totals[active]
             others = [tensor[active] for tensor in (*buffers.values(), *own.values())]
             others += shared.values()
             batches = self._batches(block, sample_weights)
-            if draws:
-                batches += (torch.from_numpy(plan.chances(block, draws)).to(device),)
-            if self._shop.private is not None:
+            if noise_per_sample:
+                batches += (torch.from_numpy(plan.chances(block, noise_per_sample)).to(device),)
+            if self._context.private is not None:
                 batches += _counts_and_steps(block)
             for batch in zip(*(tensor.unbind() for tensor in batches), strict=True):
                 losses, gradient = gradients(weights, *others, *batch)
                 losses_so_far += losses
-                optimiser.step(weights, gradient)
+                optimizer.step(weights, gradient)
         network.put_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, plan.steps)
         steps: list[int] = plan.steps.tolist()
-        reach = {count: optimiser.reach(count, method.pull()) for count in set(steps)}
-        return rows, steps, means.tolist(), [reach[count] for count in steps]
+        effective_step = {
+            count: optimizer.effective_step(count, method.proximal_strength())
+            for count in set(steps)
+        }
+        return rows, steps, means.tolist(), [effective_step[count] for count in steps]
 
     def _gradients(
         self, buffers: tuple[str, ...], own: tuple[str, ...], shared: tuple[str, ...]
@@ -194,29 +203,29 @@ class _Chunk:
 
         Buffers change as they are used, so with them nothing can be replayed.
         """
-        if self._shop.private is not None:
+        if self._context.private is not None:
             return PrivateGradients(
-                self._shop.private,
-                self._shop.method,
-                self._shop.network,
+                self._context.private,
+                self._context.method,
+                self._context.network,
                 own,
                 shared,
                 self._ids.tolist(),
                 self._sizes,
-                self._shop.settings,
+                self._context.settings,
                 self._round,
             )
-        gradients = Gradients(self._shop.method, self._shop.network, buffers, own, shared)
-        if buffers or self._shop.device.type != "cpu":
+        gradients = Gradients(self._context.method, self._context.network, buffers, own, shared)
+        if buffers or self._context.device.type != "cpu":
             return gradients
         return self._replays.of((own, shared), gradients)
 
     def _batches(self, steps: Steps, sample_weights: Tensor | None) -> tuple[Tensor, ...]:
         """Gather the samples of some steps: the tensors of a :class:`Batch`, a row a step."""
-        device, lead = self._shop.device, steps.positions.shape
+        device, lead = self._context.device, steps.positions.shape
         places = torch.from_numpy((steps.positions + self._offsets[: lead[1], None]).ravel())
         places.clamp_(max=len(self._y) - 1)  # the padding of a last client without samples
-        x = self._shop.network.inputs(self._x.index_select(0, places).to(device))
+        x = self._context.network.inputs(self._x.index_select(0, places).to(device))
         y = self._y.index_select(0, places).to(device, torch.int64)
         counts = steps.counts[:, :, None]
         scale = torch.from_numpy(((np.arange(lead[2]) < counts) / counts).astype(np.float32))
@@ -228,7 +237,7 @@ class _Chunk:
     @torch.no_grad()
     def _accuracies(self, rows: Tensor, width: int = 256) -> list[float]:
         """Return each client's accuracy on its own training samples."""
-        network, trainable = self._shop.network, self._shop.network.layout.trainable
+        network, trainable = self._context.network, self._context.network.layout.trainable
         hits = torch.zeros(len(rows), device=rows.device)
         network.module.eval()
         for start in range(0, int(self._sizes.max(initial=0)), width):

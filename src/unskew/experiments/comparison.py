@@ -8,7 +8,7 @@ from typing import Any
 from unskew.data.federation import Federation
 from unskew.engine.progress import watching_many
 from unskew.errors import UnskewError
-from unskew.experiments.scheduler import Player, Wanted, checked_settings, folder_name
+from unskew.experiments.scheduler import RunRequest, RunScheduler, checked_settings, folder_name
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
@@ -16,7 +16,7 @@ from unskew.methods.common.base import Method
 from unskew.methods.common.registry import make_method, name_of
 from unskew.models.functional import Model
 from unskew.runs.runs import Runs
-from unskew.runs.stage_cache import stages_in
+from unskew.runs.stage_cache import stage_cache_in
 from unskew.utils.specs import split_list
 
 Federations = Federation | Callable[[int], Federation]
@@ -70,8 +70,11 @@ def compare(
     plan = make_plan(tune, checked_settings(settings), numbers[0])
     deals, folder = _Deals(federation), None if out is None else Path(out)
     each = len(numbers) + (0 if plan is None else plan.trials)
-    with watching_many(progress, each * len(chosen), rounds) as board, stages_in(folder) as stages:
-        player = Player(model, resume, jobs, board, stages)
+    with (
+        watching_many(progress, each * len(chosen), rounds) as board,
+        stage_cache_in(folder) as stages,
+    ):
+        player = RunScheduler(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             found = search(chosen, plan, deals.of(plan.seed), player.play, settings, folder)
@@ -119,8 +122,8 @@ class _Entry:
 
     def wanted(
         self, deals: _Deals, seed: int, settings: Mapping[str, Any], out: Path | None
-    ) -> Wanted:
-        return Wanted(
+    ) -> RunRequest:
+        return RunRequest(
             label=f"{name_of(self.method)}, seed {seed}",
             method=self.method,
             data=lambda: deals.of(seed),

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.partition.registry import parse_skew
+from unskew.partition.registry import parse_partitioner
 from unskew.utils.specs import explain
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -38,7 +38,7 @@ class DataConfig(BaseModel):
     @classmethod
     def _skew_is_known(cls, skew: str | None) -> str | None:
         if skew is not None:
-            _complain_as_value_error(parse_skew, skew)
+            _complain_as_value_error(parse_partitioner, skew)
         return skew
 
 

@@ -25,7 +25,7 @@ from unskew.utils.specs import explain
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class RunRequest:
     """A run that is wanted; its data is dealt out when its turn has come."""
 
     label: str
@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Player:
+class RunScheduler:
     """Plays runs, ``jobs`` at once; None means one a core, if a run keeps to one."""
 
     model: Model | None
@@ -51,7 +51,7 @@ class Player:
     stages: Path | None = None
     """Where the runs share what they learn before their tasks."""
 
-    def play(self, wanted: Sequence[Wanted]) -> list[Run]:
+    def play(self, wanted: Sequence[RunRequest]) -> list[Run]:
         """Play all runs and return them in the order they were named."""
         labels = [each.label for each in wanted]
         rounds = [checked_settings(each.settings).rounds for each in wanted]
@@ -63,7 +63,7 @@ class Player:
             rounds,
         )
 
-    def _job(self, wanted: Wanted) -> Job:
+    def _job(self, wanted: RunRequest) -> Job:
         data = wanted.data()
 
         def play(watcher: Watcher) -> Run:
@@ -88,7 +88,7 @@ class Player:
 
         return play
 
-    def _at_once(self, wanted: Sequence[Wanted]) -> int:
+    def _at_once(self, wanted: Sequence[RunRequest]) -> int:
         most = min(len(wanted), cores() if self.jobs is None else self.jobs)
         if most < 2:
             return 1
@@ -122,7 +122,7 @@ def checked_settings(settings: dict[str, Any]) -> Settings:
         raise UnskewError(f"settings: {explain(error, Settings)}") from None
 
 
-def _refused(wanted: Wanted, reason: str, data: Federation) -> Run:
+def _refused(wanted: RunRequest, reason: str, data: Federation) -> Run:
     return Run(
         method=name_of(wanted.method),
         network="",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from flwr.app import ArrayRecord, MetricRecord
 
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Runner
 from unskew.engine.round_metrics import Levels
 from unskew.flower.nodes import Nodes
@@ -19,7 +19,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Elsewhere(ABC):
+class FlowerBackend(ABC):
     """Clients of other machines."""
 
     nodes: Nodes
@@ -32,20 +32,20 @@ class Elsewhere(ABC):
     here: ClassVar[bool] = False
 
     @abstractmethod
-    def runner(self, shop: Workshop, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
         """Return what lets nodes train a stage."""
 
     @abstractmethod
-    def tests(self, shop: Workshop, position: Position) -> Levels:
+    def tests(self, context: ClientContext, position: Position) -> Levels:
         """Let nodes measure on their own test samples."""
 
-    def own_tests(self, shop: Workshop, position: Position) -> Levels:
+    def own_tests(self, context: ClientContext, position: Position) -> Levels:
         """Measure on the server, and let nodes measure."""
         assert position.server is not None
         if self.measure is not None:
-            model = shop.method.model(position.server)
-            arrays = to_arrays(named_tensors(model, shop.network.layout))
+            model = context.method.model(position.server)
+            arrays = to_arrays(named_tensors(model, context.network.layout))
             found = self.measure(position.round, arrays)
             if found is not None:
                 self.told[position.round] = found
-        return self.tests(shop, position)
+        return self.tests(context, position)

@@ -9,12 +9,12 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
 from torch import Tensor
 
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Task
 from unskew.engine.evaluate import Floats
 from unskew.engine.round_metrics import Levels
 from unskew.errors import UnskewError
-from unskew.flower.backend import Elsewhere
+from unskew.flower.backend import FlowerBackend
 from unskew.flower.uploads import (
     Unusable,
     Upload,
@@ -46,44 +46,44 @@ _MEASURED = re.compile(r"((eval(uate)?|test|val(id(ation)?)?)[-_])?(?P<figure>ac
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OwnLoops(Elsewhere):
+class CustomLoopBackend(FlowerBackend):
     """Nodes that get and send a model as Flower's own strategies have it."""
 
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
 
-    def runner(self, shop: Workshop, stage: int, cohort: int) -> "OnOwnLoops":
+    def runner(self, context: ClientContext, stage: int, cohort: int) -> "CustomLoopRunner":
         """Return what lets nodes train."""
         del stage, cohort
-        return OnOwnLoops(self, shop)
+        return CustomLoopRunner(self, context)
 
-    def tests(self, shop: Workshop, position: Position) -> Levels:
+    def tests(self, context: ClientContext, position: Position) -> Levels:
         """Let nodes measure what they measure; figures that most tell are kept."""
         assert position.server is not None
-        model, layout = shop.method.model(position.server), shop.network.layout
+        model, layout = context.method.model(position.server), context.network.layout
         content = letter(model, layout, self.evaluate_config, position.round)
-        letters = dict.fromkeys(range(len(shop.federation)), content)
+        letters = dict.fromkeys(range(len(context.federation)), content)
         answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
         columns = columns_of(answers.contents)
         measured = {} if columns is None else with_usual_names(columns.measures)
         return {"local": replace(columns, measures=measured)} if columns and measured else {}
 
 
-class OnOwnLoops:
+class CustomLoopRunner:
     """Trains clients by whatever their app does with a model."""
 
     kind = "per client"
 
-    def __init__(self, crew: OwnLoops, shop: Workshop) -> None:
-        self._crew, self._shop = crew, shop
+    def __init__(self, backend: CustomLoopBackend, context: ClientContext) -> None:
+        self._backend, self._context = backend, context
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Send the model out, and make one result of the models that come back."""
-        layout = self._shop.network.layout
-        config = self._crew.train_config
+        layout = self._context.network.layout
+        config = self._backend.train_config
         content = letter(tasks[0].payload[MODEL], layout, config, round_ + 1)
         letters = {task.client: content for task in tasks}
-        answers = self._crew.nodes.ask(MessageType.TRAIN, letters, patient=True)
+        answers = self._backend.nodes.ask(MessageType.TRAIN, letters, patient=True)
         sent = {task.client: task.payload[MODEL] for task in tasks}
         uploads, refused = usable(
             answers.contents,
@@ -91,9 +91,9 @@ class OnOwnLoops:
             sent,
             None,
             layout,
-            self._crew.bound,
+            self._backend.bound,
         )
-        refused = self._crew.nodes.named(refused, "rejected")
+        refused = self._backend.nodes.named(refused, "rejected")
         return result_of(
             tasks, uploads, {}, layout.size, None, {**answers.refused, **refused}, answers.missing
         )

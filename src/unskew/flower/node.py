@@ -16,7 +16,7 @@ from flwr.app import (
 )
 from torch import Tensor, nn
 
-from unskew.engine.client import Workshop
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Task
 from unskew.engine.evaluate import score
 from unskew.engine.loop import Loop
@@ -26,9 +26,9 @@ from unskew.engine.private_steps import PrivateStage
 from unskew.engine.round_metrics import has_personal_models
 from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
-from unskew.engine.stage import rounds_of, workshop_of
+from unskew.engine.stage import client_context, rounds_of
 from unskew.flower.site import Site
-from unskew.flower.state_store import Book
+from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
     ARRAYS,
     EXTRA,
@@ -44,7 +44,7 @@ from unskew.flower.wire import (
 from unskew.methods.common.base import Finished, Method, Server, Stage, Tensors, Trained
 from unskew.methods.common.registry import name_of
 from unskew.runs.checkpoint import Position
-from unskew.runs.states import States
+from unskew.runs.states import ClientStates
 
 Figures = dict[str, MetricRecordValues]
 
@@ -67,17 +67,17 @@ class Node:
 
     def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Take part in a round; what is kept stays here."""
-        shop = self.shop(order)
-        if order.round >= rounds_of(self.method.stages()[order.stage], shop.settings):
+        client = self.context(order)
+        if order.round >= rounds_of(self.method.stages()[order.stage], client.settings):
             raise Refusal(f"the stage is over before round {order.round + 1}")
-        book = Book(context, self.folder, order.run, self.site.name)
+        book = NodeStateStore(context, self.folder, order.run, self.site.name)
         state = dict(book.read(order.state))
-        hidden = hidden_from_server(shop.method, shop.network.layout)
+        hidden = hidden_from_server(client.method, client.network.layout)
         payload = to_tensors(arrays)
-        payload[MODEL] = _whole(payload[MODEL], shop, state)
+        payload[MODEL] = _whole(payload[MODEL], client, state)
         start = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
-        result = Loop(shop).train(order.round, [Task(order.client, payload, state)])
+        result = Loop(client).train(order.round, [Task(order.client, payload, state)])
         trained, finished = result.trained[0], result.finished[0]
         kept = dict(finished.state)
         if start is not None:
@@ -85,16 +85,16 @@ class Node:
         keeps = bool(kept) and trained.finite and trained.steps > 0
         if keeps:
             book.write((order.stage, order.round), order.state, kept)
-        return _reply(shop, order, trained, finished, keeps=keeps)
+        return _reply(client, order, trained, finished, keeps=keeps)
 
     def evaluate(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Measure the global model and the client's own on its test samples."""
-        shop, tensors = self.shop(order), to_tensors(arrays)
-        x, y = shop.federation.test.client(order.client)
-        local = score(shop.network, tensors["global"], x, y, shop.device).means()
+        client, tensors = self.context(order), to_tensors(arrays)
+        x, y = client.federation.test.client(order.client)
+        local = score(client.network, tensors["global"], x, y, client.device).means()
         personal = local
-        if has_personal_models(shop.method, shop.network):
-            book = Book(context, self.folder, order.run, self.site.name)
+        if has_personal_models(client.method, client.network):
+            book = NodeStateStore(context, self.folder, order.run, self.site.name)
             state = {k: t for k, t in book.read(order.state).items() if k != _HIDDEN}
             slots = {
                 name.removeprefix(SLOT): tensor
@@ -105,16 +105,16 @@ class Node:
                 stage=order.stage,
                 round=order.round,
                 server=Server(tensors["vector"], slots),
-                states=States().updated({order.client: state} if state else {}),
+                states=ClientStates().updated({order.client: state} if state else {}),
             )
-            (model,) = personal_models(shop, position, [order.client])
-            personal = score(shop.network, model, x, y, shop.device).means()
+            (model,) = personal_models(client, position, [order.client])
+            personal = score(client.network, model, x, y, client.device).means()
         told: Figures = {f"local/{name}": value for name, value in local.items()}
         told |= {f"personal/{name}": value for name, value in personal.items()}
         told["num-examples"] = len(y)
         return RecordDict({METRICS: MetricRecord(told)})
 
-    def shop(self, order: Order) -> Workshop:
+    def context(self, order: Order) -> ClientContext:
         """Lay out the stage that the server plays, after making sure that it means the same."""
         if order.method != self._name:
             raise Refusal(f"it runs {self._name}, and the server asks for {order.method}")
@@ -124,17 +124,17 @@ class Node:
         _, module = make_module(federation, self.model, settings.seed)
         stages = self.method.stages()
         stage, last = stages[order.stage], order.stage == len(stages) - 1
-        shop = workshop_of(stage, module.to(device), federation, settings, device, last=last)
-        if shop.network.layout.fingerprint != order.layout:
+        context = client_context(stage, module.to(device), federation, settings, device, last=last)
+        if context.network.layout.fingerprint != order.layout:
             raise Refusal("its network is not the server's: tensors, shapes or kinds differ")
-        shop.network.goal.check(federation)
-        return shop if stage.privacy is None else self._private(shop, stage, order)
+        context.network.goal.check(federation)
+        return context if stage.privacy is None else self._private(context, stage, order)
 
-    def _private(self, shop: Workshop, stage: Stage, order: Order) -> Workshop:
+    def _private(self, context: ClientContext, stage: Stage, order: Order) -> ClientContext:
         """Let steps be private, with the noise of the client that needs most."""
         assert stage.privacy is not None
-        sizes, rounds = shop.federation.train.sizes, rounds_of(stage, shop.settings)
-        own = PrivateStage.of(stage.privacy, stage.name, sizes, shop.settings, rounds)
+        sizes, rounds = context.federation.train.sizes, rounds_of(stage, context.settings)
+        own = PrivateStage.of(stage.privacy, stage.name, sizes, context.settings, rounds)
         noise = order.noise or 0.0
         secret = secrets.randbits(62) if self.secret_noise else None
         asked = replace(own, noise_multiplier=noise, secret=secret)
@@ -143,7 +143,7 @@ class Node:
                 f"its budget needs noise {own.noise_multiplier:.4g}, and the server asks for "
                 f"{noise:.4g}"
             )
-        return replace(shop, private=asked)
+        return replace(context, private=asked)
 
     @cached_property
     def _name(self) -> str:
@@ -155,9 +155,9 @@ def refusal(reason: str) -> RecordDict:
     return RecordDict({REFUSAL: ConfigRecord({"reason": reason})})
 
 
-def _whole(model: Tensor, shop: Workshop, state: Tensors) -> Tensor:
+def _whole(model: Tensor, context: ClientContext, state: Tensors) -> Tensor:
     """Return a received model with everything that was not sent in its place."""
-    method, layout = shop.method, shop.network.layout
+    method, layout = context.method, context.network.layout
     if len(model) == layout.size:
         return model
     mask = sent_down(method, layout) if "kept" in state else sent_up(method, layout)
@@ -172,14 +172,14 @@ def _whole(model: Tensor, shop: Workshop, state: Tensors) -> Tensor:
 
 
 def _reply(
-    shop: Workshop, order: Order, trained: Trained, finished: Finished, *, keeps: bool
+    context: ClientContext, order: Order, trained: Trained, finished: Finished, *, keeps: bool
 ) -> RecordDict:
     """Return what leaves the node: the coordinates that travel, the extras, a few figures."""
-    mask = sent_up(shop.method, shop.network.layout)
+    mask = sent_up(context.method, context.network.layout)
     vector = trained.vector if mask is None else trained.vector[mask]
     extras = {f"{EXTRA}{name}": tensor for name, tensor in finished.extras.items()}
     figures: Figures = {
-        "num-examples": int(shop.federation.train.sizes[order.client]),
+        "num-examples": int(context.federation.train.sizes[order.client]),
         "steps": trained.steps,
         "loss": trained.loss,
         "finite": int(trained.finite),

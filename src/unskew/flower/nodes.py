@@ -6,8 +6,8 @@ from logging import WARNING
 
 from flwr.app import RecordDict
 
-from unskew.flower.registry import Roster
-from unskew.flower.transport import Answers, Line, send
+from unskew.flower.registry import NodeRegistry
+from unskew.flower.transport import Answers, GridLink, send
 from unskew.flower.wire import log
 
 
@@ -15,8 +15,8 @@ from unskew.flower.wire import log
 class Nodes:
     """The nodes of a run: how to reach them, and how long to wait."""
 
-    grid: Line
-    roster: Roster
+    grid: GridLink
+    roster: NodeRegistry
     quorum: int
     wait: float
     """Seconds that a round waits for its quorum to be connected."""

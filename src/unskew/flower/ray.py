@@ -23,12 +23,12 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from unskew.engine.progress import Watcher
-from unskew.engine.train import Trainer
+from unskew.engine.train import TrainingRun
 from unskew.errors import UnskewError
 from unskew.flower.app import client_app
 from unskew.flower.nodes import Nodes
-from unskew.flower.registry import Roster
-from unskew.flower.remote import Remote
+from unskew.flower.registry import NodeRegistry
+from unskew.flower.remote import NodeBackend
 from unskew.methods.common.registry import name_of
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
@@ -42,7 +42,7 @@ _ANSWERS = 24 * 3600.0
 
 
 def train_on_ray(
-    trainer: Trainer,
+    trainer: TrainingRun,
     folder: RunFolder | None,
     *,
     resume: bool,
@@ -64,11 +64,11 @@ def train_on_ray(
     def play(grid: Grid, context: Context) -> None:
         del context
         line = _InGroups(grid, max(_GROUP, 8 * workers))
-        roster = Roster(line, _ANSWERS)
-        roster.gather(clients, clients, _START)
+        roster = NodeRegistry(line, _ANSWERS)
+        roster.wait_for_nodes(clients, clients, _START)
         if folder is not None:
             roster.remember(folder.path, resume=resume)
-        trainer.crew = Remote(
+        trainer.backend = NodeBackend(
             nodes=Nodes(line, roster, trainer.settings.quorum, _START, _ANSWERS),
             bound=None,
             measure=None,

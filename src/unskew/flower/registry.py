@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from unskew.errors import UnskewError
 from unskew.flower.server_view import Facts, read_facts
-from unskew.flower.transport import Line, send
+from unskew.flower.transport import GridLink, send
 from unskew.flower.wire import HELLO, ORDER, log
 from unskew.runs.atomic import write_json
 
@@ -26,10 +26,10 @@ _LISTED = 20
 """How many names the log lists."""
 
 
-class Roster:
+class NodeRegistry:
     """The nodes of a run. A client's number is the place of its name, so that it stays."""
 
-    def __init__(self, grid: Line, patience: float = _ANSWER) -> None:
+    def __init__(self, grid: GridLink, patience: float = _ANSWER) -> None:
         self._grid = grid
         self._patience = max(patience, _ANSWER)
         """Seconds for an answer, and until one that gave none is asked again."""
@@ -41,7 +41,7 @@ class Roster:
         self.run = uuid.uuid4().hex
         """The same when a run is resumed, another for every new one."""
 
-    def gather(self, least: int, quorum: int, wait: float) -> None:
+    def wait_for_nodes(self, least: int, quorum: int, wait: float) -> None:
         """Wait for so many nodes and number them in the order of their names.
 
         After ``wait`` seconds the run begins without the others, if there are as many as a quorum.
@@ -143,7 +143,7 @@ class Roster:
         return [node for node in self._grid.get_node_ids() if node in self._told]
 
 
-class Unnamed(Roster):
+class AnonymousNodes(NodeRegistry):
     """Nodes with an app of their own, which cannot be asked: Flower's numbers are their names."""
 
     def ask(self, nodes: Iterable[int]) -> dict[int, Facts]:

@@ -33,7 +33,7 @@ def read_facts(text: str) -> Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Absent(Federation):
+class RemoteFederation(Federation):
     """Clients whose samples are elsewhere; rows here only have their shape."""
 
     has_samples: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class Absent(Federation):
         facts: Sequence[Facts],
         classes: int | None = None,
         common: tuple[Array, Array] | None = None,
-    ) -> "Absent":
+    ) -> "RemoteFederation":
         """Build it from what nodes tell, in the order of their names."""
         looks = {(tuple(each["shape"]), each["dtype"], each["words"]) for each in facts}
         if len(looks) > 1:

@@ -21,7 +21,7 @@ _EARLIER = 2
 """How many states before the newest are kept: the server has two checkpoints to go back to."""
 
 
-class Book:
+class NodeStateStore:
     """The states of one node in one run."""
 
     def __init__(self, context: Context, folder: Path | None, run: str, name: str) -> None:

@@ -16,21 +16,21 @@ from torch import nn
 
 from unskew.data import checks
 from unskew.engine.settings import Settings
-from unskew.engine.train import Trainer
+from unskew.engine.train import TrainingRun
 from unskew.errors import UnskewError
-from unskew.flower.backend import Elsewhere, EvaluateFn
-from unskew.flower.custom_loop import OwnLoops, refuse_if_client_matters, vector_of
+from unskew.flower.backend import EvaluateFn, FlowerBackend
+from unskew.flower.custom_loop import CustomLoopBackend, refuse_if_client_matters, vector_of
 from unskew.flower.nodes import Nodes
-from unskew.flower.registry import Roster, Unnamed
-from unskew.flower.remote import Remote
+from unskew.flower.registry import AnonymousNodes, NodeRegistry
+from unskew.flower.remote import NodeBackend
 from unskew.flower.requirements import refuse_if_it_gathers
 from unskew.flower.results import as_result
-from unskew.flower.server_view import Absent
+from unskew.flower.server_view import RemoteFederation
 from unskew.flower.uploads import Unusable
 from unskew.flower.wire import log
 from unskew.methods.common.base import Method
 from unskew.methods.common.registry import make_method, name_of
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
 from unskew.runs.file_names import CHECKPOINTS
@@ -107,35 +107,37 @@ class Strategy(FlowerStrategy):
         if num_rounds is not None:
             self.settings = self.settings.model_copy(update={"rounds": num_rounds})
         self.summary()
-        roster = (Unnamed if self._own_loop else Roster)(grid, self._wait)
+        roster = (AnonymousNodes if self._own_loop else NodeRegistry)(grid, self._wait)
         quorum = self.settings.quorum
-        roster.gather(max(self._least, quorum), quorum, self._wait)
+        roster.wait_for_nodes(max(self._least, quorum), quorum, self._wait)
         if self._out is not None:
             roster.remember(self._out, resume=self._resume)
-        trainer = Trainer.of(self._absent(roster), self.method, self._model, self.settings)
+        trainer = TrainingRun.of(self._absent(roster), self.method, self._model, self.settings)
         self._begin_from(initial_arrays, trainer)
         parts: dict[str, Any] = {
             "nodes": Nodes(grid, roster, quorum, self._wait, timeout or self._timeout),
             "bound": self._bound,
             "measure": evaluate_fn,
         }
-        crew: Elsewhere
+        backend: FlowerBackend
         if self._own_loop:
             configs = [ConfigRecord(dict(each or {})) for each in (train_config, evaluate_config)]
-            crew = OwnLoops(train_config=configs[0], evaluate_config=configs[1], **parts)
+            backend = CustomLoopBackend(
+                train_config=configs[0], evaluate_config=configs[1], **parts
+            )
         else:
-            crew = Remote(method=name_of(self.method), settings=self.settings, **parts)
-        trainer.crew = crew
+            backend = NodeBackend(method=name_of(self.method), settings=self.settings, **parts)
+        trainer.backend = backend
         folder = None if self._out is None else RunFolder(self._out, checkpoint_seconds=0.0)
         self.run = trainer.run(folder, resume=self._resume, progress=_log_round)
-        return as_result(self.run, crew.told)
+        return as_result(self.run, backend.told)
 
-    def _begin_from(self, arrays: ArrayRecord | None, trainer: Trainer) -> None:
+    def _begin_from(self, arrays: ArrayRecord | None, trainer: TrainingRun) -> None:
         """Let training begin from given weights; a resumed run begins where it began before.
 
         A module of the user's own may have other weights each time it is made.
         """
-        layout = Network(trainer.module).layout
+        layout = FunctionalModel(trainer.module).layout
         if arrays is not None:
             try:
                 assign(trainer.module, layout, vector_of(arrays, layout))
@@ -163,13 +165,13 @@ class Strategy(FlowerStrategy):
 
     configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = plays_itself
 
-    def _absent(self, roster: Roster) -> Absent:
+    def _absent(self, roster: NodeRegistry) -> RemoteFederation:
         """Return the federation of the nodes; refuse methods that need their samples here."""
         common = None
         if self._common is not None:
             x, y = self._common
             common = checks.features(x, "common[0]"), checks.labels(y, "common[1]")
-        federation = Absent.told(roster.names, roster.facts(), self._classes, common)
+        federation = RemoteFederation.told(roster.names, roster.facts(), self._classes, common)
         refuse_if_it_gathers(self.method, federation)
         return federation
 

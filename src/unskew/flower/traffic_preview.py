@@ -11,12 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from unskew.data.federation import Federation
-from unskew.engine.backend import Here
-from unskew.engine.client import Workshop
+from unskew.engine.backend import LocalBackend
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Runner, Task
 from unskew.engine.rounds import sent_up
 from unskew.engine.settings import Settings
-from unskew.engine.train import Trainer
+from unskew.engine.train import TrainingRun
 from unskew.methods.common.base import Method, Stage
 from unskew.methods.common.registry import make_method, name_of
 from unskew.models.layout import Layout
@@ -69,32 +69,32 @@ def sends(method: str | Method) -> Sends:
     chosen = make_method(method)
     federation = _toy()
     told = Sends(name_of(chosen), chosen.about.needs_individual_updates)
-    gathered = chosen.gather(federation)
-    handed, held = chosen.hand_out(federation, 0)
+    gathered = chosen.transform_federation(federation)
+    handed, held = chosen.shared_samples(federation, 0)
     if gathered is not federation or handed is not federation or held:
         return replace(told, needs_samples=True)
     settings = Settings(rounds=_ROUNDS, batch_size=8, evaluate_every=0, runner="loop")
-    trainer = Trainer.of(federation, chosen, _MODEL, settings)
-    trainer.crew = _Listening(told, chosen.stages())
+    trainer = TrainingRun.of(federation, chosen, _MODEL, settings)
+    trainer.backend = _Listening(told, chosen.stages())
     trainer.run(None, resume=False, progress=False)
     return told
 
 
-class _Listening(Here):
+class _Listening(LocalBackend):
     """Lets clients train here, and notes what they would be sent and would send."""
 
     def __init__(self, told: Sends, stages: Sequence[Stage]) -> None:
         self._told, self._stages = told, stages
 
-    def runner(self, shop: Workshop, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
         """Return a runner that is listened to."""
-        up = sent_up(shop.method, shop.network.layout)
-        kinds = _kinds_without(shop.network.layout, up)
+        up = sent_up(context.method, context.network.layout)
+        kinds = _kinds_without(context.network.layout, up)
         if stage == len(self._stages) - 1:
             self._told.stays |= kinds
         elif kinds:
             self._told.stays.add(f"network of {self._stages[stage].name}")
-        return _Noting(super().runner(shop, stage, cohort), self._told)
+        return _Noting(super().runner(context, stage, cohort), self._told)
 
 
 class _Noting:

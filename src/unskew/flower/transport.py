@@ -9,7 +9,7 @@ from flwr.app import Error, Message, RecordDict
 from unskew.flower.wire import REFUSAL
 
 
-class Line(Protocol):
+class GridLink(Protocol):
     """What is used of Flower's grid."""
 
     def get_node_ids(self) -> Iterable[int]:
@@ -31,7 +31,7 @@ class Answers:
 
 
 def send(
-    grid: Line,
+    grid: GridLink,
     kind: str,
     letters: Mapping[int, tuple[int, RecordDict]],
     timeout: float,

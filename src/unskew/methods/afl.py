@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.methods.common.base import (
     About,
     Client,
@@ -34,7 +34,7 @@ _UNKNOWN = -1.0
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Afl(Method):
+class AFL(Method):
     """Weights that start even and follow the clients' losses."""
 
     rate: Annotated[float, Field(ge=0)] = 0.1
@@ -54,13 +54,13 @@ class Afl(Method):
         loss = torch.tensor(own_loss(client, start.vector))
         return replace(finished, extras={**finished.extras, "loss_before": loss})
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add the mixture's weights of the clients that take part."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
             return server.slots["mixture"][list(uploads.clients)], {}
 
-        return (*super().weighers(server), Weigher("agnostic", derive))
+        return (*super().weightings(server), ClientWeighting("agnostic", derive))
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Combine by the mixture, then move it along the losses, both as of this round's start.

@@ -30,9 +30,9 @@ class Central(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     sends_model: ClassVar[bool] = False
 
-    def gather(self, federation: Federation) -> Federation:
+    def transform_federation(self, federation: Federation) -> Federation:
         """Pool the training samples; the clients' own tests stay theirs."""
-        federation = super().gather(federation)
+        federation = super().transform_federation(federation)
         pooled = Columns.whole(federation.train.x, federation.train.y)
         return replace(federation, train=pooled)
 

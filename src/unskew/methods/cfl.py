@@ -17,7 +17,7 @@ from torch import Tensor
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import Placed, SeveralModels, grown, model_of
+from unskew.methods.common.multi_model import MultiModelMethod, Placed, grown, model_of
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -25,7 +25,7 @@ Norm = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Cfl(SeveralModels):
+class CFL(MultiModelMethod):
     """Splits a cluster if ``||mean update|| < eps1`` and ``max ||update|| > eps2``.
 
     The halves must lie apart, too: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
@@ -40,7 +40,7 @@ class Cfl(SeveralModels):
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The halves' updates must lie further apart than this, from 0 (alike) to 1 (opposite)."""
 
-    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"split_round"}
+    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"split_round"}
     about: ClassVar[About] = About(
         title="Clusters split where updates pull apart",
         paper="Sattler et al. 2019",

@@ -46,9 +46,9 @@ class DataSharing(Method):
         "alpha": (0.1, 0.2, 0.5, 1.0),
     }
 
-    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+    def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Lay the shared samples behind each client's own; all classes are shared alike."""
-        federation, held = super().hand_out(federation, seed)
+        federation, held = super().shared_samples(federation, seed)
         train = federation.train
         shared = _even_draw(train.y, round(self.beta * train.samples), seed)
         each = round(self.alpha * len(shared))

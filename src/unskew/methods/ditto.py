@@ -14,9 +14,9 @@ from torch import Tensor
 from unskew.methods.common.base import (
     About,
     Client,
+    ExtraTraining,
     Finished,
     Method,
-    Pass,
     Server,
     Start,
     Tensors,
@@ -44,10 +44,10 @@ class Ditto(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"lam": (0.05, 0.1, 0.2, 1.0, 2.0)}
 
-    def passes(self) -> tuple[Pass, ...]:
+    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
         """Train the personal model, before the received one has changed."""
         personal = _Personal(mu=self.lam, around=self)
-        return (*super().passes(), Pass("personal", personal, self.epochs))
+        return (*super().extra_trainings(), ExtraTraining("personal", personal, self.epochs))
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's own model; the global one, if it never trained."""
@@ -63,8 +63,8 @@ class _Personal(FedProx):
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
         received = self.around.received(client, payload, state)
-        centre = received[: client.network.layout.trainable]
-        return Start(state.get("personal", received), {"centre": centre})
+        center = received[: client.network.layout.trainable]
+        return Start(state.get("personal", received), {"centre": center})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         del client, start

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from unskew.aggregation.weighting import Weigher, by_samples
+from unskew.aggregation.weighting import ClientWeighting, by_samples
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
 
@@ -20,6 +20,6 @@ class FedAvg(Method):
         title="Average by samples", paper="McMahan et al. 2017", kind="server"
     )
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add the sample counts."""
-        return (*super().weighers(server), by_samples())
+        return (*super().weightings(server), by_samples())

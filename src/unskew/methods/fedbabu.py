@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import About, Method, Pass, Server
+from unskew.methods.common.base import About, ExtraTraining, Method, Server
 from unskew.methods.common.head import head_mask
 from unskew.models.layout import Layout
 from unskew.models.masks import none_if_empty, without
@@ -62,6 +62,8 @@ class FedBABU(Method):
         kept = super().kept(layout)
         return None if kept is None else none_if_empty(kept & ~head_mask(layout))
 
-    def tuning(self) -> Pass:
+    def fine_tuning(self) -> ExtraTraining:
         """Train the head on the client's own samples, or all of the model."""
-        return Pass("tuning", Method(), self.epochs, head_mask if self.part == "head" else None)
+        return ExtraTraining(
+            "tuning", Method(), self.epochs, head_mask if self.part == "head" else None
+        )

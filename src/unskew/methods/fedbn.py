@@ -40,9 +40,9 @@ class FedBN(Method):
         """Take the norm layers out."""
         return without(super().travels(layout), layout.mask_where(self._stays))
 
-    def lends(self, layout: Layout) -> Tensor | None:
+    def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Let the server average the norm layers for those who have none."""
-        lent = super().lends(layout)
+        lent = super().shares_on_upload(layout)
         return lent if self.fallback == "initial" else joined(lent, layout.mask_where(self._stays))
 
     def _stays(self, entry: Entry) -> bool:

@@ -42,10 +42,10 @@ class FedCluster(Method):
             turn = int(generator(seed, "order of groups", cycle).permutation(groups)[turn])
         return np.flatnonzero(self._groups(clients, seed) == turn).tolist()
 
-    def knows(self, clients: int, seed: int) -> Tensors:
+    def initial_state(self, clients: int, seed: int) -> Tensors:
         """Let the server hold the list of groups, to tell them."""
         groups = torch.from_numpy(self._groups(clients, seed))
-        return {**super().knows(clients, seed), "group": groups}
+        return {**super().initial_state(clients, seed), "group": groups}
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Tell the group whose turn it was; inside one of several models there is no such list."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.discrepancy import OnDegenerate, discrepancy, label_divergence
-from unskew.aggregation.weighting import Weigher
+from unskew.aggregation.weighting import ClientWeighting
 from unskew.methods.common.base import (
     About,
     Client,
@@ -55,9 +55,9 @@ class FedDisco(Method):
         counts = torch.bincount(client.y.long(), minlength=client.classes)
         return Finished({**finished.extras, "label_counts": counts}, finished.state)
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add discrepancy-aware weights, which hold the sample counts already."""
         rescale = self.measure == "kl" if self.rescale is None else self.rescale
         divergence = label_divergence(self.measure)
         own = discrepancy(divergence, self.alpha, self.b, rescale, self.on_degenerate)
-        return (*super().weighers(server), own)
+        return (*super().weightings(server), own)

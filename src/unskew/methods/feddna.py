@@ -19,7 +19,7 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDna(Method):
+class FedDNA(Method):
     """FedAvg whose running variances are those of all clients' samples together."""
 
     about: ClassVar[About] = About(

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, uniform
+from unskew.aggregation.weighting import ClientWeighting, uniform
 from unskew.methods.common.base import (
     About,
     Client,
@@ -26,7 +26,7 @@ from unskew.methods.common.base import (
     Trained,
 )
 from unskew.methods.common.shared_coordinates import Shared
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -58,12 +58,17 @@ class FedDyn(Method):
         }
         return replace(start, refs=refs)
 
-    def pull(self) -> float:
+    def proximal_strength(self) -> float:
         """Add the strength of the quadratic."""
-        return super().pull() + self.alpha
+        return super().proximal_strength() + self.alpha
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``-<g_k, w> + alpha/2 ||w - w_global||^2``; the linear term only by its gradient."""
         loss = super().objective(network, weights, buffers, batch, refs)
@@ -79,9 +84,9 @@ class FedDyn(Method):
         slope = _own(shared, state) - self.alpha * moved
         return Finished(finished.extras, {**finished.state, "dyn_slope": slope})
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Let every client count the same, as their slopes do."""
-        return (*super().weighers(server), uniform())
+        return (*super().weightings(server), uniform())
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Move h, the mean slope of all clients there are, before the models are combined."""

@@ -17,7 +17,7 @@ from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.fusion import Fusion
 from unskew.aggregation.rule import Diagnostics, Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
@@ -56,15 +56,18 @@ class FedFusion(Fusion, Method):
         }
         return super().aggregate(replace(server, slots=kept), uploads)
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add the weights of the allocation."""
-        return (*super().weighers(server), Weigher("fusion", lambda up: self._derive(server, up)))
+        return (
+            *super().weightings(server),
+            ClientWeighting("fusion", lambda up: self._derive(server, up)),
+        )
 
     def rule(self, server: Server) -> Rule:
         """Return the weighted mean; the paper's literal sums are applied as they are."""
         if self.normalise == "component":
             return super().rule(server)
-        if len(self.weighers(server)) > 1:
+        if len(self.weightings(server)) > 1:
             raise UnskewError("fedfusion: normalise=literal multiplies with no other weights")
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:

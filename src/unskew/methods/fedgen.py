@@ -27,7 +27,7 @@ from unskew.methods.common.base import (
     Trained,
 )
 from unskew.methods.common.generator import Fitting, Generator, Heads, Shape
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.utils.rng import stream, torch_generator
@@ -94,21 +94,26 @@ class FedGen(Method):
         if "generator" not in payload:
             return start
         shape, round_ = self._shape(client.network.layout), int(payload["generator_round"])
-        draws = max(1, self.samples // shape.classes)
-        y = torch.arange(shape.classes).repeat_interleave(draws)
+        noise_per_sample = max(1, self.samples // shape.classes)
+        y = torch.arange(shape.classes).repeat_interleave(noise_per_sample)
         draw = torch_generator(self.seed, "generated", round_, client.id)
         noise = torch.randn(len(y), shape.noise, generator=draw)
         with torch.no_grad():
             features = Generator(shape)(payload["generator"], y, noise)
         refs = {
-            "generated": features.view(shape.classes, draws, shape.features),
+            "generated": features.view(shape.classes, noise_per_sample, shape.features),
             "generated_shares": payload["generated"] / payload["generated"].sum(),
             "generated_fade": torch.tensor(self.decay**round_),
         }
         return replace(start, refs={**start.refs, **refs})
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || own(x_i))``, faded."""
         if "generated" not in refs:
@@ -116,13 +121,13 @@ class FedGen(Method):
         with network.watching() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
         generated = refs["generated"]
-        classes, draws, width = generated.shape
+        classes, noise_per_sample, width = generated.shape
         logits = network.part("head", weights, buffers, generated.reshape(-1, width))
-        scores = F.log_softmax(logits, -1).view(classes, draws, classes)
+        scores = F.log_softmax(logits, -1).view(classes, noise_per_sample, classes)
         right = scores.diagonal(dim1=0, dim2=2).mean(0)
         named = -(right * refs["generated_shares"]).sum()
         # Sample i is compared with one of the draws for its class, a different one for each i.
-        turns = torch.arange(len(batch.y), device=batch.y.device) % draws
+        turns = torch.arange(len(batch.y), device=batch.y.device) % noise_per_sample
         taught = scores.detach()[batch.y, turns]
         apart = (taught.exp() * (taught - F.log_softmax(passes[0].output, -1))).sum(-1)
         known = (refs["generated_shares"] > 0).to(apart)[batch.y]

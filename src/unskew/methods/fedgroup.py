@@ -18,13 +18,19 @@ from unskew.aggregation.bipartition import cosines
 from unskew.aggregation.centers import k_means
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server, Tensors
-from unskew.methods.common.multi_model import Count, Placed, SeveralModels, masses_of, with_models
+from unskew.methods.common.multi_model import (
+    Count,
+    MultiModelMethod,
+    Placed,
+    masses_of,
+    with_models,
+)
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGroup(SeveralModels):
+class FedGroup(MultiModelMethod):
     """Groups with a model each, which may learn from each other."""
 
     models: Count = 3
@@ -32,7 +38,7 @@ class FedGroup(SeveralModels):
     mix: Annotated[float, Field(ge=0)] = 0.0
     """How much a group's model takes over of each other one, scaled to length one. 0: nothing."""
 
-    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"start", "directions"}
+    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"start", "directions"}
     about: ClassVar[About] = About(
         title="Groups by the direction of first updates",
         paper="Duan et al. 2021",

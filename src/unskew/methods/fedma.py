@@ -16,7 +16,7 @@ from unskew.aggregation.chain import Layer, chain_of, renumber
 from unskew.aggregation.matching import matched
 from unskew.aggregation.rule import Diagnostics, Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher
+from unskew.aggregation.weighting import ClientWeighting
 from unskew.errors import UnskewError
 from unskew.methods.common.base import (
     About,
@@ -28,14 +28,14 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.feddna import FedDna, moments_of
-from unskew.models.functional import Network
+from unskew.methods.feddna import FedDNA, moments_of
+from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedMa(Method):
+class FedMA(Method):
     """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5
@@ -52,7 +52,7 @@ class FedMa(Method):
         needs_individual_updates=True,
     )
 
-    def check(self, network: Network, samples: Tensor) -> None:
+    def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Refuse networks whose function changes when hidden units are renumbered."""
         super().check(network, samples)
         if self.travels(network.layout) is not None:
@@ -60,7 +60,7 @@ class FedMa(Method):
                 "method: fedma renumbers units, so nothing may stay with clients; "
                 "use buffers=average"
             )
-        if isinstance(self, FedDna) and moments_of(network.layout):
+        if isinstance(self, FedDNA) and moments_of(network.layout):
             raise UnskewError(
                 "method: fedma renumbers units, and feddna pools their statistics by number; "
                 "leave one of them away"
@@ -86,9 +86,9 @@ class FedMa(Method):
         counts = torch.bincount(client.y.long(), minlength=client.classes)
         return replace(finished, extras={**finished.extras, "label_counts": counts})
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add none: matching leaves the weights to others."""
-        return super().weighers(server)
+        return super().weightings(server)
 
     def rule(self, server: Server) -> Rule:
         """Return the weighted mean of matched models; the largest client numbers the units."""
@@ -124,7 +124,7 @@ def _average_by_class(
         vector[entry.place] = torch.einsum("kc,kcf->cf", shares.to(rows), rows).flatten()
 
 
-def _random_vector(network: Network) -> Tensor:
+def _random_vector(network: FunctionalModel) -> Tensor:
     """Return random parameters and positive statistics: numbers that differ from unit to unit."""
     noise = torch_generator(0, "a network to try")
     vector = torch.rand(network.layout.size, generator=noise) + 0.5
@@ -136,7 +136,7 @@ def _random_vector(network: Network) -> Tensor:
 
 
 @torch.no_grad()
-def _output(network: Network, vector: Tensor, samples: Tensor) -> Tensor:
+def _output(network: FunctionalModel, vector: Tensor, samples: Tensor) -> Tensor:
     device = next(network.module.parameters()).device
     vector, trainable = vector.to(device), network.layout.trainable
     network.module.eval()

@@ -14,7 +14,7 @@ from torch import Tensor
 from unskew.aggregation.combine import sum_of_rows
 from unskew.aggregation.rule import Diagnostics, Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, by_samples
+from unskew.aggregation.weighting import ClientWeighting, by_samples
 from unskew.methods.common.base import (
     About,
     Client,
@@ -42,13 +42,15 @@ class FedNova(Method):
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send how far the steps reach; Adam's are all as long, so that their number does."""
         finished = super().finish(client, start, trained, state)
-        reach = float(trained.steps) if trained.reach is None else trained.reach
-        extras = {**finished.extras, "reach": torch.tensor(reach, dtype=torch.float32)}
+        effective_step = (
+            float(trained.steps) if trained.effective_step is None else trained.effective_step
+        )
+        extras = {**finished.extras, "reach": torch.tensor(effective_step, dtype=torch.float32)}
         return Finished(extras, finished.state)
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add the sample counts: p_k of the paper."""
-        return (*super().weighers(server), by_samples())
+        return (*super().weightings(server), by_samples())
 
     def rule(self, server: Server) -> Rule:
         """Return the rule; statistics and counters are averaged as ever."""
@@ -56,11 +58,11 @@ class FedNova(Method):
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             vector, told = mean.apply(uploads)
-            reach = torch.stack(list(uploads.extras["reach"])).double()
-            told = {**told, "reach": reach}
-            if bool((reach == reach[0]).all()):
+            effective_step = torch.stack(list(uploads.extras["reach"])).double()
+            told = {**told, "reach": effective_step}
+            if bool((effective_step == effective_step[0]).all()):
                 return vector, told
-            weights = told["weights"] * (told["weights"] @ reach) / reach
+            weights = told["weights"] * (told["weights"] @ effective_step) / effective_step
             trainable = uploads.layout.trainable
             moved = sum_of_rows(uploads.parameters, weights.to(vector))
             moved += float(1 - weights.sum()) * uploads.previous[:trainable]

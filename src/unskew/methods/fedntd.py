@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.utils.specs import OPTIONS
 
 _NEVER = -1e9
@@ -43,7 +43,12 @@ class FedNTD(Method):
         return replace(start, refs={**start.refs, "ntd_teacher": teacher})
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``beta t^2 KL(teacher || own)`` over the classes that are not true."""
         if not self.beta:

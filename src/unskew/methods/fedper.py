@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Method, Pass, Server
+from unskew.methods.common.base import About, ExtraTraining, Method, Server
 from unskew.methods.common.head import head_mask
 from unskew.models.layout import Layout
 from unskew.models.masks import joined, without
@@ -47,9 +47,9 @@ class FedPer(Method):
         """Take the head out."""
         return without(super().travels(layout), head_mask(layout))
 
-    def lends(self, layout: Layout) -> Tensor | None:
+    def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Let the server average the heads, if it may see them."""
-        lent = super().lends(layout)
+        lent = super().shares_on_upload(layout)
         return lent if self.fallback == "initial" else joined(lent, head_mask(layout))
 
 
@@ -70,9 +70,12 @@ class FedRep(FedPer):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
 
-    def passes(self) -> tuple[Pass, ...]:
+    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
         """Train the head alone, on the received body."""
-        return (*super().passes(), Pass("head", self, self.head_epochs, head_mask))
+        return (
+            *super().extra_trainings(),
+            ExtraTraining("head", self, self.head_epochs, head_mask),
+        )
 
     def trains(self, layout: Layout) -> Tensor | None:
         """Leave the head alone in the round's own training."""

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.utils.specs import OPTIONS
 
 
@@ -33,15 +33,20 @@ class FedProx(Method):
         What the client keeps to itself is held near its own last values: the server has none.
         """
         start = super().prepare(client, payload, state)
-        centre = self.received(client, payload, state)[: client.network.layout.trainable]
-        return replace(start, refs={**start.refs, "centre": centre})
+        center = self.received(client, payload, state)[: client.network.layout.trainable]
+        return replace(start, refs={**start.refs, "centre": center})
 
-    def pull(self) -> float:
+    def proximal_strength(self) -> float:
         """Add the strength of the quadratic."""
-        return super().pull() + self.mu
+        return super().proximal_strength() + self.mu
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``mu/2 ||w - w_global||^2`` to the mean loss."""
         loss = super().objective(network, weights, buffers, batch, refs)

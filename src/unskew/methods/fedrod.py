@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, own_head
@@ -77,7 +77,12 @@ class FedROD(Method):
         return replace(start, vector=vector, refs={**start.refs, "log_counts": offsets})
 
     def losses(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Return balanced softmax of the generic head, plus cross-entropy of both heads.
 

@@ -65,5 +65,5 @@ class FedSA(Method):
             bins=self.bins,
             scope=self.scope,
             weighting=self.weighting,
-            weigher=by_samples() if self.prior == "samples" else uniform(),
+            client_weighting=by_samples() if self.prior == "samples" else uniform(),
         )

@@ -15,19 +15,19 @@ from torch import Tensor
 from unskew.aggregation.centers import further_seeds, squared_distances
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import Count, Placed, SeveralModels
+from unskew.methods.common.multi_model import Count, MultiModelMethod, Placed
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FeSem(SeveralModels):
+class FeSEM(MultiModelMethod):
     """Centres, each the mean of the clients whose models are nearest to it."""
 
     models: Count = 3
     """How many centres there are. 1 is FedAvg."""
 
-    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"taken"}
+    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"taken"}
     about: ClassVar[About] = About(
         title="Nearest of several centres",
         paper="Xie et al. 2020",
@@ -50,8 +50,8 @@ class FeSem(SeveralModels):
     def place(self, server: Server, uploads: Uploads) -> Placed:
         """Put each upload to its nearest centre; centres not yet taken begin at far uploads."""
         rows, taken = uploads.parameters, int(server.slots["taken"])
-        centres = server.slots["models"][:taken, : uploads.layout.trainable]
-        centres = further_seeds(rows, centres, self.models)
-        distances = squared_distances(rows, centres)
-        slots = {**server.slots, "taken": torch.tensor(len(centres))}
+        centers = server.slots["models"][:taken, : uploads.layout.trainable]
+        centers = further_seeds(rows, centers, self.models)
+        distances = squared_distances(rows, centers)
+        slots = {**server.slots, "taken": torch.tensor(len(centers))}
         return Placed(replace(server, slots=slots), distances.argmin(1))

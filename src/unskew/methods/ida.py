@@ -13,13 +13,13 @@ from torch import Tensor
 
 from unskew.aggregation.inverse import Center, inverse_accuracy, inverse_distance
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Ida(Method):
+class IDA(Method):
     """Weights from the inverse distance of a client's model to the mean model."""
 
     norm: Annotated[int, Field(ge=1, le=2)] = 1
@@ -41,15 +41,15 @@ class Ida(Method):
         needs_individual_updates=True,
     )
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add inverse distances."""
         norm: Literal[1, 2] = 1 if self.norm == 1 else 2
         own = inverse_distance(norm, self.center, self.eps, self.cap, self.absolute)
-        return (*super().weighers(server), own)
+        return (*super().weightings(server), own)
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Intrac(Method):
+class INTRAC(Method):
     """Weights from the inverse of a client's accuracy on its own training samples."""
 
     chance: Annotated[float, Field(gt=0, le=1)] | Literal["paper"] | None = None
@@ -61,10 +61,10 @@ class Intrac(Method):
     )
     wants_train_accuracy: ClassVar[bool] = True
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add inverse training accuracies."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
             return inverse_accuracy(self.chance, uploads.classes).derive(uploads)
 
-        return (*super().weighers(server), Weigher("inverse_accuracy", derive))
+        return (*super().weightings(server), ClientWeighting("inverse_accuracy", derive))

@@ -16,7 +16,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Client, Finished, Server, Start, Tensors, Trained
-from unskew.methods.common.multi_model import Count, Placed, SeveralModels
+from unskew.methods.common.multi_model import Count, MultiModelMethod, Placed
 from unskew.methods.common.own_loss import own_loss
 from unskew.models.layout import Layout
 from unskew.utils.rng import torch_generator
@@ -24,13 +24,13 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Ifca(SeveralModels):
+class IFCA(MultiModelMethod):
     """Models of which each client trains the one that fits its samples best."""
 
     models: Count = 4
     """How many models there are. 1 is FedAvg."""
 
-    own_slots: ClassVar[frozenset[str]] = SeveralModels.own_slots | {"travels"}
+    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"travels"}
     about: ClassVar[About] = About(
         title="Clients choose among models by their loss",
         paper="Ghosh et al. 2020",

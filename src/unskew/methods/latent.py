@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.discrepancy import OnDegenerate, discrepancy
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher
+from unskew.aggregation.weighting import ClientWeighting
 from unskew.densities.models import network_for
 from unskew.densities.vae_codes import distance_to_prior, has_codes
 from unskew.errors import UnskewError
@@ -35,10 +35,10 @@ from unskew.methods.common.base import (
 )
 from unskew.methods.common.once import has_reached, having_reached, with_news
 from unskew.methods.fedavg import FedAvg
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
 from unskew.models.mlp import Widths
-from unskew.models.vae import VaeRecipe
+from unskew.models.vae import VAESpec
 from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
@@ -106,7 +106,7 @@ class Latent(Method):
         )
         return (vae, *super().stages())
 
-    def check(self, network: Network, samples: Tensor) -> None:
+    def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Re-weighing takes a task that encodes."""
         super().check(network, samples)
         if self.every and not has_codes(network.module):
@@ -154,10 +154,10 @@ class Latent(Method):
         distance = {_DISTANCE: start.refs[_DISTANCE]}
         return Finished({**finished.extras, **distance}, {**finished.state, **distance})
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add weights by distance, which hold the sample counts already."""
         own = discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
-        return (*super().weighers(server), own)
+        return (*super().weightings(server), own)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Note who has the VAE or has measured, and how many rounds were played."""
@@ -170,12 +170,12 @@ class Latent(Method):
         return updated, diagnostics
 
     @property
-    def _recipe(self) -> VaeRecipe:
-        return VaeRecipe(
+    def _recipe(self) -> VAESpec:
+        return VAESpec(
             hidden=self.encoder, latent=self.codes, beta=self.beta, mean=self.mean, sd=self.sd
         )
 
-    def _encoder_of(self, client: Client) -> Network:
+    def _encoder_of(self, client: Client) -> FunctionalModel:
         if has_codes(client.network.module):
             return client.network
         return network_for(self._recipe, tuple(client.x.shape[1:]))
@@ -185,7 +185,7 @@ class Latent(Method):
 class _Encoder:
     """Returns the run's own network if it encodes, else builds a VAE."""
 
-    recipe: VaeRecipe
+    recipe: VAESpec
 
     def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
         return module if has_codes(module) else self.recipe.build(shape, classes)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from unskew.aggregation.weighting import Weigher, uniform
+from unskew.aggregation.weighting import ClientWeighting, uniform
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
 
@@ -20,6 +20,6 @@ class Mean(Method):
         title="Unweighted average", paper="baseline of Yeganeh et al. 2020", kind="server"
     )
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add equal weights."""
-        return (*super().weighers(server), uniform())
+        return (*super().weightings(server), uniform())

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Client, Finished, Method, Start, Tensors, Trained
 from unskew.models import spec
-from unskew.models.functional import Batch, Buffers, Network, Pass
+from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
 from unskew.models.layout import head_name
 from unskew.models.split import split
 from unskew.utils.specs import OPTIONS
@@ -27,7 +27,7 @@ _SMALLEST = 1e-8
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Moon(Method):
+class MOON(Method):
     """FedAvg with a contrastive term."""
 
     mu: Annotated[float, Field(ge=0)] = 1.0
@@ -56,7 +56,7 @@ class Moon(Method):
             width = parts.head.in_features
             project = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, self.projection)]
             body = nn.Sequential(parts.body, *project)
-            return spec.Network(body, self.projection, parts.head.out_features)
+            return spec.Classifier(body, self.projection, parts.head.out_features)
         if head_name(module) is None:
             raise UnskewError("model: moon needs a linear layer whose inputs are the features")
         return module
@@ -74,7 +74,12 @@ class Moon(Method):
         return replace(start, refs=refs)
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s cosines."""
         if not self.mu:
@@ -99,7 +104,7 @@ class Moon(Method):
         return Finished(finished.extras, kept)
 
 
-def directions(of: Pass) -> Tensor:
+def directions(of: ForwardPass) -> Tensor:
     """Return each sample's features, scaled to length one."""
     assert of.features is not None
     features = of.features.flatten(1)

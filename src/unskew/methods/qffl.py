@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unskew.aggregation.rule import Diagnostics, Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Reasons, Weigher
+from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.methods.common.base import (
     About,
     Client,
@@ -33,7 +33,7 @@ _LEAST_LOSS = 1e-10
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Qffl(Method):
+class QFFL(Method):
     """Weights ``p_k F_k^q``, and a step towards their mean that is shorter the larger q is."""
 
     q: Annotated[float, Field(ge=0)] = 1.0
@@ -56,7 +56,7 @@ class Qffl(Method):
         sent = torch.stack([way.new_tensor(loss), self.q * way / (client.lr * loss)])
         return replace(finished, extras={**finished.extras, "fairness": sent.float()})
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add ``p_k F_k^q``, which holds the sample counts already."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
@@ -64,7 +64,7 @@ class Qffl(Method):
             powers = (losses / losses.max()) ** self.q
             return uploads.samples * powers, {"loss_before": losses}
 
-        return (*super().weighers(server), Weigher("fairness", derive))
+        return (*super().weightings(server), ClientWeighting("fairness", derive))
 
     def rule(self, server: Server) -> Rule:
         """Return the weighted mean, approached by a share of the way to it.

@@ -52,7 +52,7 @@ class Trimmed(Method):
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Rfa(Method):
+class RFA(Method):
     """The geometric median, approached by smoothed Weiszfeld steps from FedAvg's mean."""
 
     iterations: Annotated[int, Field(ge=0)] = 4

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, uniform
+from unskew.aggregation.weighting import ClientWeighting, uniform
 from unskew.errors import UnskewError
 from unskew.methods.common.base import (
     About,
@@ -25,12 +25,12 @@ from unskew.methods.common.base import (
     Trained,
 )
 from unskew.methods.common.shared_coordinates import Shared
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Scaffold(Method):
+class SCAFFOLD(Method):
     """Mean, with local gradients corrected by ``c - c_k``.
 
     The server's own learning rate is that of ``scaffold+fedavgm:server_momentum=0,server_rate=…``.
@@ -61,7 +61,12 @@ class Scaffold(Method):
         return replace(start, refs={**start.refs, "correction": correction})
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Add ``<c - c_k, w>``, whose gradient is the correction; the loss stays what it was."""
         loss = super().objective(network, weights, buffers, batch, refs)
@@ -71,20 +76,20 @@ class Scaffold(Method):
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Renew the client's variate from the way it went; keep it and send the change."""
         finished = super().finish(client, start, trained, state)
-        if trained.reach is None:
+        if trained.effective_step is None:
             raise UnskewError("optimizer: scaffold reads gradients off the steps; use 'sgd'")
         shared = Shared.of(self, client.network.layout)
         old = new = _own(shared, state)
         if trained.steps:
             way = shared.take(start.vector) - shared.take(trained.vector)
-            new = way / trained.reach - shared.take(start.refs["correction"])
+            new = way / trained.effective_step - shared.take(start.refs["correction"])
         return Finished(
             {**finished.extras, "control": new - old}, {**finished.state, "control": new}
         )
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Let every client count the same, as their variates do."""
-        return (*super().weighers(server), uniform())
+        return (*super().weightings(server), uniform())
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Move the server's variate by the changes, over all clients there are."""

@@ -11,7 +11,7 @@ from unskew.models.goals import Goal, Measures
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-    from unskew.models.functional import Batch, Buffers, Network
+    from unskew.models.functional import Batch, Buffers, FunctionalModel
 
 _SURE = 40.0
 """Logits above it are their own softplus, also in double precision."""
@@ -36,13 +36,13 @@ class Density(Goal):
         check_unit_interval(federation.train.x, "features")
 
     def losses(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Tensor:
         """Return each sample's binary cross-entropy, summed over its features."""
         return bernoulli_losses(network(weights, buffers, batch.x), batch.x.flatten(1))
 
     def measures(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Measures:
         """Return the same, summed in double precision."""
         logits = network(weights, buffers, batch.x).double()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unskew.data.text import PADDING
 from unskew.errors import UnskewError
-from unskew.models.spec import Network, Recipe, Takes
+from unskew.models.spec import Classifier, ModelSpec, Takes
 from unskew.utils.specs import OPTIONS
 
 Pool = Literal["mean", "max"]
@@ -71,7 +71,7 @@ class BiLstmBody(nn.Module):
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class BiLstm(Recipe):
+class BiLSTM(ModelSpec):
     """Token embedding, bidirectional LSTM, mean or maximum over the tokens, linear head."""
 
     summary: ClassVar[str] = "bidirectional LSTM over tokens"
@@ -84,10 +84,12 @@ class BiLstm(Recipe):
     pool: Pool = "mean"
     """Whether the head sees the mean or the max over the tokens."""
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network; ``vocabulary`` is the number of tokens, padding included."""
         del shape
         if vocabulary is None:
             raise UnskewError("vocabulary: a network for text needs the number of tokens")
         body = BiLstmBody(vocabulary, self.embedding, self.hidden, self.pool)
-        return Network(body, 2 * self.hidden, classes)
+        return Classifier(body, 2 * self.hidden, classes)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from unskew.models.layers import GlobalMean, conv, initialise, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 DEPTHS = (6, 12, 24, 16)
@@ -48,7 +48,9 @@ class DenseNet121(Normalised):
         """Three transitions halve the image three times."""
         return 1 << (len(DEPTHS) - 1)
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         width = 2 * GROWTH
@@ -64,7 +66,7 @@ class DenseNet121(Normalised):
         body.add_module("relu", nn.ReLU())
         body.add_module("mean", GlobalMean())
         initialise(body, self.norm)
-        return Network(body, width, classes)
+        return Classifier(body, width, classes)
 
 
 def _transition(inputs: int, norm: Norm) -> nn.Sequential:

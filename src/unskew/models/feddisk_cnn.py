@@ -15,12 +15,12 @@ from torch import nn
 
 from unskew.models.layers import named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class FedDiskCnn(Normalised):
+class FedDiskCNN(Normalised):
     """Two convolutions of equal width, then one layer."""
 
     summary: ClassVar[str] = "FedDisk's network: two convolutions with BatchNorm"
@@ -38,7 +38,9 @@ class FedDiskCnn(Normalised):
         """Each pixel of padding takes off 2 at the first convolution and 4 at the second."""
         return 16 - 6 * self.padding
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         inputs, height, width = shape
@@ -56,7 +58,7 @@ class FedDiskCnn(Normalised):
             linear=nn.Linear(self.channels * pixels, self.hidden),
             relu3=nn.ReLU(),
         )
-        return Network(body, self.hidden, classes)
+        return Classifier(body, self.hidden, classes)
 
     def _left(self, side: int) -> int:
         """Return what one convolution and one pool leave of a side."""

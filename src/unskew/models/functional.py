@@ -35,12 +35,12 @@ class Batch:
     x: Tensor
     y: Tensor
     scale: Tensor
-    chance: Tensor | None = None
+    noise: Tensor | None = None
     """Random numbers strictly between 0 and 1, as many a sample as the method asks for."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
+class ForwardPass:
     """What one pass through a network made of its samples."""
 
     output: Tensor
@@ -48,7 +48,7 @@ class Pass:
     """What the head was given; None if the network has no linear layer to be its head."""
 
 
-class Network:
+class FunctionalModel:
     """A module taken apart into a function and the layout of its flat vector."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -114,7 +114,7 @@ class Network:
         return output
 
     @contextmanager
-    def watching(self) -> Iterator[list[Pass]]:
+    def watching(self) -> Iterator[list[ForwardPass]]:
         """Collect the passes that are made meanwhile, in order.
 
         So a term of the objective can use the features or the output of the pass that the loss
@@ -122,13 +122,13 @@ class Network:
         every batch twice in running statistics.
         """
         given: list[Tensor] = []
-        passes: list[Pass] = []
+        passes: list[ForwardPass] = []
 
         def before_head(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             given.append(inputs[0])
 
         def after(_: nn.Module, __: object, output: Tensor) -> None:
-            passes.append(Pass(output, given[-1] if given else None))
+            passes.append(ForwardPass(output, given[-1] if given else None))
 
         hooks = [self.module.register_forward_hook(after)]
         if self._head is not None:
@@ -140,7 +140,7 @@ class Network:
                 hook.remove()
 
     @torch.no_grad()
-    def consult(self, vector: Tensor, x: Tensor) -> Pass:
+    def consult(self, vector: Tensor, x: Tensor) -> ForwardPass:
         """Return what another model, given as a whole vector, makes of samples.
 
         It judges in evaluation mode, by its own running statistics, and learns nothing.

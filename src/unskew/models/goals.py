@@ -12,7 +12,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-    from unskew.models.functional import Batch, Buffers, Network
+    from unskew.models.functional import Batch, Buffers, FunctionalModel
 
 Measures = dict[str, Tensor]
 """By name, one number a sample."""
@@ -21,7 +21,7 @@ Measures = dict[str, Tensor]
 class Goal(ABC):
     """What a network is trained for."""
 
-    draws: int = 0
+    noise_per_sample: int = 0
     """How many random numbers the loss of one sample takes; they come as ``batch.chance``."""
 
     def check(self, federation: "Federation") -> None:
@@ -30,13 +30,13 @@ class Goal(ABC):
 
     @abstractmethod
     def losses(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Tensor:
         """Return each sample's loss: a pure function, so that it can run for many clients."""
 
     @abstractmethod
     def measures(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Measures:
         """Return what is measured of each test sample; ``loss`` is always among it."""
 
@@ -45,7 +45,7 @@ class Classification(Goal):
     """Naming the class: cross-entropy, and the share of samples named right."""
 
     def losses(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Tensor:
         """Return each sample's cross-entropy.
 
@@ -55,7 +55,7 @@ class Classification(Goal):
         return -scores.gather(-1, batch.y.unsqueeze(-1)).squeeze(-1)
 
     def measures(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Measures:
         """Return whether each sample was named right, and its cross-entropy."""
         output = network(weights, buffers, batch.x)

@@ -11,7 +11,7 @@ from torch import nn
 
 from unskew.models.layers import SpareConv2d, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 DRAWN_FOR = 32
@@ -31,7 +31,9 @@ class LeNet5(Normalised):
         """12 pixels, with their padding, leave one pixel after both convolutions and pools."""
         return 12
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         channels, height, width = shape
@@ -60,7 +62,7 @@ class LeNet5(Normalised):
             linear2=nn.Linear(120, 84),
             relu4=nn.ReLU(),
         )
-        return Network(body, 84, classes)
+        return Classifier(body, 84, classes)
 
 
 def _left(side: int, padding: int) -> int:

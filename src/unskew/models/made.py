@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from unskew.models.bernoulli import DENSITY
 from unskew.models.layers import named
 from unskew.models.mlp import Widths
-from unskew.models.spec import Aim, Recipe, Takes
+from unskew.models.spec import Aim, ModelSpec, Takes
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
@@ -85,7 +85,7 @@ def draw_degrees(
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class MadeRecipe(Recipe):
+class MADESpec(ModelSpec):
     """A density of the flattened sample, with masks that all clients share."""
 
     summary: ClassVar[str] = "MADE: a density of features in [0, 1], not a classifier"

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from unskew.models.norms import Norm, Normalised, vector_norm
-from unskew.models.spec import Network, Recipe, Takes
+from unskew.models.spec import Classifier, ModelSpec, Takes
 from unskew.utils.specs import OPTIONS
 
 
@@ -22,20 +22,22 @@ Widths = Annotated[str, BeforeValidator(str), AfterValidator(_widths)]
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Logistic(Recipe):
+class Logistic(ModelSpec):
     """Multinomial logistic regression: one linear layer on the flattened sample."""
 
     summary: ClassVar[str] = "logistic regression: one linear layer"
     takes: ClassVar[Takes] = "any"
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
-        return Network(nn.Flatten(), prod(shape), classes)
+        return Classifier(nn.Flatten(), prod(shape), classes)
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Mlp(Normalised):
+class MLP(Normalised):
     """Linear layers with ReLU between."""
 
     summary: ClassVar[str] = "multi-layer perceptron"
@@ -45,7 +47,9 @@ class Mlp(Normalised):
     """Widths of the layers, such as 64-32."""
     norm: Norm = "none"
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         body, inputs = nn.Sequential(nn.Flatten()), prod(shape)
@@ -54,4 +58,4 @@ class Mlp(Normalised):
             body.append(nn.Linear(inputs, width, bias=self.norm == "none"))
             body.extend([vector_norm(self.norm, width), nn.ReLU()])
             inputs = width
-        return Network(body, inputs, classes)
+        return Classifier(body, inputs, classes)

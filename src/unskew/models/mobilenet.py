@@ -11,7 +11,7 @@ from torch import nn
 
 from unskew.models.layers import GlobalMean, Residual, conv, initialise, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 STEM, LAST = 32, 1280
@@ -36,7 +36,9 @@ class MobileNetV2(Normalised):
 
     norm: Norm = "batch"
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         width = STEM
@@ -50,7 +52,7 @@ class MobileNetV2(Normalised):
         body.add_module("last", _unit(width, LAST, 1, self.norm))
         body.add_module("mean", GlobalMean())
         initialise(body, self.norm)
-        return Network(body, LAST, classes)
+        return Classifier(body, LAST, classes)
 
 
 def _unit(

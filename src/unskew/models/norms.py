@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from torch import nn
 
-from unskew.models.spec import Recipe
+from unskew.models.spec import ModelSpec
 from unskew.utils.specs import NONE_IS_A_WORD
 
 Norm = Annotated[Literal["batch", "group", "layer", "none"], NONE_IS_A_WORD]
@@ -20,7 +20,7 @@ IMAGE_GROUP = 2
 VECTOR_GROUP = 8
 
 
-class Normalised(Recipe):
+class Normalised(ModelSpec):
     """A network whose normalisation is an option."""
 
     norm: Norm

@@ -4,33 +4,33 @@ import torch
 from torch import nn
 
 from unskew.errors import UnskewError
-from unskew.models.bilstm import BiLstm
+from unskew.models.bilstm import BiLSTM
 from unskew.models.densenet import DenseNet121
-from unskew.models.feddisk_cnn import FedDiskCnn
+from unskew.models.feddisk_cnn import FedDiskCNN
 from unskew.models.lenet import LeNet5
-from unskew.models.made import MadeRecipe
-from unskew.models.mlp import Logistic, Mlp
+from unskew.models.made import MADESpec
+from unskew.models.mlp import MLP, Logistic
 from unskew.models.mobilenet import MobileNetV2
 from unskew.models.resnet import ResNet18, ResNet34
-from unskew.models.spec import Recipe
-from unskew.models.vae import VaeRecipe
+from unskew.models.spec import ModelSpec
+from unskew.models.vae import VAESpec
 from unskew.models.vgg import Vgg11
 from unskew.utils import specs as spellings
 from unskew.utils.rng import torch_seeded
 
-MODELS: dict[str, type[Recipe]] = {
+MODELS: dict[str, type[ModelSpec]] = {
     "logistic": Logistic,
-    "mlp": Mlp,
+    "mlp": MLP,
     "lenet5": LeNet5,
-    "feddisk-cnn": FedDiskCnn,
+    "feddisk-cnn": FedDiskCNN,
     "vgg11": Vgg11,
     "resnet18": ResNet18,
     "resnet34": ResNet34,
     "densenet121": DenseNet121,
     "mobilenetv2": MobileNetV2,
-    "bilstm": BiLstm,
-    "made": MadeRecipe,
-    "vae": VaeRecipe,
+    "bilstm": BiLSTM,
+    "made": MADESpec,
+    "vae": VAESpec,
 }
 """Every network by name; ``summary``, ``takes`` and ``aim`` of each describe it in one line."""
 
@@ -69,7 +69,7 @@ def default_for(shape: tuple[int, ...], classes: int, vocabulary: int | None = N
     return "resnet18" if large or (shape[0] > 1 and classes > 10) else "lenet5"
 
 
-def _check(recipe: Recipe, label: str, shape: tuple[int, ...], vocabulary: int | None) -> None:
+def _check(recipe: ModelSpec, label: str, shape: tuple[int, ...], vocabulary: int | None) -> None:
     """Complain about samples the network cannot take."""
     if (recipe.takes == "text") != (vocabulary is not None):
         advice = "use bilstm" if recipe.aim == "classes" else f"there is no {recipe.aim} of tokens"

@@ -7,7 +7,7 @@ from torch import nn
 
 from unskew.models.layers import GlobalMean, Residual, conv, initialise, named
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 WIDTHS = (64, 128, 256, 512)
@@ -19,7 +19,9 @@ class _ResNet(Normalised):
     takes: ClassVar[Takes] = "image"
     depths: ClassVar[tuple[int, ...]]
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         width = WIDTHS[0]
@@ -36,7 +38,7 @@ class _ResNet(Normalised):
                 width = outputs
         body.add_module("mean", GlobalMean())
         initialise(body, self.norm)
-        return Network(body, width, classes)
+        return Classifier(body, width, classes)
 
 
 @dataclass(frozen=True, config=OPTIONS)

@@ -12,7 +12,7 @@ Takes = Literal["image", "any", "text"]
 Aim = Literal["classes", "density", "reconstruction"]
 
 
-class Network(nn.Module):
+class Classifier(nn.Module):
     """A body and a head: ``forward(x) == head(features(x))``."""
 
     def __init__(self, body: nn.Module, width: int, classes: int) -> None:
@@ -31,7 +31,7 @@ class Network(nn.Module):
         return logits
 
 
-class Recipe:
+class ModelSpec:
     """The options of a kind of network. Subclasses are frozen dataclasses.
 
     ``takes`` says which samples it is for: images, any numbers (they are flattened), or text;

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unskew.models.spec import Network
+from unskew.models.spec import Classifier
 
 
 class TwoHeads(nn.Module):
     """``forward(x) == head(body(x)) + personal(body(x))``."""
 
-    def __init__(self, parts: Network, personal: nn.Module) -> None:
+    def __init__(self, parts: Classifier, personal: nn.Module) -> None:
         super().__init__()
         self.body, self.head, self.personal = parts.body, parts.head, personal
 

@@ -18,19 +18,19 @@ from torch import Tensor, nn
 from unskew.errors import UnskewError
 from unskew.models.goals import Goal, Measures
 from unskew.models.mlp import Widths
-from unskew.models.spec import Aim, Recipe, Takes
+from unskew.models.spec import Aim, ModelSpec, Takes
 from unskew.utils.specs import OPTIONS
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-    from unskew.models.functional import Batch, Buffers, Network
+    from unskew.models.functional import Batch, Buffers, FunctionalModel
 
 
 class Reconstruction(Goal):
     """Squared error summed over features, plus beta times the divergence from N(0, I)."""
 
     def __init__(self, latent: int, beta: float) -> None:
-        self.draws = latent
+        self.noise_per_sample = latent
         self.beta = beta
 
     def check(self, federation: "Federation") -> None:
@@ -39,14 +39,14 @@ class Reconstruction(Goal):
             raise UnskewError("a VAE reconstructs numbers; this data set is text")
 
     def losses(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Tensor:
         """Return each sample's loss with one draw of its code."""
         error, divergence = _terms(network, weights, buffers, batch)
         return error + self.beta * divergence
 
     def measures(
-        self, network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+        self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Measures:
         """Return both terms, their sum (``loss``: beta is 1) and the loss that is trained.
 
@@ -90,10 +90,10 @@ class Vae(nn.Module):
         samples: Tensor = self.decoder(codes)
         return samples
 
-    def terms(self, x: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+    def terms(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return each sample's squared error, and the divergence of its code from N(0, I)."""
         mean, log_variance = self.encode(x)
-        decoded = self.decode(draw_codes(mean, log_variance, chance))
+        decoded = self.decode(draw_codes(mean, log_variance, noise))
         error = (decoded - self._standardised(x)).square().sum(-1)
         parts = mean.square() + log_variance.exp() - log_variance - 1
         return error, parts.sum(-1) / 2
@@ -102,14 +102,14 @@ class Vae(nn.Module):
         return (x.flatten(1) - self.mean) / self.sd
 
 
-def draw_codes(mean: Tensor, log_variance: Tensor, chance: Tensor) -> Tensor:
+def draw_codes(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
     """Turn numbers strictly between 0 and 1 into draws from the codes' normal distributions."""
-    noise: Tensor = torch.special.ndtri(chance)
-    return mean + (log_variance / 2).exp() * noise
+    normal: Tensor = torch.special.ndtri(noise)
+    return mean + (log_variance / 2).exp() * normal
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class VaeRecipe(Recipe):
+class VAESpec(ModelSpec):
     """An encoder and its mirror image, on standardised samples."""
 
     summary: ClassVar[str] = "beta-VAE: codes and reconstructions, not a classifier"
@@ -135,11 +135,11 @@ class VaeRecipe(Recipe):
 
 
 def _terms(
-    network: "Network", weights: Tensor, buffers: "Buffers", batch: "Batch"
+    network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
 ) -> tuple[Tensor, Tensor]:
-    if batch.chance is None:
+    if batch.noise is None:
         raise UnskewError("batch.chance: the loss of a VAE draws codes; give goal.draws a sample")
-    error, divergence = network.run(weights, buffers, batch.x, batch.chance, call="terms")
+    error, divergence = network.run(weights, buffers, batch.x, batch.noise, call="terms")
     return error, divergence
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from unskew.models.layers import GlobalMean, conv, initialise
 from unskew.models.norms import Norm, Normalised, image_norm
-from unskew.models.spec import Network, Takes
+from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 # Widths of the convolutions, stage by stage; each stage ends with a pool.
@@ -31,7 +31,9 @@ class Vgg11(Normalised):
         """Five pools halve the image five times."""
         return 1 << len(STAGES)
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Network:
+    def build(
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
+    ) -> Classifier:
         """Build the network."""
         del vocabulary
         body, inputs = nn.Sequential(), shape[0]
@@ -44,4 +46,4 @@ class Vgg11(Normalised):
             body.insert(len(body) - 1, nn.MaxPool2d(2))
         body.append(GlobalMean())
         initialise(body, self.norm)
-        return Network(body, inputs, classes)
+        return Classifier(body, inputs, classes)

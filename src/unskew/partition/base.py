@@ -21,7 +21,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Pool:
+class SamplePool:
     """What a recipe may look at: the labels to deal out, and the natural group of each sample."""
 
     labels: NDArray[Any]
@@ -73,7 +73,7 @@ class Partition:
         return np.split(self.rows, np.cumsum(self.sizes)[:-1])
 
 
-class Skew:
+class Partitioner:
     """A recipe. Subclasses are frozen dataclasses and implement :meth:`deal`."""
 
     distorts: ClassVar[bool] = False
@@ -82,11 +82,11 @@ class Skew:
     default_clients: ClassVar[int] = 10
     """How many clients there are when the user does not say."""
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         raise NotImplementedError
 
-    def clients(self, pool: Pool, asked: int | None) -> int:
+    def clients(self, pool: SamplePool, asked: int | None) -> int:
         """Return how many clients there will be when ``asked`` were asked for (None: a default)."""
         count = self.default_clients if asked is None else asked
         if not 1 <= count <= len(pool):

@@ -7,7 +7,7 @@ clients x classes; which ones they are is settled here, in one place, without re
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.partition.base import NOBODY, Indices, Pool
+from unskew.partition.base import NOBODY, Indices, SamplePool
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,9 @@ def fill(shares: Floats, sizes: Indices, stock: Indices) -> Indices:
     return counts
 
 
-def hand_out(pool: Pool, counts: Indices, order: NDArray[np.float64] | Indices) -> Indices:
+def owners_by_count(
+    pool: SamplePool, counts: Indices, order: NDArray[np.float64] | Indices
+) -> Indices:
     """Give client k ``counts[k, c]`` samples of class c and return the owner of each sample.
 
     Within a class the samples are handed out by rising ``order`` (random keys: a shuffle).

@@ -10,13 +10,13 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool, Skew
-from unskew.partition.counts import even_sizes, hand_out
+from unskew.partition.base import Partition, Partitioner, SamplePool
+from unskew.partition.counts import even_sizes, owners_by_count
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Niid2(Skew):
+class NIID2(Partitioner):
     """Delft's NIID-2: client 0 holds all classes, the others disjoint groups of them (6 clients).
 
     With 10 classes and 6 clients the groups are pairs. ``thesis``: client 0 gets N/K samples at
@@ -28,7 +28,7 @@ class Niid2(Skew):
     variant: Literal["thesis", "feddisco"] = "thesis"
     default_clients: ClassVar[int] = 6
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         if not 2 <= clients <= pool.classes + 1:
             raise UnskewError(
@@ -44,4 +44,4 @@ class Niid2(Skew):
         counts = np.zeros((clients, pool.classes), np.int64)
         counts[0] = unit
         counts[groups, np.arange(pool.classes)] = unit * (clients - 1)
-        return Partition(hand_out(pool, counts, rng.random(len(pool))), clients)
+        return Partition(owners_by_count(pool, counts, rng.random(len(pool))), clients)

@@ -11,8 +11,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Indices, Partition, Pool, Skew
-from unskew.partition.counts import Floats, hand_out
+from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
+from unskew.partition.counts import Floats, owners_by_count
 from unskew.utils.specs import OPTIONS
 
 HOPELESS = 20
@@ -20,7 +20,7 @@ HOPELESS = 20
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Dirichlet(Skew):
+class Dirichlet(Partitioner):
     """Label and size skew: each class is split among the clients by Dirichlet(alpha) shares.
 
     A small ``alpha`` gives a class to few clients. With ``balance`` a client that already has its
@@ -35,7 +35,7 @@ class Dirichlet(Skew):
     balance: bool = False
     retries: Annotated[int, Field(ge=0, le=10_000)] = 100
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         target = min(10, len(pool) // (2 * clients)) if self.min_size is None else self.min_size
         if target * clients > len(pool):
@@ -44,7 +44,7 @@ class Dirichlet(Skew):
                 f"for {len(pool)} samples and {clients} clients (got {target})"
             )
         counts, short = self._best_draw(pool.stock, clients, target, rng)
-        owner = hand_out(pool, counts, rng.random(len(pool)))
+        owner = owners_by_count(pool, counts, rng.random(len(pool)))
         if not short:
             return Partition(owner, clients)
         if self.min_size is not None:
@@ -87,7 +87,7 @@ class Dirichlet(Skew):
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Niid1(Dirichlet):
+class NIID1(Dirichlet):
     """Delft's NIID-1: Dirichlet(0.5) over 10 clients with at least 40 samples each.
 
     This is the thesis' reading; ``balance=true,min_size=10`` is FedDisco's of the same name.

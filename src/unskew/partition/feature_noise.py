@@ -8,8 +8,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool, Skew
-from unskew.partition.quantity import Iid
+from unskew.partition.base import Partition, Partitioner, SamplePool
+from unskew.partition.quantity import IID
 from unskew.utils.specs import OPTIONS
 
 BLOCK = 4096
@@ -17,7 +17,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Noise(Skew):
+class Noise(Partitioner):
     """Feature skew: Gaussian noise that grows with the client's number, on even parts (FedDisk).
 
     Client k's noise has the variance level * k/K, cut off so that features stay in [0, 1].
@@ -31,9 +31,9 @@ class Noise(Skew):
 
     distorts: ClassVar[bool] = True
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
-        return Iid().deal(pool, clients, rng)
+        return IID().deal(pool, clients, rng)
 
     def deviations(self, clients: int) -> NDArray[np.float64]:
         """Return the standard deviation of each client's noise."""

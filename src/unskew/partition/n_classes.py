@@ -8,13 +8,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Indices, Partition, Pool, Skew
-from unskew.partition.counts import apportion, hand_out, within_stock
+from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
+from unskew.partition.counts import apportion, owners_by_count, within_stock
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class NClasses(Skew):
+class NClasses(Partitioner):
     """Each client draws n classes at random; equal sizes, or random ones up to a cap (IDA).
 
     Balanced: each class is divided equally among its holders, then everybody is cut down to the
@@ -31,7 +31,7 @@ class NClasses(Skew):
     client_cap: Annotated[int | None, Field(ge=1)] = None
     double: Annotated[str, Field(pattern=r"^(\d+(/\d+)*)?$")] = ""
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         if self.n > pool.classes:
             raise UnskewError(
@@ -47,7 +47,7 @@ class NClasses(Skew):
         unheld = np.count_nonzero(~held.any(axis=0))
         if unheld:
             notes = (*notes, f"{unheld} classes are held by nobody: clients x n is too small")
-        owner = hand_out(pool, counts, rng.random(len(pool)))
+        owner = owners_by_count(pool, counts, rng.random(len(pool)))
         return Partition(owner, clients, notes=(*notes, *more))
 
     def _even(self, held: NDArray[np.bool_], stock: Indices) -> tuple[Indices, tuple[str, ...]]:

@@ -8,13 +8,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Indices, Partition, Pool, Skew
+from unskew.partition.base import NOBODY, Indices, Partition, Partitioner, SamplePool
 from unskew.partition.counts import apportion
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Natural(Skew):
+class Natural(Partitioner):
     """The data's own groups: each writer, user or hospital is a client.
 
     Groups with fewer than ``min_size`` samples are left out. When fewer clients are asked for
@@ -24,11 +24,11 @@ class Natural(Skew):
 
     min_size: Annotated[int, Field(ge=1)] = 1
 
-    def clients(self, pool: Pool, asked: int | None) -> int:
+    def clients(self, pool: SamplePool, asked: int | None) -> int:
         """Return how many clients there will be: as many as groups unless asked otherwise."""
         return super().clients(pool, len(self._groups(pool)[0]) if asked is None else asked)
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         groups, sizes = self._groups(pool)
         if clients <= len(groups):
@@ -39,7 +39,7 @@ class Natural(Skew):
         assert pool.groups is not None
         return Partition(follow(origin, pool.groups, rng), clients, origin=origin)
 
-    def _groups(self, pool: Pool) -> tuple[Indices, Indices]:
+    def _groups(self, pool: SamplePool) -> tuple[Indices, Indices]:
         """Return the groups that are large enough, and their sizes."""
         if pool.groups is None:
             raise UnskewError("skew 'natural': this data has no groups; choose another skew")

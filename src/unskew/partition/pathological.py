@@ -8,13 +8,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Indices, Partition, Pool, Skew
-from unskew.partition.counts import even_sizes, hand_out
+from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
+from unskew.partition.counts import even_sizes, owners_by_count
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Pathological(Skew):
+class Pathological(Partitioner):
     """Each client holds only a few classes, and groups of clients hold the same ones (PFLlib).
 
     A class goes to the first ceil(K/C * classes_per_client) clients that may still take one, so
@@ -29,7 +29,7 @@ class Pathological(Skew):
     balance: bool = False
     least: Annotated[int | None, Field(ge=0)] = None
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         if self.classes_per_client > pool.classes:
             raise UnskewError(
@@ -43,7 +43,7 @@ class Pathological(Skew):
                 counts[holders, label] = self._split(
                     int(pool.stock[label]), len(holders), least // pool.classes, rng
                 )
-        owner = hand_out(pool, counts, rng.random(len(pool)))
+        owner = owners_by_count(pool, counts, rng.random(len(pool)))
         unheld = int(np.count_nonzero(counts.sum(axis=0) < pool.stock))
         note = f"{unheld} classes are held by nobody: too few clients or classes_per_client"
         return Partition(owner, clients, notes=(note,) if unheld else ())

@@ -7,22 +7,22 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool, Skew
+from unskew.partition.base import Partition, Partitioner, SamplePool
 from unskew.partition.counts import apportion, deal_sizes, even_sizes
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Iid(Skew):
+class IID(Partitioner):
     """No skew: shuffled and dealt out evenly; sizes differ by at most one."""
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         return Partition(deal_sizes(even_sizes(len(pool), clients), len(pool), rng), clients)
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Quantity(Skew):
+class Quantity(Partitioner):
     """Clients of very different size, by a log-normal or a Zipf law, labels at random.
 
     Every client first gets ``min_size`` samples and the rest follows the law. ``lognormal`` draws
@@ -35,7 +35,7 @@ class Quantity(Skew):
     exponent: Annotated[float, Field(ge=0, le=20)] = 1.0
     min_size: Annotated[int, Field(ge=0)] = 1
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         rest = len(pool) - clients * self.min_size
         if rest < 0:

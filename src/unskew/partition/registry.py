@@ -7,26 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UnskewError
-from unskew.partition.base import Partition, Pool, Skew
-from unskew.partition.delft import Niid2
-from unskew.partition.dirichlet import Dirichlet, Niid1
+from unskew.partition.base import Partition, Partitioner, SamplePool
+from unskew.partition.delft import NIID2
+from unskew.partition.dirichlet import NIID1, Dirichlet
 from unskew.partition.feature_noise import Noise
 from unskew.partition.n_classes import NClasses
 from unskew.partition.natural import Natural
 from unskew.partition.pathological import Pathological
-from unskew.partition.quantity import Iid, Quantity
+from unskew.partition.quantity import IID, Quantity
 from unskew.partition.shards import EtaShards, Shards
 from unskew.utils import specs as spelling
 
-SKEWS: dict[str, type[Skew]] = {
-    "iid": Iid,
+PARTITIONERS: dict[str, type[Partitioner]] = {
+    "iid": IID,
     "dirichlet": Dirichlet,
     "pathological": Pathological,
     "n-classes": NClasses,
     "eta-shards": EtaShards,
     "shards": Shards,
-    "niid-1": Niid1,
-    "niid-2": Niid2,
+    "niid-1": NIID1,
+    "niid-2": NIID2,
     "quantity": Quantity,
     "noise": Noise,
     "natural": Natural,
@@ -35,17 +35,17 @@ SKEWS: dict[str, type[Skew]] = {
 
 
 @dataclass(frozen=True)
-class Composed(Skew):
+class Composed(Partitioner):
     """A partition with distortions on top: the first deals, the others change features in turn."""
 
-    partition: Skew
-    distortions: tuple[Skew, ...]
+    partition: Partitioner
+    distortions: tuple[Partitioner, ...]
 
-    def clients(self, pool: Pool, asked: int | None) -> int:
+    def clients(self, pool: SamplePool, asked: int | None) -> int:
         """Return how many clients the partition makes."""
         return self.partition.clients(pool, asked)
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal as the partition does."""
         return self.partition.deal(pool, clients, rng)
 
@@ -58,24 +58,24 @@ class Composed(Skew):
         return x
 
 
-def parse_skew(text: str) -> Skew:
+def parse_partitioner(text: str) -> Partitioner:
     """Make the recipe a spelling names; distortions may follow a partition after a plus."""
-    first, *others = [spelling.build(SKEWS, part, "skew") for part in text.split("+")]
+    first, *others = [spelling.build(PARTITIONERS, part, "skew") for part in text.split("+")]
     for part in others:
         if not part.distorts:
-            names = ", ".join(name for name, cls in SKEWS.items() if cls.distorts)
+            names = ", ".join(name for name, cls in PARTITIONERS.items() if cls.distorts)
             raise UnskewError(
-                f"skew {text!r}: {spell_skew(part)!r} deals samples out and must stand first; "
+                f"skew {text!r}: {partitioner_spec(part)!r} must come first; "
                 f"after a plus there can be: {names}"
             )
     return Composed(first, tuple(others)) if others else first
 
 
-def spell_skew(skew: Skew) -> str:
+def partitioner_spec(skew: Partitioner) -> str:
     """Write a recipe as its spelling; one that is not in the table is called by its class."""
     if isinstance(skew, Composed):
-        return "+".join(map(spell_skew, (skew.partition, *skew.distortions)))
-    names = {cls: name for name, cls in SKEWS.items()}
+        return "+".join(map(partitioner_spec, (skew.partition, *skew.distortions)))
+    names = {cls: name for name, cls in PARTITIONERS.items()}
     if type(skew) not in names:
         return type(skew).__name__
     return spelling.spell(skew, names[type(skew)])
@@ -83,4 +83,4 @@ def spell_skew(skew: Skew) -> str:
 
 def describe(name: str) -> str:
     """Say in one line what the recipe of that name does."""
-    return (SKEWS[name].__doc__ or "").partition("\n")[0]
+    return (PARTITIONERS[name].__doc__ or "").partition("\n")[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.partition.base import NOBODY, Partition, Pool
+from unskew.partition.base import NOBODY, Partition, SamplePool
 from unskew.skew.diagnosis import Diagnosis, diagnose_counts
 
 LISTED = 10_000
@@ -15,7 +15,7 @@ LISTED = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class SkewReport:
+class PartitionReport:
     """Sizes, label counts, dropped samples, notes and diagnosis of one partition.
 
     It describes the samples as they were dealt out, before local tests are kept back.
@@ -53,7 +53,7 @@ class SkewReport:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SkewReport) and self.to_dict() == other.to_dict()
+        return isinstance(other, PartitionReport) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -61,12 +61,12 @@ class SkewReport:
     def of(
         cls,
         skew: str,
-        pool: Pool,
+        pool: SamplePool,
         partition: Partition,
         notes: tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
         seed: int | None = None,
-    ) -> "SkewReport":
+    ) -> "PartitionReport":
         """Report on a partition; ``notes`` go in front of the partition's own."""
         owned = partition.owner != NOBODY
         cells = partition.owner[owned] * pool.classes + pool.labels[owned]
@@ -96,7 +96,7 @@ class SkewReport:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "SkewReport":
+    def from_dict(cls, values: Mapping[str, Any]) -> "PartitionReport":
         """Undo :meth:`to_dict`, also after a trip through JSON."""
         diagnosis = values.get("diagnosis")
         return cls(

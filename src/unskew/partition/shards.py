@@ -10,13 +10,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Indices, Partition, Pool, Skew
-from unskew.partition.counts import Floats, even_sizes, fill, hand_out
+from unskew.partition.base import NOBODY, Indices, Partition, Partitioner, SamplePool
+from unskew.partition.counts import Floats, even_sizes, fill, owners_by_count
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class EtaShards(Skew):
+class EtaShards(Partitioner):
     """A share eta of each client's samples is of one class, the rest a random mix (FedFusion).
 
     Client k's dominant class is k mod C; the other classes get shares of 1 - eta in proportion to
@@ -30,7 +30,7 @@ class EtaShards(Skew):
     share: Annotated[float, Field(gt=0, le=1)] = 0.8
     shards: Annotated[int, Field(ge=1)] = 200
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         size = int(self.share * len(pool) / clients + 1e-9)
         if size < 1:
@@ -45,7 +45,7 @@ class EtaShards(Skew):
             counts += fill(shares, upto - counts.sum(axis=1), pool.stock - counts.sum(axis=0))
         lacking = int(clients * size - counts.sum())
         note = f"{lacking} samples were lacking: classes ran out, so some clients are smaller"
-        owner = hand_out(pool, counts, self._by_shard(pool, rng))
+        owner = owners_by_count(pool, counts, self._by_shard(pool, rng))
         return Partition(owner, clients, notes=(note,) if lacking else ())
 
     def _shares(
@@ -61,7 +61,7 @@ class EtaShards(Skew):
             empty = np.flatnonzero(mix.sum(axis=1) == 0)
         return own, mix * (self.eta < 1)
 
-    def _by_shard(self, pool: Pool, rng: np.random.Generator) -> Indices:
+    def _by_shard(self, pool: SamplePool, rng: np.random.Generator) -> Indices:
         """Number the samples so that shards of a class come in random order, each kept together."""
         rows = np.argsort(pool.labels, kind="stable")
         labels = pool.labels[rows]
@@ -74,7 +74,7 @@ class EtaShards(Skew):
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Shards(Skew):
+class Shards(Partitioner):
     """Samples sorted by label and cut into shards, a few dealt to each client at random.
 
     ``per_client=none`` deals out floor(shards / clients) to each; shards left over are dropped.
@@ -83,7 +83,7 @@ class Shards(Skew):
     shards: Annotated[int, Field(ge=1)] = 200
     per_client: Annotated[int | None, Field(ge=1)] = 2
 
-    def deal(self, pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
+    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
         """Deal the pool's samples out to so many clients."""
         each = self.shards // clients if self.per_client is None else self.per_client
         if not 1 <= each <= self.shards // clients:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from unskew.errors import UnskewError
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
 
 _PIECE_NUMBERS = 2**22
@@ -81,11 +81,11 @@ def private_noise(seed: int, stage: str, round_: int, client: int, step: int, si
     The stage's name is part of the stream because rounds start anew with each stage, and noise
     used twice can be subtracted.
     """
-    chance = torch_generator(seed, f"privacy of {stage}", round_, client, step)
-    return torch.randn(size, generator=chance)
+    noise = torch_generator(seed, f"privacy of {stage}", round_, client, step)
+    return torch.randn(size, generator=noise)
 
 
-def refuse_coupled(network: Network) -> None:
+def refuse_coupled(network: FunctionalModel) -> None:
     """Refuse a network in which one record reaches the gradients of others."""
     if network.couples_samples:
         raise UnskewError(

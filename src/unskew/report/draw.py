@@ -3,27 +3,27 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unskew.report.charts import Picture
+from unskew.report.charts import Chart
 from unskew.report.draw_maps import draw_bubbles, draw_clusters, draw_maps, draw_points
-from unskew.report.palette import colour, dash
+from unskew.report.palette import color, dash
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def draw_picture(picture: Picture, methods: Sequence[str]) -> "Figure":
+def draw_picture(picture: Chart, methods: Sequence[str]) -> "Figure":
     """Draw a picture; ``methods`` is the whole list, whose order gives each method its colour."""
     return _DRAW[picture.kind](picture, methods)
 
 
-def _draw_curves(picture: Picture, methods: Sequence[str]) -> "Figure":
+def _draw_curves(picture: Chart, methods: Sequence[str]) -> "Figure":
     figure, axes = _one(5.2, 3.4)
     for series in picture.data["series"]:
         place = methods.index(series["method"])
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
-        axes.plot(series["x"], mean, dash(place), color=colour(place), label=series["method"])
-        axes.fill_between(series["x"], low, high, color=colour(place), alpha=0.15, linewidth=0)
+        axes.plot(series["x"], mean, dash(place), color=color(place), label=series["method"])
+        axes.fill_between(series["x"], low, high, color=color(place), alpha=0.15, linewidth=0)
     axes.set_xlabel(picture.data["x"])
     axes.set_ylabel(picture.data["y"])
     if picture.data["share"]:
@@ -32,12 +32,12 @@ def _draw_curves(picture: Picture, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def _draw_histograms(picture: Picture, methods: Sequence[str]) -> "Figure":
+def _draw_histograms(picture: Chart, methods: Sequence[str]) -> "Figure":
     figure, axes = _one(5.2, 3.0)
     for series in picture.data["series"]:
         place = methods.index(series["method"])
         axes.stairs(
-            series["shares"], picture.data["edges"], color=colour(place), label=series["method"],
+            series["shares"], picture.data["edges"], color=color(place), label=series["method"],
             linestyle=dash(place),
         )  # fmt: skip
     places, texts = zip(*picture.data["ticks"], strict=True)
@@ -49,11 +49,11 @@ def _draw_histograms(picture: Picture, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def _draw_boxes(picture: Picture, methods: Sequence[str]) -> "Figure":
+def _draw_boxes(picture: Chart, methods: Sequence[str]) -> "Figure":
     boxes = picture.data["boxes"]
     figure, axes = _one(6.0, 1.0 + 0.34 * len(boxes))
     for row, box in enumerate(boxes):
-        paint = colour(methods.index(box["method"]))
+        paint = color(methods.index(box["method"]))
         stats = {
             "med": box["median"], "q1": box["q1"], "q3": box["q3"], "whislo": box["low"],
             "whishi": box["high"], "mean": box["mean"], "fliers": [o[2] for o in box["outliers"]],
@@ -74,14 +74,14 @@ def _draw_boxes(picture: Picture, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def _draw_bars(picture: Picture, methods: Sequence[str]) -> "Figure":
+def _draw_bars(picture: Chart, methods: Sequence[str]) -> "Figure":
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     panels = picture.data["panels"]
     figure = Figure(figsize=(7.6, 1.0 + 0.34 * len(panels[0]["bars"])), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
         for row, bar in enumerate(panel["bars"]):
-            _draw_bar(axes, row, bar, colour(methods.index(bar["method"])))
+            _draw_bar(axes, row, bar, color(methods.index(bar["method"])))
         _dress(axes)
         axes.set_xlabel(panel["label"])
         axes.margins(x=0.25)
@@ -134,7 +134,7 @@ def _numbers(values: Sequence[float | None]) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-_DRAW: dict[str, "Callable[[Picture, Sequence[str]], Figure]"] = {
+_DRAW: dict[str, "Callable[[Chart, Sequence[str]], Figure]"] = {
     "curves": _draw_curves,
     "boxes": _draw_boxes,
     "bars": _draw_bars,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unskew.report.charts.chart import Picture
+from unskew.report.charts.chart import Chart
 from unskew.report.data_page import counts_figure
-from unskew.report.palette import COLOURS
+from unskew.report.palette import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ _NAMED = 60
 """Up to so many points have their client's number beside them."""
 
 
-def draw_maps(picture: Picture, methods: Sequence[str]) -> "Figure":
+def draw_maps(picture: Chart, methods: Sequence[str]) -> "Figure":
     """Draw maps on one scale, three in a row."""
     del methods
     figure, images = _maps(picture, cmap="cividis", vmin=0, vmax=picture.data["top"])
@@ -32,24 +32,24 @@ def draw_maps(picture: Picture, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def draw_clusters(picture: Picture, methods: Sequence[str]) -> "Figure":
+def draw_clusters(picture: Chart, methods: Sequence[str]) -> "Figure":
     """Draw maps of clusters, a colour each."""
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 (slow to import)
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     del methods
-    colours = len(COLOURS)
-    figure, _ = _maps(picture, colours, cmap=ListedColormap(COLOURS), vmin=0, vmax=colours - 1)
+    colors = len(COLORS)
+    figure, _ = _maps(picture, colors, cmap=ListedColormap(COLORS), vmin=0, vmax=colors - 1)
     rows = [row for one in picture.data["maps"] for row in one["values"]]
     found = sorted({cluster for row in rows for cluster in row if cluster is not None})
     figure.legend(
-        handles=[Patch(color=COLOURS[c % colours], label=str(c)) for c in found[:colours]],
+        handles=[Patch(color=COLORS[c % colors], label=str(c)) for c in found[:colors]],
         title="cluster", loc="outside right upper", frameon=False, fontsize=8, title_fontsize=8,
     )  # fmt: skip
     return figure
 
 
-def draw_bubbles(picture: Picture, methods: Sequence[str]) -> "Figure":
+def draw_bubbles(picture: Chart, methods: Sequence[str]) -> "Figure":
     """Draw who holds what."""
     del methods
     counts, clients = np.array(picture.data["counts"]), picture.data["clients"]
@@ -57,7 +57,7 @@ def draw_bubbles(picture: Picture, methods: Sequence[str]) -> "Figure":
     return counts_figure(counts, None if numbered else clients, picture.data["classes"])
 
 
-def draw_points(picture: Picture, methods: Sequence[str]) -> "Figure":
+def draw_points(picture: Chart, methods: Sequence[str]) -> "Figure":
     """Draw clients as points, coloured by a figure."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def draw_points(picture: Picture, methods: Sequence[str]) -> "Figure":
 
 
 def _maps(
-    picture: Picture, period: float = np.inf, **options: Any
+    picture: Chart, period: float = np.inf, **options: Any
 ) -> "tuple[Figure, list[AxesImage]]":
     """Draw each map; values that are colours by number start again after a period."""
     from matplotlib.figure import Figure  # noqa: PLC0415

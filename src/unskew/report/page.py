@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from unskew.errors import UnskewError
-from unskew.report.charts import Picture, all_pictures
+from unskew.report.charts import Chart, all_pictures
 from unskew.report.charts.curves import has_personal_models
 from unskew.report.densities import densities_note
 from unskew.report.reproduce import configuration, python_text
@@ -91,11 +91,11 @@ def _explanation(runs: Runs) -> str:
     )
 
 
-def _place(picture: Picture) -> str:
+def _place(picture: Chart) -> str:
     return picture.section
 
 
-def _section(name: str, pictures: list[Picture]) -> str:
+def _section(name: str, pictures: list[Chart]) -> str:
     wide = " wide" if len(pictures) == 1 else ""
     figures = "".join(map(_figure, pictures))
     notes = {picture.note for picture in pictures}
@@ -103,14 +103,14 @@ def _section(name: str, pictures: list[Picture]) -> str:
     return f'<h2>{escape(name)}</h2>{note}<div class="figures{wide}">{figures}</div>'
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Chart) -> str:
     return (
         f'<figure id="{escape(picture.name)}"><h3>{escape(picture.title)}'
         '<span class="tools"></span></h3><div class="drawing"></div></figure>'
     )
 
 
-def _data(runs: Runs, pictures: list[Picture]) -> str:
+def _data(runs: Runs, pictures: list[Chart]) -> str:
     """Return what the script draws, in a form that cannot end its element."""
     drawn = []
     for picture in pictures:

@@ -77,7 +77,7 @@ def _leader(runs: Runs) -> str:
 def _badge(verdict: Verdict) -> str:
     if not verdict.behind:
         return ""
-    if verdict.is_real:
+    if verdict.is_significant:
         return '<span class="badge good">the lead is real</span>'
     beaten, all_ = len(verdict.behind) - len(verdict.level), len(verdict.behind)
     word = f"really ahead of {beaten} of {all_} only" if beaten else "within noise"

@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.report.summary import html_table
 from unskew.runs.runs import Runs
-from unskew.stats.metric import Figure
+from unskew.stats.metric import Metric
 from unskew.utils.tables import Table
 
 Facts = Mapping[str, Any]
@@ -60,7 +60,7 @@ def _title(facts: Facts) -> str:
     )
 
 
-def _cells(method: str, facts: Facts, figure: Figure) -> list[str]:
+def _cells(method: str, facts: Facts, figure: Metric) -> list[str]:
     values = [each["value"] for each in facts["tried"] if each["value"] is not None]
     worst = min if figure.more_is_better else max
     return [

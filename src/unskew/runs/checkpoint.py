@@ -25,8 +25,8 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Server, Tensors
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
-from unskew.runs.state_files import Record, StateFile, own
-from unskew.runs.states import MEMORY, States, StateStore
+from unskew.runs.state_files import StateFile, StateRecord, own
+from unskew.runs.states import MEMORY, ClientStates, StateStore
 
 _KEEP = 2
 _STATES = "states"
@@ -42,7 +42,7 @@ class Position:
     stage: int = 0
     round: int = 0
     server: Server | None = None
-    states: States = field(default_factory=States)
+    states: ClientStates = field(default_factory=ClientStates)
     earlier: Mapping[str, Server] = field(default_factory=dict)
 
     def after_round(self, server: Server, changed: Mapping[int, Tensors]) -> "Position":
@@ -174,12 +174,12 @@ class Checkpoints:
             stage=facts["stage"],
             round=facts["round"],
             server=servers.pop("now", None),
-            states=States.from_disk(self.store, records),
+            states=ClientStates.from_disk(self.store, records),
             earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
         )
         return position, facts["marks"]
 
-    def _read_records(self, whose: Tensors, files: Mapping[str, str]) -> Iterator[Record]:
+    def _read_records(self, whose: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
         for number, (name, digest) in enumerate(files.items()):
             here = whose["file"] == number
             clients, nbytes = whose["client"][here].tolist(), whose["nbytes"][here].tolist()
@@ -198,7 +198,7 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
     return tensors
 
 
-def _whose_states(files: Mapping[StateFile, list[Record]]) -> dict[str, Tensor]:
+def _whose_states(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tensor]:
     """Lay out which client's state is in which file, by the files' order, and how large it is."""
     rows = [
         (record.client, number, record.nbytes)

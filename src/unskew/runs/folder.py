@@ -11,8 +11,8 @@ from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
 from unskew.runs.lock import FolderLock
-from unskew.runs.stage_cache import CommonStages
-from unskew.runs.states import MEMORY, States
+from unskew.runs.stage_cache import StageCache
+from unskew.runs.states import MEMORY, ClientStates
 
 
 class RunFolder:
@@ -37,7 +37,7 @@ class RunFolder:
         facts: Mapping[str, Any],
         *,
         resume: bool,
-        common: CommonStages | None = None,
+        common: StageCache | None = None,
         end: tuple[int, int] | None = None,
     ) -> Position:
         """Start the folder, or find in it where to go on.
@@ -62,7 +62,7 @@ class RunFolder:
         facts: Mapping[str, Any],
         *,
         resume: bool,
-        common: CommonStages | None,
+        common: StageCache | None,
         end: tuple[int, int] | None,
     ) -> Position:
         known = self._read_run()
@@ -80,7 +80,7 @@ class RunFolder:
             self._checkpoints.clear()
             if common is not None and common.adopt(self.path):
                 found = self._checkpoints.load()
-        beginning = Position(states=States(self._checkpoints.store))
+        beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
         write_json(self.path / RUN, {"identity": identity, **facts})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.runs.cost import Cost, Traffic, add_up
-from unskew.stats.metric import ACCURACY, LOSS, Figure
+from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Run:
         )
 
     @property
-    def figure(self) -> Figure:
+    def figure(self) -> Metric:
         """The figure the run is judged by: accuracy, or the loss of a network without one."""
         levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         return LOSS if levels and "accuracy" not in levels[0] else ACCURACY

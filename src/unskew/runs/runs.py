@@ -9,7 +9,7 @@ import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.runs.run import Run
-from unskew.stats.metric import ACCURACY, Figure
+from unskew.stats.metric import ACCURACY, Metric
 from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Runs(Sequence[Run]):
         return figure.reached_by_all(near)
 
     @property
-    def figure(self) -> Figure:
+    def figure(self) -> Metric:
         """The figure the runs are judged by."""
         return self._runs[0].figure if self._runs else ACCURACY
 
@@ -154,7 +154,7 @@ def check_target(target: float | None) -> None:
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
-def target_text(figure: Figure, target: float) -> str:
+def target_text(figure: Metric, target: float) -> str:
     """Write a target as it stands in a heading."""
     return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
 
@@ -186,7 +186,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _cells(summary: Summary, figure: Figure) -> list[str]:
+def _cells(summary: Summary, figure: Metric) -> list[str]:
     spread = summary.accuracy_sd if summary.seeds > 1 else None
     partly = 0 < summary.reached < summary.seeds
     some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""

@@ -23,7 +23,7 @@ PLACE = ".unskew-stages"
 
 
 @contextmanager
-def stages_in(folder: Path | None) -> Iterator[Path | None]:
+def stage_cache_in(folder: Path | None) -> Iterator[Path | None]:
     """Give the place where runs of a folder share stages; removed when all have been played.
 
     What all clients keep for the sake of a density takes much more room than a run does in the
@@ -38,7 +38,7 @@ def stages_in(folder: Path | None) -> Iterator[Path | None]:
 
 
 @dataclass(frozen=True)
-class CommonStages:
+class StageCache:
     """A folder of ended stages, and the keys of one run's, in their order."""
 
     path: Path

@@ -28,7 +28,7 @@ class StateFile:
         self.path, self.sha256, self.clients = path, sha256, clients
 
 
-class Record:
+class StateRecord:
     """One client's state, in memory, on disk, or both; what it says never changes."""
 
     __slots__ = ("client", "file", "names", "nbytes", "tensors")
@@ -41,7 +41,9 @@ class Record:
         self.file: StateFile | None = None
 
     @classmethod
-    def on_disk(cls, client: int, file: StateFile, names: Iterable[str], nbytes: int) -> "Record":
+    def on_disk(
+        cls, client: int, file: StateFile, names: Iterable[str], nbytes: int
+    ) -> "StateRecord":
         """Return a record whose tensors are in a file alone."""
         record = cls(client, {})
         record.tensors, record.file = None, file
@@ -69,7 +71,7 @@ class StateFolder:
         self._needed: weakref.WeakSet[StateFile] = weakref.WeakSet()
         self._number: int | None = None
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[StateRecord]) -> None:
         """Write records down, many a file."""
         for batch in _batches(records):
             tensors = {
@@ -85,7 +87,7 @@ class StateFolder:
             for record in batch:
                 record.file = file
 
-    def read(self, name: str, sha256: str, sizes: Mapping[int, int]) -> list[Record]:
+    def read(self, name: str, sha256: str, sizes: Mapping[int, int]) -> list[StateRecord]:
         """Return records of a file, without their tensors; ``sizes`` are their clients' bytes."""
         path = self._folder() / name
         names: dict[int, list[str]] = {}
@@ -96,7 +98,8 @@ class StateFolder:
         file = StateFile(path, sha256, len(names))
         self._needed.add(file)
         return [
-            Record.on_disk(client, file, names[client], nbytes) for client, nbytes in sizes.items()
+            StateRecord.on_disk(client, file, names[client], nbytes)
+            for client, nbytes in sizes.items()
         ]
 
     def tidy(self, wanted: Iterable[str]) -> None:
@@ -139,8 +142,8 @@ def is_full(clients: int, nbytes: int) -> bool:
     return clients >= _FILE_CLIENTS or nbytes >= _FILE_BYTES
 
 
-def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
+def _batches(records: Iterable[StateRecord]) -> Iterator[list[StateRecord]]:
+    batch: list[StateRecord] = []
     nbytes = 0
     for record in records:
         batch.append(record)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from unskew.methods.common.base import Tensors
 from unskew.runs.intmap import IntMap
-from unskew.runs.state_files import Record, StateFile, StateFolder, is_full
+from unskew.runs.state_files import StateFile, StateFolder, StateRecord, is_full
 
 MEMORY = 2**30
 """Bytes of states that stay in memory unless the run says otherwise."""
@@ -25,11 +25,11 @@ class StateStore:
     def __init__(self, folder: Path | None = None, memory: int = MEMORY) -> None:
         self.folder = StateFolder(folder)
         self._memory = memory
-        self._recent: OrderedDict[int, Record] = OrderedDict()
+        self._recent: OrderedDict[int, StateRecord] = OrderedDict()
         self._nbytes = 0
         self._wanted: frozenset[str] = frozenset()
 
-    def remember(self, records: Mapping[int, Record]) -> None:
+    def remember(self, records: Mapping[int, StateRecord]) -> None:
         """Take the newest states of some clients in; move the oldest out if they are too many."""
         for client, record in records.items():
             old = self._recent.pop(client, None)
@@ -59,14 +59,14 @@ class StateStore:
         self.folder.tidy(self._wanted)
 
 
-class States(Mapping[int, Tensors]):
+class ClientStates(Mapping[int, Tensors]):
     """The states of all clients at one moment; a client without any is not in it."""
 
     def __init__(
-        self, store: StateStore | None = None, records: IntMap[Record] | None = None
+        self, store: StateStore | None = None, records: IntMap[StateRecord] | None = None
     ) -> None:
         self._store = StateStore() if store is None else store
-        self._records = IntMap[Record]() if records is None else records
+        self._records = IntMap[StateRecord]() if records is None else records
 
     def __getitem__(self, client: int) -> Tensors:
         return self._records[client].load()
@@ -77,19 +77,19 @@ class States(Mapping[int, Tensors]):
     def __iter__(self) -> Iterator[int]:
         return iter(self._records)
 
-    def updated(self, changes: Mapping[int, Tensors]) -> "States":
+    def updated(self, changes: Mapping[int, Tensors]) -> "ClientStates":
         """Return the states after some clients changed theirs."""
         if not changes:
             return self
-        records = {client: Record(client, state) for client, state in changes.items()}
+        records = {client: StateRecord(client, state) for client, state in changes.items()}
         self._store.remember(records)
-        return States(self._store, self._records.updated(records))
+        return ClientStates(self._store, self._records.updated(records))
 
-    def held_by(self, store: StateStore) -> "States":
+    def held_by(self, store: StateStore) -> "ClientStates":
         """Return these states in a store: themselves, or a copy if they are in another one."""
-        return self if store is self._store else States(store).updated(dict(self))
+        return self if store is self._store else ClientStates(store).updated(dict(self))
 
-    def on_disk(self) -> dict[StateFile, list[Record]]:
+    def on_disk(self) -> dict[StateFile, list[StateRecord]]:
         """Write down what is in memory alone, and return all records by the file they are in.
 
         Files with few states that are still anybody's are written anew, together.
@@ -102,20 +102,20 @@ class States(Mapping[int, Tensors]):
         return _by_file(records)
 
     @classmethod
-    def from_disk(cls, store: StateStore, records: Iterable[Record]) -> "States":
+    def from_disk(cls, store: StateStore, records: Iterable[StateRecord]) -> "ClientStates":
         """Return states that are in files; each is read when it is used."""
-        return cls(store, IntMap[Record]().updated({each.client: each for each in records}))
+        return cls(store, IntMap[StateRecord]().updated({each.client: each for each in records}))
 
 
-def _by_file(records: Iterable[Record]) -> dict[StateFile, list[Record]]:
-    files: dict[StateFile, list[Record]] = defaultdict(list)
+def _by_file(records: Iterable[StateRecord]) -> dict[StateFile, list[StateRecord]]:
+    files: dict[StateFile, list[StateRecord]] = defaultdict(list)
     for record in records:
         assert record.file is not None
         files[record.file].append(record)
     return dict(files)
 
 
-def _worth_rewriting(files: Mapping[StateFile, list[Record]]) -> set[StateFile]:
+def _worth_rewriting(files: Mapping[StateFile, list[StateRecord]]) -> set[StateFile]:
     """Name the files of which most is out of date, and the small ones if they are many."""
     stale = {file for file, records in files.items() if 2 * len(records) < file.clients}
     small = {

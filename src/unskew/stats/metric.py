@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Figure:
+class Metric:
     """A measure, which way is better, and how it is written."""
 
     name: str
@@ -48,5 +48,5 @@ class Figure:
         return f"{value:.5g}{band}"
 
 
-ACCURACY = Figure("accuracy", more_is_better=True)
-LOSS = Figure("loss", more_is_better=False)
+ACCURACY = Metric("accuracy", more_is_better=True)
+LOSS = Metric("loss", more_is_better=False)

@@ -49,7 +49,7 @@ class Difference:
         return self.mean == self.low == self.high == 0 or (self.seeds == 1 and self.mean == 0)
 
     @property
-    def is_real(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference is more than noise."""
         return self.p < LEVEL
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from unskew.runs.runs import Runs, tested_on
-from unskew.stats.metric import Figure
+from unskew.stats.metric import Metric
 from unskew.stats.paired import LEVEL, Difference, lead
 from unskew.utils.tables import Table
 
@@ -26,7 +26,7 @@ class Verdict:
     is such that positive means that the leader is better. ``test`` is the level they are judged on.
     """
 
-    figure: Figure
+    figure: Metric
     leader: str
     seeds: int
     behind: tuple[Difference, ...]
@@ -35,10 +35,10 @@ class Verdict:
     @property
     def level(self) -> list[str]:
         """The methods whose distance from the leader is within noise."""
-        return [difference.second for difference in self.behind if not difference.is_real]
+        return [difference.second for difference in self.behind if not difference.is_significant]
 
     @property
-    def is_real(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the leader is really ahead of everybody else."""
         return bool(self.behind) and not self.level
 
@@ -60,7 +60,7 @@ class Verdict:
         start = f"{leaders} {leads} by {self._amount(first.mean)} over {first.second}"
         if unknown:
             return f"{start}, but one seed cannot tell a lead from noise; give at least three."
-        if self.is_real:
+        if self.is_significant:
             return f"{start}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
         more = " More seeds may tell." if self.seeds < _MANY else ""
         others = [method for method in self.level if method not in tied]
@@ -75,7 +75,7 @@ class Verdict:
                 f"{start}, but that is within noise: {self.seeds} seeds do not tell the leader "
                 f"from {other} ({least}p = {p}).{more}"
             )
-        ahead = [difference.second for difference in self.behind if difference.is_real]
+        ahead = [difference.second for difference in self.behind if difference.is_significant]
         return (
             f"{self.leader} leads and is really ahead of {_joined(ahead)}, but its distance from "
             f"{_joined(self.level)} is within noise.{more}"
@@ -91,7 +91,7 @@ class Verdict:
                     return "the same"
                 if math.isnan(difference.p):
                     return "one seed"
-                return "behind" if difference.is_real else "within noise"
+                return "behind" if difference.is_significant else "within noise"
         return "-"
 
     def against(self, method: str) -> str:

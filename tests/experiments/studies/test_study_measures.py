@@ -23,7 +23,7 @@ from unskew.experiments.studies.measures import (
     worst_clients,
 )
 from unskew.experiments.studies.values import OF_A_RUN
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 
@@ -140,7 +140,7 @@ def test_accuracy_over_clients_is_the_last_table():
 
 
 def test_bias_counts_means_deviations_shifts_and_scales_of_norm_layers():
-    network = Network(nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)))
+    network = FunctionalModel(nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)))
     one = flatten(network.module, network.layout)
     other = one.clone()
     for entry in network.layout:
@@ -154,7 +154,7 @@ def test_bias_counts_means_deviations_shifts_and_scales_of_norm_layers():
 
 
 def test_a_network_without_norm_layers_has_no_bias():
-    network = Network(nn.Linear(2, 1))
+    network = FunctionalModel(nn.Linear(2, 1))
     vector = torch.zeros(network.layout.size)
     assert math.isnan(parameter_bias(vector, vector, network.layout))
 

@@ -27,11 +27,13 @@ def tuned(methods="fedavg,ditto", **options):
 @pytest.fixture
 def played(monkeypatch):
     """The training samples, the number of rounds and the seed of every round that is played."""
-    rounds, play = [], stage.play_round
+    rounds, play = [], stage.run_round
 
-    def noted(shop, *arguments):
-        rounds.append((shop.federation.train.samples, shop.settings.rounds, shop.settings.seed))
-        return play(shop, *arguments)
+    def noted(context, *arguments):
+        rounds.append(
+            (context.federation.train.samples, context.settings.rounds, context.settings.seed)
+        )
+        return play(context, *arguments)
 
     monkeypatch.setattr(stage, "play_round", noted)
     return rounds
@@ -79,7 +81,7 @@ def test_what_is_there_is_not_played_again(played, tmp_path):
 
 
 def test_a_stopped_search_goes_on(tmp_path, monkeypatch):
-    play, left = stage.play_round, [8]
+    play, left = stage.run_round, [8]
 
     def interrupted(*arguments):
         left[0] -= 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unskew.report.charts.chart import Picture, cell, thinned, tidied
+from unskew.report.charts.chart import Chart, cell, thinned, tidied
 from unskew.report.charts.curves import seed_curves
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -11,7 +11,7 @@ from unskew.utils.tables import Table
 _POINTS = 200
 
 
-def density_picture(runs: Runs) -> Picture | None:
+def density_picture(runs: Runs) -> Chart | None:
     """Return the training and validation loss of the global density (FedDisk, Fig. 5)."""
     learned = [run for run in runs if any(row["stage"] == "density" for row in run.metrics)]
     if not learned:
@@ -32,7 +32,7 @@ def density_picture(runs: Runs) -> Picture | None:
         [str(round_), *(cell(values[i]) for values in losses.values())]
         for i, round_ in enumerate(rounds)
     ]
-    return Picture(
+    return Chart(
         name="density-losses",
         section="Over the rounds",
         title="Loss of the global density",
@@ -43,7 +43,7 @@ def density_picture(runs: Runs) -> Picture | None:
     )
 
 
-def time_picture(runs: Runs) -> Picture:
+def time_picture(runs: Runs) -> Chart:
     """Return the judged figure over the seconds of training (FedFusion, Fig. 4)."""
     series, rows = [], []
     figure, level = runs.figure, runs.level
@@ -59,7 +59,7 @@ def time_picture(runs: Runs) -> Picture:
         drawn = {name: tidied(band[places]) for name, band in bands.items()}
         series.append({"method": method, "x": tidied(seconds[places]), **drawn})
         rows += [[method, cell(seconds[i]), cell(mean[i]), cell(sd[i])] for i in range(len(rounds))]
-    return Picture(
+    return Chart(
         name=f"{level}-{figure.name}-over-time",
         section="Over the rounds",
         title=f"{figure.name.capitalize()} over the seconds of training",

@@ -74,7 +74,7 @@ def _outcome(claim: Claim, difference: Difference) -> Word:
     margin = claim.margin
     if claim.kind in ("better", "worse"):
         sign = 1 if claim.kind == "better" else -1
-        if not difference.is_real:
+        if not difference.is_significant:
             return "within noise"
         return "held" if sign * difference.mean > 0 else "not held"
     if claim.kind == "at least":

@@ -5,7 +5,7 @@ from typing import Any
 
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Study
-from unskew.report.palette import colour
+from unskew.report.palette import color
 
 _DPI = 110
 
@@ -30,11 +30,11 @@ def draw_overview(path: Path, study: Study, result: dict[str, Any]) -> Path | No
         at = labels.index(label)
         x = place + 0.7 * ((at + 0.5) / len(labels) - 0.5)
         if ours and ours["mean"] is not None:
-            axes.errorbar(x, ours["mean"], ours["sd"] or 0, fmt="o", color=colour(at), ms=5)
+            axes.errorbar(x, ours["mean"], ours["sd"] or 0, fmt="o", color=color(at), ms=5)
         if told is not None:
-            axes.plot(x, told, "o", markerfacecolor="none", markeredgecolor=colour(at), ms=9)
+            axes.plot(x, told, "o", markerfacecolor="none", markeredgecolor=color(at), ms=9)
     for at, label in enumerate(labels):
-        axes.plot([], [], "o", color=colour(at), label=label)
+        axes.plot([], [], "o", color=color(at), label=label)
     axes.plot([], [], "o", color="0.4", markerfacecolor="none", ms=9, label="the paper's")
     axes.set_xticks(range(len(cases)), cases, rotation=30 if len(cases) > 2 else 0, ha="right",
                     fontsize=8)  # fmt: skip

@@ -10,7 +10,7 @@ from unskew import __version__
 from unskew.experiments.studies.claims import Judged
 from unskew.experiments.studies.library import study_names
 from unskew.experiments.studies.measure_registry import measure_of
-from unskew.experiments.studies.scheduler import Played
+from unskew.experiments.studies.scheduler import StudyRuns
 from unskew.experiments.studies.study import PAPERS, Case, Study
 from unskew.experiments.studies.values import Cells, mean_and_sd
 from unskew.report.charts.chart import thinned, tidied
@@ -23,7 +23,7 @@ _POINTS = 25
 Plain = dict[str, Any]
 
 
-def result_of(played: Played, cells: Cells, judged: Sequence[Judged]) -> Plain:
+def result_of(played: StudyRuns, cells: Cells, judged: Sequence[Judged]) -> Plain:
     """Return everything that was found, small enough to be committed."""
     study = played.study
     return {
@@ -87,7 +87,7 @@ def left_aligned(table: Table) -> str:
     return table.to_markdown().replace("---:", "---")
 
 
-def _case(played: Played, case: Case, cells: Mapping[str, Mapping[str, Any]]) -> Plain:
+def _case(played: StudyRuns, case: Case, cells: Mapping[str, Mapping[str, Any]]) -> Plain:
     labels = dict.fromkeys([*case.methods, *cells, *(k for v in case.paper.values() for k in v)])
     rows = []
     for label in labels:
@@ -110,7 +110,7 @@ def _case(played: Played, case: Case, cells: Mapping[str, Mapping[str, Any]]) ->
     }
 
 
-def _curves(played: Played, case: Case) -> dict[str, Plain]:
+def _curves(played: StudyRuns, case: Case) -> dict[str, Plain]:
     """Return the mean curve of each method's judged figure, thinned out."""
     found: dict[str, Plain] = {}
     for label in case.methods:

@@ -11,7 +11,7 @@ from unskew.experiments.studies.claims import Judged, judge_claims
 from unskew.experiments.studies.overview import draw_overview
 from unskew.experiments.studies.probing import probe_study
 from unskew.experiments.studies.result import markdown_of, result_of
-from unskew.experiments.studies.scheduler import Played, play_study
+from unskew.experiments.studies.scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.study import Study
 from unskew.experiments.studies.values import cells_of
 from unskew.report.charts import all_pictures
@@ -51,7 +51,7 @@ def run_study(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     cache = out.parent / "runs"
-    played = play_study(study, cache, resume=resume, jobs=jobs, progress=progress)
+    played = run_study_cases(study, cache, resume=resume, jobs=jobs, progress=progress)
     cells = cells_of(played)
     figures = out / "figures"
     for case, found in probe_study(study, cache / "probes", figures).items():
@@ -67,7 +67,7 @@ def run_study(
     return Outcome(study, result, judged, out)
 
 
-def _write_pages(out: Path, figures: Path, played: Played, command: str | None) -> None:
+def _write_pages(out: Path, figures: Path, played: StudyRuns, command: str | None) -> None:
     """Write a report's page for every case, and its pictures as PNG."""
     for case, runs in played.runs.items():
         alone = len(played.runs) == 1

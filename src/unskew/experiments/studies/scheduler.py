@@ -13,7 +13,7 @@ from unskew.engine.progress import watching_many
 from unskew.errors import UnskewError
 from unskew.experiments.comparison import run_folder
 from unskew.experiments.jobs import can_run_beside, cores
-from unskew.experiments.scheduler import Player, Wanted
+from unskew.experiments.scheduler import RunRequest, RunScheduler
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.measures import worst_clients
@@ -22,7 +22,7 @@ from unskew.methods.common.registry import make_method, name_of
 from unskew.models import MODELS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
-from unskew.runs.stage_cache import stages_in
+from unskew.runs.stage_cache import stage_cache_in
 from unskew.utils.specs import build, lookup
 
 _WORST = 3
@@ -30,7 +30,7 @@ _WORST = 3
 
 
 @dataclass(frozen=True)
-class Played:
+class StudyRuns:
     """The runs of a study, by case, and which spelling each label had."""
 
     study: Study
@@ -49,26 +49,26 @@ class Played:
         return Runs(replace(run, method=label) for label in labels for run in self.of(case, label))
 
 
-def play_study(
+def run_study_cases(
     study: Study,
     cache: Path,
     *,
     resume: bool = True,
     jobs: int | None = None,
     progress: bool | None = None,
-) -> Played:
+) -> StudyRuns:
     """Play every method of every case with every seed; runs that are in the cache are read.
 
     Cases that follow others come after them. Cases whose data is missing are left out.
     """
     check_study(study)
-    played = Played(study)
+    played = StudyRuns(study)
     playable = [case for case in study.cases if case.missing is None and case.methods]
     rounds = max((case.train.rounds for case in playable), default=1)
     count = study.seeds * sum(len(case.methods) for case in playable)
     at_once = min(count, jobs or cores()) if can_run_beside(None) else 1
-    with watching_many(progress, count, rounds) as board, stages_in(cache) as stages:
-        player = Player(None, resume, at_once, board, stages)
+    with watching_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
+        player = RunScheduler(None, resume, at_once, board, stages)
         for followers in (False, True):
             cases = [case for case in playable if (case.follows is not None) == followers]
             tasks = [
@@ -77,7 +77,7 @@ def play_study(
                 for seed in range(study.seeds)
                 for label in case.methods
             ]
-            desk = _Desk(cache, played, one_core=at_once > 1)
+            desk = _StudyScheduler(cache, played, one_core=at_once > 1)
             runs = player.play([desk.wanted(task) for task in tasks])
             for case in cases:
                 played.runs[case.name] = _by_method(case, tasks, runs)
@@ -147,22 +147,22 @@ def _by_method(case: Case, tasks: Sequence[_Task], runs: Sequence[Run]) -> Runs:
 
 
 @dataclass(eq=False)
-class _Desk:
+class _StudyScheduler:
     """Says what each run of a study needs; tasks in a row with the same data share it."""
 
     cache: Path
-    played: Played
+    played: StudyRuns
     one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
-    def wanted(self, task: _Task) -> Wanted:
+    def wanted(self, task: _Task) -> RunRequest:
         """Return one run as it is wanted."""
         case, method = task.case, make_method(task.case.methods[task.label])
         skew = self._skew(task)
         settings = case.train.model_dump() | {"seed": task.seed}
         if self.one_core:
             settings["workers"] = 1  # a run keeps to its core; a pool gives the same bits
-        return Wanted(
+        return RunRequest(
             label=str(task),
             method=method,
             data=lambda: self._federation(case.data, skew, task.seed),

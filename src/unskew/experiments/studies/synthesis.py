@@ -20,7 +20,7 @@ from unskew.densities.vae_codes import has_codes
 from unskew.engine.client import to_tensor
 from unskew.engine.train import train
 from unskew.errors import UnskewError
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.vae import Vae
 from unskew.utils.rng import torch_generator
 
@@ -45,7 +45,7 @@ class ClassCodes:
 @torch.no_grad()
 def class_codes(vae: Vae, x: Tensor, y: Tensor, classes: int) -> ClassCodes:
     """Sum up the mean codes of one client's samples."""
-    mean = vae.encode(Network(vae).inputs(x))[0].double()
+    mean = vae.encode(FunctionalModel(vae).inputs(x))[0].double()
     shares = torch.nn.functional.one_hot(y.long(), classes).double()
     return ClassCodes(
         shares.sum(0), shares.T @ mean, torch.einsum("nc,ni,nj->cij", shares, mean, mean)

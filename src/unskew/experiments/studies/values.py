@@ -11,8 +11,8 @@ from unskew.experiments.studies.measures import (
     parameter_bias,
     seconds_per_round,
 )
-from unskew.experiments.studies.scheduler import Played
-from unskew.models.functional import Network
+from unskew.experiments.studies.scheduler import StudyRuns
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 from unskew.stats.paired import BySeed
@@ -24,7 +24,7 @@ _LAST = 10
 """Rounds at the end whose evaluations are averaged."""
 
 
-def cells_of(played: Played) -> Cells:
+def cells_of(played: StudyRuns) -> Cells:
     """Measure everything the study asks for, of the runs that were played."""
     study = played.study
     cells: Cells = {}
@@ -51,7 +51,7 @@ def mean_and_sd(values: BySeed) -> tuple[float, float]:
     return float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
 
 
-def _together(played: Played, case: str) -> dict[str, dict[str, dict[int, float]]]:
+def _together(played: StudyRuns, case: str) -> dict[str, dict[str, dict[int, float]]]:
     """Return the measures that compare methods: effective rounds, their cost, and bias."""
     study = played.study
     runs: dict[int, dict[str, Run]] = {}
@@ -94,11 +94,11 @@ def _biases(reference: str | None, runs: Mapping[str, Run]) -> dict[str, float]:
         return {}
     module = runs[reference].model
     assert module is not None
-    layout = Network(module).layout
+    layout = FunctionalModel(module).layout
     right = flatten(module, layout)
     found = {}
     for label, run in runs.items():
-        own = Network(run.model).layout if run.model is not None else None
+        own = FunctionalModel(run.model).layout if run.model is not None else None
         same = own is not None and [e.name for e in own] == [e.name for e in layout]
         if label != reference and same and run.model is not None:
             found[label] = parameter_bias(flatten(run.model, layout), right, layout)

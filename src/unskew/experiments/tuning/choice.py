@@ -9,7 +9,7 @@ from unskew.experiments.tuning.plan import SHARE, Plan
 from unskew.experiments.tuning.trials import Trial
 from unskew.methods.common.base import Method
 from unskew.runs.run import Run
-from unskew.stats.metric import Figure
+from unskew.stats.metric import Metric
 from unskew.utils.jsonable import plain
 
 _LEVELS = {"global": "global", "global on local tests": "local", "personal": "personal"}
@@ -25,7 +25,7 @@ class Tried:
     """A trial, its figure on the validation part (NaN without one), and why it was refused."""
 
     trial: Trial
-    figure: Figure
+    figure: Metric
     value: float
     refused: str | None = None
 

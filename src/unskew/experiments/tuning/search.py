@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.experiments.scheduler import Wanted, folder_name
+from unskew.experiments.scheduler import RunRequest, folder_name
 from unskew.experiments.tuning.choice import Choice, Tried, best_of, level_of
 from unskew.experiments.tuning.plan import SHARE, Plan
 from unskew.experiments.tuning.split import validation_split
@@ -16,7 +16,7 @@ from unskew.methods.common.registry import name_of, with_options
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 
-Play = Callable[[Sequence[Wanted]], list[Run]]
+Play = Callable[[Sequence[RunRequest]], list[Run]]
 
 _EVALUATIONS = 10
 """How often a trial is measured, at least; those of the second half count."""
@@ -36,7 +36,7 @@ def search(
     """
     check_apart(methods)
     parted = validation_split(federation, SHARE, plan.seed)
-    room = _Room(plan, parted, play, settings, out)
+    room = _TrialRunner(plan, parted, play, settings, out)
     first = room.try_all([first_trials(method, plan.rates) for method in methods], first=True)
     more = room.try_all(
         [
@@ -65,7 +65,7 @@ def check_apart(methods: Sequence[Method]) -> None:
             reached[name] = asked
 
 
-class _Room:
+class _TrialRunner:
     """Where trials are played."""
 
     def __init__(
@@ -99,11 +99,11 @@ class _Room:
             for each in trials
         ]
 
-    def _wanted(self, trial: Trial, *, may_refuse: bool) -> Wanted:
+    def _wanted(self, trial: Trial, *, may_refuse: bool) -> RunRequest:
         folder = None
         if self._out is not None:
             folder = self._out / folder_name(trial.name) / f"lr={trial.lr:g}"
-        return Wanted(
+        return RunRequest(
             label=f"{trial.name}, lr {trial.lr:g}, tuning",
             method=trial.method,
             data=lambda: self._federation,

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from unskew.aggregation.product import product
 from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import Weigher, by_samples
-from unskew.models.functional import Batch, Buffers, Network
+from unskew.aggregation.weighting import ClientWeighting, by_samples
+from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Kind, Layout
 from unskew.models.masks import none_if_empty, without
 from unskew.privacy.budget import Privacy
@@ -74,7 +74,7 @@ class Client:
     id: int
     x: Tensor
     y: Tensor
-    network: Network
+    network: FunctionalModel
     classes: int
     seed: int = 0
     round: int = 0
@@ -101,7 +101,7 @@ class Trained:
     loss: float
     accuracy: float | None = None
     finite: bool = True
-    reach: float | None = None
+    effective_step: float | None = None
     """How far these steps would have carried a coordinate whose gradient is always 1: the learning
     rate times the number of steps for plain SGD, more with momentum, less with a pull. None for
     optimisers whose steps do not grow with the gradient (Adam)."""
@@ -139,7 +139,7 @@ class Stage:
 
 
 @plain_dataclass(frozen=True)
-class Pass:
+class ExtraTraining:
     """A training of its own on the client, besides the one whose result is sent.
 
     It prepares, trains and finishes as a round does, and of its result only the state it keeps
@@ -199,14 +199,14 @@ class Method:
         del example
         return module
 
-    def gather(self, federation: "Federation") -> "Federation":
+    def transform_federation(self, federation: "Federation") -> "Federation":
         """Return the federation to train on, given the one there is."""
         return federation
 
-    def check(self, network: Network, samples: Tensor) -> None:
+    def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Complain if the method cannot train a network; ``samples`` are a few to try it on."""
 
-    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+    def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Return the federation that is trained on, and what the server holds of the difference.
 
         For methods that give clients samples besides their own. What the server holds joins its
@@ -215,7 +215,7 @@ class Method:
         del seed
         return federation, {}
 
-    def knows(self, clients: int, seed: int) -> Tensors:
+    def initial_state(self, clients: int, seed: int) -> Tensors:
         """Return what the server holds of its clients from the start; it joins its slots."""
         del clients, seed
         return {}
@@ -244,10 +244,10 @@ class Method:
 
     def rule(self, server: Server) -> Rule:
         """Return the rule that makes one vector of the uploads: here, a weighted mean."""
-        weighers = self.weighers(server) or (by_samples(),)
-        return weighted_mean(weighers[0] if len(weighers) == 1 else product(*weighers))
+        weightings = self.weightings(server) or (by_samples(),)
+        return weighted_mean(weightings[0] if len(weightings) == 1 else product(*weightings))
 
-    def weighers(self, server: Server) -> tuple[Weigher, ...]:
+    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Return what weights are the product of; without any, clients count by their samples.
 
         A method adds its own to those of ``super()``, so that methods can be composed.
@@ -292,13 +292,23 @@ class Method:
         return self.with_kept(client.network.layout, payload["model"], state)
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Return the loss of one batch: a pure function, so that it can run for many clients."""
         return (self.losses(network, weights, buffers, batch, refs) * batch.scale).sum()
 
     def losses(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Return each sample's loss: the network's own. Terms are added in the objective instead.
 
@@ -307,7 +317,7 @@ class Method:
         del refs
         return network.losses(weights, buffers, batch)
 
-    def pull(self) -> float:
+    def proximal_strength(self) -> float:
         """Return the strength mu of all terms mu/2 ||w - start||^2 in the objective.
 
         They shorten the way that local steps lead, which :attr:`Trained.reach` accounts for. A
@@ -315,9 +325,9 @@ class Method:
         """
         return 0.0
 
-    def draws(self, network: Network) -> int:
+    def noise_per_sample(self, network: FunctionalModel) -> int:
         """Return how many random numbers (``batch.chance``) each sample of a step gets."""
-        return network.goal.draws
+        return network.goal.noise_per_sample
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Return what is sent besides the model and what is kept: here, what does not travel."""
@@ -327,7 +337,7 @@ class Method:
             return Finished(state=state)
         return Finished(state={**state, "kept": trained.vector[kept]})
 
-    def passes(self) -> tuple[Pass, ...]:
+    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
         """Return the trainings that come before the round's own, in order: here, none.
 
         A method adds its own to those of ``super()``. One that ends with infinite or undefined
@@ -348,7 +358,7 @@ class Method:
             return None
         return without(None, layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
 
-    def lends(self, layout: Layout) -> Tensor | None:
+    def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Mark what stays on the client and is sent to the server all the same; None means nothing.
 
         The server averages it for those who have none of their own: clients that take part for the
@@ -376,7 +386,7 @@ class Method:
         """Return the model a client uses itself: the global one, with its own coordinates."""
         return self.with_kept(layout, self.model(server), state)
 
-    def tuning(self) -> Pass | None:
+    def fine_tuning(self) -> ExtraTraining | None:
         """Return how a personal model is trained further before it is measured; None: not at all.
 
         It starts from what :meth:`personal` returns, and nothing of it is kept.

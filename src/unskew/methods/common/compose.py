@@ -78,17 +78,21 @@ def _check(parts: list[Method], names: list[str], label: str) -> None:
         for part, n in zip(parts, names, strict=True)
         if _changes(part, "rule") and not _changes(part, "weighers")
     ]
-    weighers = [n for part, n in zip(parts, names, strict=True) if _changes(part, "weighers")]
-    if rules and weighers:
+    weightings = [n for part, n in zip(parts, names, strict=True) if _changes(part, "weighers")]
+    if rules and weightings:
         raise UnskewError(
             f"method {label!r}: {rules[0]} decides by itself how much each client counts, and "
-            f"{weighers[0]} cannot join in; leave one of them away"
+            f"{weightings[0]} cannot join in; leave one of them away"
         )
 
 
 def _check_passes(parts: list[Method], names: list[str], label: str) -> None:
     """Refuse a second training by the whole method where a part counts on one."""
-    again = [n for p, n in zip(parts, names, strict=True) if any(q.method is p for q in p.passes())]
+    again = [
+        n
+        for p, n in zip(parts, names, strict=True)
+        if any(q.method is p for q in p.extra_trainings())
+    ]
     once = [name for part, name in zip(parts, names, strict=True) if part.ends_once]
     if again and once:
         raise UnskewError(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.utils.rng import torch_generator, torch_seeded
 
@@ -46,7 +46,7 @@ class Generator:
             nn.ReLU(),
             nn.Linear(shape.hidden, shape.features),
         )
-        self._network = Network(module)
+        self._network = FunctionalModel(module)
 
     @staticmethod
     def begin(shape: Shape, seed: int) -> Tensor:
@@ -71,7 +71,7 @@ class Generator:
         held = counts.sum(0) > 0
         draw = torch_generator(seed, "generator steps")
         leaf = parameters.clone().requires_grad_()
-        optimiser = torch.optim.Adam([leaf], lr=how.lr)
+        optimizer = torch.optim.Adam([leaf], lr=how.lr)
         value = 0.0
         for _ in range(how.steps):
             y = torch.multinomial(held.float(), how.batch, replacement=True, generator=draw)
@@ -79,7 +79,7 @@ class Generator:
             features = self(leaf, y, noise)
             loss = heads.disbelief(features, y, shares) + how.diversity * sameness(features, noise)
             (leaf.grad,) = torch.autograd.grad(loss, leaf)
-            optimiser.step()
+            optimizer.step()
             value = loss.item()
         return leaf.detach(), value
 

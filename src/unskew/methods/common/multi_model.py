@@ -39,7 +39,7 @@ class Placed:
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class SeveralModels(Method):
+class MultiModelMethod(Method):
     """The base of methods with several models; they say where uploads belong, in :meth:`place`."""
 
     own_slots: ClassVar[frozenset[str]] = frozenset({"models", "cluster", "samples"})
@@ -119,7 +119,7 @@ class SeveralModels(Method):
         """Return the models that have clients; before the first round, all."""
         masses = masses_of(server).tolist()
         numbers = [m for m, mass in enumerate(masses) if mass > 0] or range(len(masses))
-        return [super(SeveralModels, self).model(self.inside(server, m)) for m in numbers]
+        return [super(MultiModelMethod, self).model(self.inside(server, m)) for m in numbers]
 
     def seen_by(self, server: Server, client: int) -> Server:
         """Show a client its own model, as if there were no other."""

@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.methods.afl import Afl
+from unskew.methods.afl import AFL
 from unskew.methods.central import Central
-from unskew.methods.cfl import Cfl
+from unskew.methods.cfl import CFL
 from unskew.methods.common.base import Method
 from unskew.methods.common.compose import compose
 from unskew.methods.data_sharing import DataSharing
@@ -20,29 +20,29 @@ from unskew.methods.fedbn import FedBN
 from unskew.methods.fedcluster import FedCluster
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
-from unskew.methods.feddna import FedDna
+from unskew.methods.feddna import FedDNA
 from unskew.methods.feddyn import FedDyn
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgen import FedGen
 from unskew.methods.fedgn import FedGN
 from unskew.methods.fedgroup import FedGroup
-from unskew.methods.fedma import FedMa
+from unskew.methods.fedma import FedMA
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
 from unskew.methods.fedper import FedPer, FedRep
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedrod import FedROD
 from unskew.methods.fedsa import FedSA
-from unskew.methods.fesem import FeSem
-from unskew.methods.ida import Ida, Intrac
-from unskew.methods.ifca import Ifca
+from unskew.methods.fesem import FeSEM
+from unskew.methods.ida import IDA, INTRAC
+from unskew.methods.ifca import IFCA
 from unskew.methods.latent import Latent
 from unskew.methods.local import Local
 from unskew.methods.mean import Mean
-from unskew.methods.moon import Moon
-from unskew.methods.qffl import Qffl
-from unskew.methods.robust import Bulyan, Krum, Median, MultiKrum, Rfa, Trimmed
-from unskew.methods.scaffold import Scaffold
+from unskew.methods.moon import MOON
+from unskew.methods.qffl import QFFL
+from unskew.methods.robust import RFA, Bulyan, Krum, Median, MultiKrum, Trimmed
+from unskew.methods.scaffold import SCAFFOLD
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from unskew.utils.specs import build, spell
 
@@ -59,15 +59,15 @@ METHODS: dict[str, type[Method]] = {
     "fedgn": FedGN,
     "local": Local,
     "central": Central,
-    "scaffold": Scaffold,
+    "scaffold": SCAFFOLD,
     "feddyn": FedDyn,
     "fednova": FedNova,
     "fedntd": FedNTD,
-    "moon": Moon,
+    "moon": MOON,
     "fedrod": FedROD,
     "fedgen": FedGen,
-    "ida": Ida,
-    "intrac": Intrac,
+    "ida": IDA,
+    "intrac": INTRAC,
     "feddisco": FedDisco,
     "feddisk": FedDisk,
     "latent": Latent,
@@ -75,7 +75,7 @@ METHODS: dict[str, type[Method]] = {
     "fedsa": FedSA,
     "median": Median,
     "trimmed": Trimmed,
-    "rfa": Rfa,
+    "rfa": RFA,
     "krum": Krum,
     "multikrum": MultiKrum,
     "bulyan": Bulyan,
@@ -83,16 +83,16 @@ METHODS: dict[str, type[Method]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
-    "qffl": Qffl,
-    "afl": Afl,
-    "ifca": Ifca,
-    "fesem": FeSem,
-    "cfl": Cfl,
+    "qffl": QFFL,
+    "afl": AFL,
+    "ifca": IFCA,
+    "fesem": FeSEM,
+    "cfl": CFL,
     "fedgroup": FedGroup,
     "fedcluster": FedCluster,
     "data-sharing": DataSharing,
-    "fedma": FedMa,
-    "feddna": FedDna,
+    "fedma": FedMA,
+    "feddna": FedDNA,
 }
 
 

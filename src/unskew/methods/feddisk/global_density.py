@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unskew.densities.models import network_for
 from unskew.densities.sampling import draw
-from unskew.models.made import MadeRecipe
+from unskew.models.made import MADESpec
 from unskew.utils.rng import torch_generator
 
 
@@ -25,13 +25,13 @@ def _tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.float32)
 
 
-def drawn_from(recipe: MadeRecipe, shape: tuple[int, ...], density: Tensor, count: int) -> Tensor:
+def drawn_from(recipe: MADESpec, shape: tuple[int, ...], density: Tensor, count: int) -> Tensor:
     """Return samples of the density, rows of zeros and ones: the same for everyone who asks."""
     return _drawn(recipe, shape, density.numpy().tobytes(), count)
 
 
 @lru_cache(maxsize=2)
-def _drawn(recipe: MadeRecipe, shape: tuple[int, ...], content: bytes, count: int) -> Tensor:
+def _drawn(recipe: MADESpec, shape: tuple[int, ...], content: bytes, count: int) -> Tensor:
     network = network_for(recipe, shape)
     return draw(network, _tensor(content), count, torch_generator(0, "samples of the density"))
 

@@ -36,7 +36,7 @@ from unskew.methods.feddisk.on_device import PREFIX
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork
 from unskew.methods.feddisk.weights import weigh
 from unskew.models.layout import Layout
-from unskew.models.made import MadeRecipe, Order
+from unskew.models.made import MADESpec, Order
 from unskew.models.mlp import Widths
 from unskew.privacy.budget import Privacy
 from unskew.utils.rng import generator
@@ -129,9 +129,9 @@ class FedDisk(Method):
             parts.append(self._ratio(self.estimator))
         return (*parts, *super().stages())
 
-    def hand_out(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
+    def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Let the server of a simulation look at everybody's samples, for the oracle."""
-        federation, held = super().hand_out(federation, seed)
+        federation, held = super().shared_samples(federation, seed)
         if self.estimator != "oracle" or self.exact is not None:
             return federation, held
         train = federation.train
@@ -172,8 +172,8 @@ class FedDisk(Method):
         return super().finish(client, start, trained, needed)
 
     @property
-    def _made(self) -> MadeRecipe:
-        return MadeRecipe(hidden=self.hidden, order=self.order, masks=self.masks)
+    def _made(self) -> MADESpec:
+        return MADESpec(hidden=self.hidden, order=self.order, masks=self.masks)
 
     def _training(self, optimizer: str, lr: float) -> dict[str, Any]:
         """Return how the stages train, whatever the task does."""

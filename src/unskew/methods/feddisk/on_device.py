@@ -130,11 +130,13 @@ class OnDevice(Method):
         held = held_out(client.id, len(client.y), self.validation)
         rows = held if bool(held.any()) else ~held
         x, count = network.inputs(client.x[rows]), int(rows.sum())
-        chance = None
-        if draws := self.draws(network):
-            luck = uniforms(stream(0, "held out"), np.array([client.id]), 0, count, draws)
-            chance = torch.from_numpy(luck[0])
-        batch = Batch(x, client.y[rows].long(), torch.full((count,), 1 / count), chance)
+        noise = None
+        if noise_per_sample := self.noise_per_sample(network):
+            luck = uniforms(
+                stream(0, "held out"), np.array([client.id]), 0, count, noise_per_sample
+            )
+            noise = torch.from_numpy(luck[0])
+        batch = Batch(x, client.y[rows].long(), torch.full((count,), 1 / count), noise)
         buffers = network.buffers_of(vector[trainable:])
         with torch.no_grad():
             return float(self.objective(network, vector[:trainable], buffers, batch, start.refs))

@@ -14,8 +14,8 @@ from unskew.densities.models import network_for
 from unskew.methods.common.base import About, Client, Server, Start, Tensors
 from unskew.methods.feddisk.global_density import drawn_from, thresholds
 from unskew.methods.feddisk.on_device import PREFIX, OnDevice
-from unskew.models.functional import Batch, Buffers, Network
-from unskew.models.made import MadeRecipe
+from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.models.made import MADESpec
 from unskew.utils.specs import OPTIONS
 
 RatioEstimator = Literal["generative", "classifier", "oracle"]
@@ -36,7 +36,7 @@ class Ratio(OnDevice):
     """
 
     estimator: RatioEstimator = "generative"
-    made: MadeRecipe = MadeRecipe()
+    made: MADESpec = MADESpec()
     pool: Annotated[int, Field(ge=1)] = 4096
     sure: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
     """h is clipped to stay this far from 0 and 1."""
@@ -72,13 +72,18 @@ class Ratio(OnDevice):
             refs["local"] = state.get(f"{PREFIX}local.best", refs["density"])
         return refs
 
-    def draws(self, network: Network) -> int:
+    def noise_per_sample(self, network: FunctionalModel) -> int:
         """Ask for a global sample and for thresholds, by chance."""
         del network
         return 2
 
     def objective(
-        self, network: Network, weights: Tensor, buffers: Buffers, batch: Batch, refs: Tensors
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
     ) -> Tensor:
         """Return the cross-entropy of telling the two apart, half of it for each."""
         own, other = self._pair(batch, refs)
@@ -90,9 +95,9 @@ class Ratio(OnDevice):
         """Return what h sees for a batch: the own (answer 0), and the global (answer 1)."""
         if self.estimator == "classifier":
             return self._outputs(batch.x, refs["local"]), self._outputs(batch.x, refs["density"])
-        assert batch.chance is not None
+        assert batch.noise is not None
         pool, x = refs["pool"], batch.x.flatten(1)
-        picks = (batch.chance * len(pool)).long()
+        picks = (batch.noise * len(pool)).long()
         other = pool[picks[..., 0]]
         if self.estimator == "oracle":
             return x, other

@@ -1,7 +1,7 @@
 """The pictures of a report as plain numbers: a page draws them, and so does matplotlib."""
 
 from unskew.report.charts.aggregation_weights import weight_pictures
-from unskew.report.charts.chart import Picture
+from unskew.report.charts.chart import Chart
 from unskew.report.charts.clients import box_pictures
 from unskew.report.charts.clusters import cluster_pictures
 from unskew.report.charts.cost import cost_pictures
@@ -11,12 +11,12 @@ from unskew.report.charts.embedding import embedding_pictures
 from unskew.report.charts.sample_weights import sample_weight_pictures
 from unskew.runs.runs import Runs
 
-__all__ = ["Picture", "all_pictures"]
+__all__ = ["Chart", "all_pictures"]
 
 
 def all_pictures(
     runs: Runs, *, target: float | None = None, embedding: bool = False
-) -> list[Picture]:
+) -> list[Chart]:
     """Return every picture there are numbers for, in the order of a report.
 
     ``embedding`` asks for the t-SNE of the clients, which takes a while when there are many.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.report.charts.bins import bin_names, bin_starts, mean_of_bins
-from unskew.report.charts.chart import Picture, cell, round_tables, tidied
+from unskew.report.charts.chart import Chart, cell, round_tables, tidied
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -15,7 +15,7 @@ _CELLS = 30_000
 """All maps of a page together have about so many cells."""
 
 
-def weight_pictures(runs: Runs) -> list[Picture]:
+def weight_pictures(runs: Runs) -> list[Chart]:
     """Return the maps of the methods that weigh clients, of their first seed each."""
     first = [runs.of(method)[0] for method in runs.methods]
     known = [
@@ -35,7 +35,7 @@ def weight_pictures(runs: Runs) -> list[Picture]:
     heads = ["method", "client", *(f"round {i + 1}" for i in range(longest))]
     padded = [row + [""] * (len(heads) - len(row)) for row in rows]
     return [
-        Picture(
+        Chart(
             name="weights",
             section="Who counted how much",
             title="Weight of each client over the rounds",

@@ -15,7 +15,7 @@ Kind = Literal["curves", "boxes", "bars", "bubbles", "maps", "clusters", "histog
 
 
 @dataclass(frozen=True)
-class Picture:
+class Chart:
     """A picture as plain values. ``name`` is that of its files, ``section`` its place on a page.
 
     ``data`` is thinned out to what an eye can tell apart; ``table`` holds every number.

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.report.charts.chart import Picture, cell, tidied, tidy
+from unskew.report.charts.chart import Chart, cell, tidied, tidy
 from unskew.report.charts.curves import has_personal_models
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -14,14 +14,14 @@ _OUTLIERS = 60
 """So many points beyond the whiskers are drawn, the farthest first."""
 
 
-def box_pictures(runs: Runs) -> list[Picture]:
+def box_pictures(runs: Runs) -> list[Chart]:
     """Return the box plot of the global model, and that of personal models where there are any."""
     levels = ["local", "personal"] if has_personal_models(runs) else ["local"]
     pictures = [_picture(runs, level) for level in levels]
     return [picture for picture in pictures if picture.data["boxes"]]
 
 
-def _picture(runs: Runs, level: str) -> Picture:
+def _picture(runs: Runs, level: str) -> Chart:
     figure = runs.figure.name
     whose = "the global model" if level == "local" else "personal models"
     boxes, rows = [], []
@@ -30,7 +30,7 @@ def _picture(runs: Runs, level: str) -> Picture:
         if points:
             boxes.append(_box(method, points))
         rows += [[method, str(seed), str(client), cell(value)] for client, seed, value in points]
-    return Picture(
+    return Chart(
         name=f"clients-{level}",
         section="How the clients fare",
         title=f"{figure.capitalize()} of {whose} on each client's own test",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.report.charts.aggregation_weights import client_rows
-from unskew.report.charts.chart import Picture, round_tables, thinned
+from unskew.report.charts.chart import Chart, round_tables, thinned
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -15,7 +15,7 @@ _MOST = 200
 _EMPTY = "took no part, or is in no cluster"
 
 
-def cluster_pictures(runs: Runs) -> list[Picture]:
+def cluster_pictures(runs: Runs) -> list[Chart]:
     """Return a map of the clusters over the rounds, of the first seed of each method."""
     maps, rows = [], []
     for method in runs.methods:
@@ -38,7 +38,7 @@ def cluster_pictures(runs: Runs) -> list[Picture]:
     if not maps:
         return []
     return [
-        Picture(
+        Chart(
             name="clusters",
             section="Clusters",
             title="The cluster of each client over the rounds",

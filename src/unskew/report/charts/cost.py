@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from unskew.report.charts.chart import Picture, cell, tidied, tidy
+from unskew.report.charts.chart import Chart, cell, tidied, tidy
 from unskew.runs.runs import Runs, target_text, tested_on
 from unskew.utils.tables import Table
 
 
-def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
+def cost_pictures(runs: Runs, target: float | None = None) -> list[Chart]:
     """Return the bars, if anything was measured."""
     goal = runs.default_target() if target is None else target
     if math.isnan(goal):
@@ -35,7 +35,7 @@ def cost_pictures(runs: Runs, target: float | None = None) -> list[Picture]:
     )
     panels = [{"label": "rounds", "bars": rounds}, {"label": "MB sent", "bars": megabytes}]
     return [
-        Picture(
+        Chart(
             name="cost-to-target",
             section="What it cost",
             title=f"Cost to reach {at}",

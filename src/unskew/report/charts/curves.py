@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.report.charts.chart import Picture, cell, last_stage, thinned, tidied
+from unskew.report.charts.chart import Chart, cell, last_stage, thinned, tidied
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -17,7 +17,7 @@ _POINTS = 200
 _NOTE = "Lines are means over seeds, bands one standard deviation."
 
 
-def curve_pictures(runs: Runs) -> list[Picture]:
+def curve_pictures(runs: Runs) -> list[Chart]:
     """Return the curves of every figure that was measured."""
     judged = runs.figure
     name, worst = judged.name, judged.worst
@@ -61,7 +61,7 @@ def seed_curves(
     return rounds, np.array([[curve[r] for r in rounds] for curve in curves], dtype=np.float64)
 
 
-def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -> Picture:
+def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:
     share = level is not None and field != "loss" and runs.figure.more_is_better
     series, rows = [], []
     for method in runs.methods:
@@ -85,7 +85,7 @@ def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -
         for i, round_ in enumerate(rounds):
             figures = [cell(mean[i]), cell(sd[i]), *(cell(value) for value in values[:, i])]
             rows.append([method, str(round_), *figures])
-    return Picture(
+    return Chart(
         name=name,
         section="Over the rounds",
         title=title[0].upper() + title[1:],

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.report.charts.chart import Picture, tidied
+from unskew.report.charts.chart import Chart, tidied
 from unskew.report.data_page import BUBBLES, sorted_shares
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -13,7 +13,7 @@ _COLUMNS = 300
 """A map on a page has at most so many columns; beyond, neighbours are drawn as one."""
 
 
-def holding_pictures(runs: Runs) -> list[Picture]:
+def holding_pictures(runs: Runs) -> list[Chart]:
     """Return the picture of the first run's federation, if it was written down."""
     data = runs[0].facts.get("data", {}) if len(runs) else {}
     if not data.get("label_counts"):
@@ -31,7 +31,7 @@ def holding_pictures(runs: Runs) -> list[Picture]:
         else "Shares of the clients' training samples, clients sorted by their most frequent class."
     )
     return [
-        Picture(
+        Chart(
             name="who-holds-what",
             section="Who holds what",
             title="Training samples by client and class",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UnskewError
-from unskew.report.charts.chart import Picture, cell, tidy
+from unskew.report.charts.chart import Chart, cell, tidy
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import judge
@@ -23,7 +23,7 @@ def check_embedding(runs: Runs) -> None:
         raise UnskewError("tsne: these runs hold no label counts, as they have too many clients")
 
 
-def embedding_pictures(runs: Runs) -> list[Picture]:
+def embedding_pictures(runs: Runs) -> list[Chart]:
     """Return the map of the first run's clients, coloured by how the leader's model serves them."""
     from sklearn.manifold import TSNE  # noqa: PLC0415 (slow to import)
 
@@ -46,7 +46,7 @@ def embedding_pictures(runs: Runs) -> list[Picture]:
         for k, point in enumerate(points)
     ]
     return [
-        Picture(
+        Chart(
             name="embedding",
             section="Which clients are alike",
             title="Clients by what they hold (t-SNE of label shares)",

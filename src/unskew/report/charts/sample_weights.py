@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.report.charts.bins import bin_names, bin_starts, mean_of_bins
-from unskew.report.charts.chart import Picture, cell, tidied
+from unskew.report.charts.chart import Chart, cell, tidied
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -21,7 +21,7 @@ _TICKS = 8
 """With more ticks than these, only the powers of ten are named."""
 
 
-def sample_weight_pictures(runs: Runs) -> list[Picture]:
+def sample_weight_pictures(runs: Runs) -> list[Chart]:
     """Return the pictures of the methods that weigh samples, of their first seed each."""
     found = [_Weights.of(runs.of(method)[0]) for method in runs.methods]
     known = _trimmed([weights for weights in found if weights is not None])
@@ -81,7 +81,7 @@ def _trimmed(known: list[_Weights]) -> list[_Weights]:
     ]  # fmt: skip
 
 
-def _overall(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> Picture:
+def _overall(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> Chart:
     rows = [
         [weights.method, str(weights.seed), *name.split(" to "), cell(share)]
         for weights in known
@@ -102,7 +102,7 @@ def _overall(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> P
     )
 
 
-def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> Picture:
+def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> Chart:
     maps, rows = [], []
     for weights in known:
         starts = bin_starts(len(weights.clients), _ROWS)
@@ -137,12 +137,12 @@ def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) ->
     )
 
 
-def _picture(known: list[_Weights], **parts: Any) -> Picture:
+def _picture(known: list[_Weights], **parts: Any) -> Chart:
     worth = "; ".join(
         f"{w.method} {100 * np.median(w.effective):.0f} % (at least {100 * min(w.effective):.0f} %)"
         for w in known
     )
-    return Picture(
+    return Chart(
         section="How samples were weighed",
         note=f"Seed {known[0].seed}, at the end of the run, on a scale of logarithms. "
         "Weights never leave a client: the simulator looks at all of them, "

@@ -13,7 +13,7 @@ from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
 from unskew.methods.common.base import Server
 from unskew.methods.common.registry import make_method
-from unskew.report.palette import colour
+from unskew.report.palette import color
 from unskew.utils.rng import generator
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def draw_choices(drawn: dict[str, dict[str, Any]]) -> "Figure":
         for place, (axes, values) in enumerate(zip(row, one["values"], strict=False)):
             axes.hist(values, bins=12, color="0.8")
             for at, (name, chosen) in enumerate(one["chosen"].items()):
-                axes.axvline(chosen[place], color=colour(at), label=name, linewidth=1.5)
+                axes.axvline(chosen[place], color=color(at), label=name, linewidth=1.5)
             axes.tick_params(labelsize=6)
             axes.locator_params(nbins=3)
         row[0].set_ylabel(case, fontsize=8)

@@ -13,11 +13,11 @@ from unskew.engine.train import train
 from unskew.experiments.studies.case_data import cut_down
 from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
-from unskew.partition.base import Pool
-from unskew.partition.registry import parse_skew
-from unskew.report.palette import colour
+from unskew.partition.base import SamplePool
+from unskew.partition.registry import parse_partitioner
+from unskew.report.palette import color
 from unskew.utils.rng import generator
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def half_even(data: Source, alpha: float, seed: int) -> Federation:
     even, uneven = np.array_split(order, 2)
     owner = np.empty(len(order), np.int64)
     owner[even] = np.arange(len(even)) % 2
-    pool = Pool(data.y_train[uneven], data.classes, None)
-    dealt = parse_skew(f"dirichlet:alpha={alpha}").deal(pool, 2, generator(seed, "skew"))
+    pool = SamplePool(data.y_train[uneven], data.classes, None)
+    dealt = parse_partitioner(f"dirichlet:alpha={alpha}").deal(pool, 2, generator(seed, "skew"))
     owner[uneven] = 2 + dealt.owner
     x = data.x_train[:, None] if data.x_train.ndim == 3 else data.x_train
     return Federation.from_arrays(
@@ -48,7 +48,7 @@ def measure_codes(case: Case, seed: int) -> Finding:
     settings = case.train.model_dump() | {"seed": seed, "workers": 1, "evaluate_every": 0}
     run = train(federation, "fedavg", model=case.model, progress=False, **settings)
     assert run.model is not None
-    network = Network(run.model)
+    network = FunctionalModel(run.model)
     vector = flatten(run.model, network.layout)
     clients = []
     for k in range(len(federation)):
@@ -79,11 +79,11 @@ def draw_codes(drawn: dict[str, dict[str, Any]]) -> "Figure":
     prior = np.exp(-(middles**2) / 2) / np.sqrt(2 * np.pi)
     for k in range(clients):
         held = one["counts"][k]
-        grid[0][k].bar(range(len(held)), held, color=colour(k))
+        grid[0][k].bar(range(len(held)), held, color=color(k))
         kind = "even" if k < 2 else "uneven"
         grid[0][k].set_title(f"client {k}, {kind}, W1 {one['distances'][k]:.2f}", fontsize=8)
         for d in range(dimensions):
-            grid[1 + d][k].stairs(one["histograms"][k][d], _EDGES, color=colour(k), fill=True)
+            grid[1 + d][k].stairs(one["histograms"][k][d], _EDGES, color=color(k), fill=True)
             grid[1 + d][k].plot(middles, prior, color="0.2", linewidth=1)
             grid[1 + d][k].set_xlabel(f"dimension {d + 1}", fontsize=7)
     for axes in grid.ravel():

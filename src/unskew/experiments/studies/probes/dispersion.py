@@ -11,7 +11,7 @@ from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.keeping import trace
 from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
-from unskew.report.palette import colour
+from unskew.report.palette import color
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,9 +23,9 @@ _DIMENSIONS = 30
 def scatter(stack: Tensor) -> float:
     """Return the root mean squared distance of models from their mean, over the mean's norm."""
     models = stack.double()
-    centre = models.mean(0)
-    norm = float(centre.norm())
-    spread = float((models - centre).square().sum(1).mean().sqrt())
+    center = models.mean(0)
+    norm = float(center.norm())
+    spread = float((models - center).square().sum(1).mean().sqrt())
     return spread / norm if norm else math.nan
 
 
@@ -75,7 +75,7 @@ def draw_dispersion(drawn: dict[str, dict[str, Any]]) -> "Figure":
             chosen = of == label
             axes.scatter(
                 np.array(points["x"])[chosen], np.array(points["y"])[chosen], s=14,
-                color=colour(place), label=f"round {label}" if isinstance(label, int) else label,
+                color=color(place), label=f"round {label}" if isinstance(label, int) else label,
             )  # fmt: skip
         axes.set_title(case, fontsize=9)
         axes.set_xticks([])

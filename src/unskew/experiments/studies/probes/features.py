@@ -20,7 +20,7 @@ from unskew.experiments.studies.probes.dispersion import draw_dispersion, embed
 from unskew.experiments.studies.probes.keeping import Trace, trace
 from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign
 from unskew.utils.rng import generator
 
@@ -44,9 +44,9 @@ def frechet(first: Floats, second: Floats) -> float:
 def mixed(mean: Floats, variance: Floats, shares: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of mixtures: statistics by client, shares by component."""
     weights = shares / shares.sum(1, keepdims=True)
-    centre = weights @ mean
-    spread = weights @ (variance + mean**2) - centre**2
-    return centre, np.maximum(spread, 0)
+    center = weights @ mean
+    spread = weights @ (variance + mean**2) - center**2
+    return center, np.maximum(spread, 0)
 
 
 def drawn_from(
@@ -127,7 +127,7 @@ def _true_features(found: Trace, uploads: Uploads, federation: Federation, seed:
     _, layer = _norm_layer(module)
     seen: list[Tensor] = []
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    network = Network(module)
+    network = FunctionalModel(module)
     for k in range(len(federation)):
         assign(module, found.layout, uploads.stack[k])
         module.eval()

@@ -13,7 +13,7 @@ from unskew.engine.train import train
 from unskew.experiments.studies.study import Case
 from unskew.methods.common.base import Client, Finished, Start, Tensors, Trained
 from unskew.methods.fedavg import FedAvg
-from unskew.models.functional import Network
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -61,4 +61,4 @@ def trace(case: Case, federation: Federation, seed: int, rounds: tuple[int, ...]
         round_: torch.stack([run.states[k][f"{_MODEL}{round_}"] for k in range(len(federation))])
         for round_ in rounds
     }
-    return Trace(stacks, run.model, Network(run.model).layout)
+    return Trace(stacks, run.model, FunctionalModel(run.model).layout)
