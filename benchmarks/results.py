@@ -12,7 +12,7 @@ from unskew.report.tuning_table import tuning_table
 from unskew.report.writing import read_comparison
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
-from unskew.stats.verdict import TEST, judge, with_verdict
+from unskew.stats.verdict import TEST
 
 
 def results_text(folder: Path) -> str:
@@ -24,7 +24,7 @@ def results_text(folder: Path) -> str:
         "# Results: all methods on Fashion-MNIST",
         f"{_setting(runs)} Written by `python -m benchmarks.results` from the runs of:",
         f"```\n{known.command}\n```",
-        with_verdict(others, known.target).to_markdown(),
+        others.table_with_verdict(known.target).to_markdown(),
         "*Accuracy is the global model's on the common test set, mean ± deviation over seeds; "
         "local is its mean over the clients' own tests, worst the client it serves worst, "
         "personal the mean of the clients' own models on their own tests. "
@@ -76,7 +76,7 @@ def _setting(runs: Runs) -> str:
 
 
 def _verdicts(runs: Runs) -> list[str]:
-    found = {"global": judge(runs), "personal": judge(runs, "personal")}
+    found = {"global": runs.verdict(), "personal": runs.verdict("personal")}
     return [f"By {level} accuracy: {verdict}" for level, verdict in found.items() if verdict]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from unskew.data.config import DataConfig
 from unskew.engine.settings import Settings
-from unskew.experiments.config import DataConfig
 from unskew.methods.common.registry import METHODS
 
 ROOT = Path(__file__).parent.parent

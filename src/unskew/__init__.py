@@ -11,9 +11,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
     from unskew.data.load import load
-    from unskew.engine.train import train
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
+    from unskew.experiments.training import train
     from unskew.methods.common.base import Method
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
@@ -28,7 +28,7 @@ _HOMES = {
     "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
-    "train": "unskew.engine.train",
+    "train": "unskew.experiments.training",
 }
 
 __all__ = [

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from unskew.densities.inputs import check_unit_interval
 from unskew.errors import UnskewError
+from unskew.models.unit_interval import check_unit_interval
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monke
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
     facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
     assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
-    monkeypatch.setattr("unskew.engine.stage.run_round", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr("unskew.engine.train.run_round", lambda *_: pytest.fail("played again"))
     assert terminal.output(*command) == output
     again = terminal.output("report", out, "-o", tmp_path / "again.html")
     assert words in " ".join(again.split())

@@ -4,10 +4,12 @@ import pytest
 
 import unskew as us
 from toys import small_federation
+from unskew.data.config import DataConfig
 from unskew.data.opening import open_data
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.config import DataConfig, RunConfig, checked, read_config, set_values
+from unskew.experiments.config import RunConfig, read_config, set_values
+from unskew.utils.specs import validated
 
 WHOLE = """
 method = "fedprox:mu=0.5"
@@ -187,7 +189,7 @@ def test_set_values_reads_toml_or_text():
 )
 def test_what_only_the_data_can_tell(data, words):
     with pytest.raises(UnskewError, match=words):
-        open_data(checked(DataConfig, {"name": "digits"} | data), 0)
+        open_data(validated(DataConfig, {"name": "digits"} | data), 0)
 
 
 def test_train_names_its_settings():

@@ -13,13 +13,15 @@ from torch import nn
 import unskew as us
 from unskew.engine.progress import Board
 from unskew.errors import UnskewError
-from unskew.experiments.jobs import can_run_beside, cores, run_jobs
+from unskew.experiments.jobs import can_run_in_parallel, cores, run_in_processes
 from unskew.methods.common.base import Method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 
-pytestmark = pytest.mark.skipif(not can_run_beside(None), reason="runs share processes by forking")
+pytestmark = pytest.mark.skipif(
+    not can_run_in_parallel(None), reason="runs share processes by forking"
+)
 
 OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 2, "batch_size": 8}
 
@@ -95,7 +97,7 @@ def test_jobs_run_at_once_and_come_back_in_order():
         def finish(self, label):
             seen.append(f"finish {label}")
 
-    runs = run_jobs(["a", "b", "c"], job, Noting(None, 3, 1), 2)
+    runs = run_in_processes(["a", "b", "c"], job, Noting(None, 3, 1), 2)
     assert [run.seed for run in runs] == [0, 1, 2]
     assert len({run.network for run in runs} | {str(os.getpid())}) == 4
     assert seen[:2] == ["start a", "start b"]
@@ -121,14 +123,14 @@ def test_errors_travel(raised, expected):
         raise raised
 
     with pytest.raises(expected, match=str(raised)) as caught:
-        run_jobs(["a"], lambda place: play, Board(None, 1, 1), 1)
+        run_in_processes(["a"], lambda place: play, Board(None, 1, 1), 1)
     noted = "".join(getattr(caught.value, "__notes__", []))
     assert ("in play" in noted) == (expected is ValueError)
 
 
 def test_a_process_that_dies_is_named():
     with pytest.raises(UnskewError, match=r"a run's process ended \(exit code 7\)"):
-        run_jobs(["a"], lambda place: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
+        run_in_processes(["a"], lambda place: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
 
 
 def test_stopping_leaves_checkpoints(federation, tmp_path):
@@ -146,7 +148,7 @@ def test_stopping_leaves_checkpoints(federation, tmp_path):
         )
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(["a"], job, Impatient(None, 1, 1), 1)
+        run_in_processes(["a"], job, Impatient(None, 1, 1), 1)
     assert not multiprocessing.active_children()
     (saved,) = (tmp_path / "run" / "checkpoints").glob("stage*")
     assert int(saved.name[-6:]) > 2
@@ -182,7 +184,7 @@ def test_a_module_that_cannot_travel_is_played_here(federation):
         def __init__(self):
             super().__init__(5, 3)
 
-    assert not can_run_beside(Local())
+    assert not can_run_in_parallel(Local())
     runs = us.compare(federation, "fedavg", jobs=2, **{**OPTIONS, "model": Local()})
     assert isinstance(runs[0].model, Local)
 

@@ -11,7 +11,6 @@ from scipy.stats import ttest_rel
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.stats.paired import lead, paired_p
-from unskew.stats.verdict import judge
 
 SHARES = st.floats(0, 1, allow_subnormal=False).map(lambda x: round(x, 6))
 
@@ -99,36 +98,36 @@ def runs_of(values, **options):
 
 
 def test_a_clear_lead_is_real():
-    verdict = judge(runs_of({"mean": [0.70, 0.71, 0.69], "fedavg": [0.901, 0.909, 0.893]}))
+    verdict = runs_of({"mean": [0.70, 0.71, 0.69], "fedavg": [0.901, 0.909, 0.893]}).verdict()
     assert (verdict.leader, verdict.is_significant, verdict.level) == ("fedavg", True, [])
     assert str(verdict).startswith("fedavg leads by 20.10 points over mean, and its lead is real")
     assert (verdict.note("fedavg"), verdict.note("mean")) == ("leads", "behind")
 
 
 def test_a_lead_within_noise_is_called_that():
-    verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}))
+    verdict = runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}).verdict()
     assert not verdict.is_significant
     assert "within noise: 3 seeds do not tell the leader from it" in str(verdict)
     assert verdict.note("b") == "within noise"
 
 
 def test_a_tie_at_the_top_is_told():
-    verdict = judge(runs_of({"a": [0.7, 0.9, 0.8], "b": [0.7, 0.9, 0.8], "c": [0.1, 0.3, 0.21]}))
+    verdict = runs_of({"a": [0.7, 0.9, 0.8], "b": [0.7, 0.9, 0.8], "c": [0.1, 0.3, 0.21]}).verdict()
     assert str(verdict).startswith("a and b are level and lead")
-    verdict = judge(runs_of({"a": [0.7], "b": [0.7], "c": [0.1]}))
+    verdict = runs_of({"a": [0.7], "b": [0.7], "c": [0.1]}).verdict()
     assert str(verdict).startswith("a and b are level and lead by 60.00 points over c, but one")
 
 
 @pytest.mark.parametrize("row", [[0.5], [0.5, 0.7], [0.1, 0.2, 0.3]])
 def test_methods_with_the_same_figures_are_level_and_nobody_leads(row):
-    verdict = judge(runs_of({"a": row, "b": row, "c": row}))
+    verdict = runs_of({"a": row, "b": row, "c": row}).verdict()
     assert str(verdict) == "a, b and c are level: the same figure with every seed."
     assert verdict.note("b") == "the same"
     assert not verdict.is_significant
 
 
 def test_a_mean_difference_of_zero_is_not_the_same():
-    verdict = judge(runs_of({"a": [0.25, 0.75], "b": [0.75, 0.25]}))
+    verdict = runs_of({"a": [0.25, 0.75], "b": [0.75, 0.25]}).verdict()
     assert "within noise" in str(verdict)
 
 
@@ -138,11 +137,11 @@ def test_a_verdict_says_when_it_is_by_the_clients_own_tests():
     for run in runs:
         for row in run.metrics:
             row["local"] = row.pop("global")
-    assert str(judge(runs)).startswith("By the clients' own tests, on average: a leads by")
+    assert str(runs.verdict()).startswith("By the clients' own tests, on average: a leads by")
     for run in runs:
         for row in run.metrics:
             row["personal"] = row["local"]
-    assert str(judge(runs, "personal")).startswith("a leads by")
+    assert str(runs.verdict("personal")).startswith("a leads by")
 
 
 def test_methods_as_good_as_the_leader_are_named():
@@ -151,7 +150,7 @@ def test_methods_as_good_as_the_leader_are_named():
         "b": [0.91, 0.90, 0.91, 0.90],
         "c": [0.2, 0.21, 0.2, 0.22],
     }
-    verdict = judge(runs_of(rows))
+    verdict = runs_of(rows).verdict()
     assert verdict.level == ["b"]
     assert str(verdict).startswith(
         "a leads and is really ahead of c, but its distance from b is within noise."
@@ -159,22 +158,22 @@ def test_methods_as_good_as_the_leader_are_named():
 
 
 def test_of_losses_the_smallest_leads():
-    verdict = judge(runs_of({"a": [3.0, 3.1, 3.2], "b": [1.0, 1.2, 1.1]}, figure="loss"))
+    verdict = runs_of({"a": [3.0, 3.1, 3.2], "b": [1.0, 1.2, 1.1]}, figure="loss").verdict()
     assert verdict.leader == "b"
     assert verdict.behind[0].mean == pytest.approx(2.0)
     assert "leads by 2 over a" in str(verdict)
 
 
 def test_one_seed_or_one_method_cannot_lead():
-    assert "one seed cannot tell" in str(judge(runs_of({"a": [0.5], "b": [0.4]})))
-    assert "stands alone" in str(judge(runs_of({"a": [0.5, 0.6]})))
-    assert judge(Runs([Run("a", "mlp", "digits", 0, 4)])) is None
+    assert "one seed cannot tell" in str(runs_of({"a": [0.5], "b": [0.4]})).verdict()
+    assert "stands alone" in str(runs_of({"a": [0.5, 0.6]})).verdict()
+    assert Runs([Run("a", "mlp", "digits", 0, 4)]).verdict() is None
 
 
 def test_without_a_common_test_local_tests_decide():
-    assert judge(runs_of({"a": [0.5, 0.5], "b": [0.6, 0.7]}, level="local")).leader == "b"
+    assert runs_of({"a": [0.5, 0.5], "b": [0.6, 0.7]}, level="local").verdict().leader == "b"
 
 
 def test_a_run_that_never_gave_a_number_cannot_lead():
-    verdict = judge(runs_of({"a": [None, 0.9], "b": [0.6, 0.7]}))
+    verdict = runs_of({"a": [None, 0.9], "b": [0.6, 0.7]}).verdict()
     assert (verdict.leader, verdict.note("a")) == ("b", "-")

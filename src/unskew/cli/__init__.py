@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unskew import __version__
-from unskew.cli import compare, data, flower, methods, models, report, study, watch
+from unskew.cli import compare, data, flower, methods, models, report, run, study, watch
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(compare.run_config)
+app.command("run")(run.run_config)
 app.command("compare")(compare.compare_methods)
 app.command("report")(report.report_runs)
 app.command("watch")(watch.watch_runs)

@@ -1,4 +1,4 @@
-"""``unskew run`` and ``unskew compare``: train one method, or several beside each other."""
+"""``unskew compare``: train several methods on the same data, network and seeds."""
 
 import shlex
 import sys
@@ -20,67 +20,8 @@ from unskew.cli.output import Json, Target, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 
 if TYPE_CHECKING:
-    from unskew.runs.run import Run
     from unskew.runs.runs import Runs
     from unskew.stats.verdict import Verdict
-
-
-def run_config(
-    config: Annotated[Path, typer.Argument(help="A TOML file, see the example above.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Replace a field, such as train.lr=0.1; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder, before the file's own.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Train one method as a TOML file says.
-
-    A whole configuration:
-
-        method = "fedprox:mu=0.01"
-        model = "mlp"
-        out = "runs/first"
-        \\[data]
-        name = "digits"
-        skew = "dirichlet:alpha=0.1"
-        clients = 20
-        \\[train]
-        rounds = 50
-        participation = 0.5
-        lr = 0.1
-
-    Example:  [bold]unskew run first.toml --set train.lr=0.05 --out runs/second[/bold]
-    """
-    from unskew.data.opening import open_data  # noqa: PLC0415
-    from unskew.engine.train import train  # noqa: PLC0415
-    from unskew.experiments.config import read_config  # noqa: PLC0415
-
-    wanted = read_config(config, changes or ())
-    folder = out or wanted.out
-    run = train(
-        open_data(wanted.data, wanted.train.seed),
-        wanted.method,
-        model=wanted.model,
-        out=folder,
-        resume=resume,
-        **wanted.train.model_dump(),
-    )
-    if json:
-        print_json(_run_facts(run))
-        return
-    print_rich(run.table())
-    cost = run.cost
-    typer.echo(
-        f"{cost.rounds} rounds, {cost.bytes_up / 1e6:.2f} MB up, "
-        f"{cost.bytes_down / 1e6:.2f} MB down"
-        + (f"; written to {run.folder}" if run.folder else "")
-    )
 
 
 def compare_methods(
@@ -155,13 +96,13 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
+    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.opening import open_data, with_tests  # noqa: PLC0415
-    from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
-    from unskew.experiments.config import DataConfig, checked, set_values  # noqa: PLC0415
+    from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.runs.runs import check_target  # noqa: PLC0415
-    from unskew.stats.verdict import judge  # noqa: PLC0415
+    from unskew.utils.specs import validated  # noqa: PLC0415
 
     check_target(target)
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
@@ -176,7 +117,7 @@ def compare_methods(
         "features": column_names(features),
         "size": size,
     }
-    where = checked(DataConfig, wanted)
+    where = validated(DataConfig, wanted)
     options: dict[str, Any] = {
         "rounds": rounds,
         "participation": participation,
@@ -189,7 +130,6 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
-    checked(Settings, options)
     runs = compare(
         lambda seed: with_tests(open_data(where, seed)),
         methods,
@@ -201,7 +141,7 @@ def compare_methods(
         jobs=jobs,
         **options,
     )
-    verdict = judge(runs)
+    verdict = runs.verdict()
     if json:
         print_json(_summary_rows(runs, target, verdict))
     else:
@@ -232,18 +172,3 @@ def _summary_rows(
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]
-
-
-def _run_facts(run: "Run") -> dict[str, Any]:
-    measured = [row for row in run.metrics if "global" in row or "local" in row]
-    last = measured[-1] if measured else {}
-    return {
-        "method": run.method,
-        "model": run.network,
-        "data": run.data,
-        "seed": run.seed,
-        "rounds": run.rounds,
-        "cost": asdict(run.cost),
-        "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
-        "folder": str(run.folder) if run.folder else None,
-    }

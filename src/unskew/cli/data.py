@@ -114,8 +114,9 @@ def show_federation(
 
     Example:  [bold]unskew data show visits.csv --label-column ill --client-column site[/bold]
     """
+    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.opening import open_data  # noqa: PLC0415
-    from unskew.experiments.config import DataConfig, checked  # noqa: PLC0415
+    from unskew.utils.specs import validated  # noqa: PLC0415
 
     wanted = {
         "name": name,
@@ -127,7 +128,7 @@ def show_federation(
         "features": column_names(features),
         "size": size,
     }
-    federation = open_data(checked(DataConfig, wanted), seed)
+    federation = open_data(validated(DataConfig, wanted), seed)
     if out is not None:
         from unskew.report.data_page import draw_holdings  # noqa: PLC0415
 

@@ -41,7 +41,6 @@ def report_runs(
     from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
     from unskew.runs.consistency import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
-    from unskew.stats.verdict import judge  # noqa: PLC0415
 
     known = read_comparison(runs[0]) if len(runs) == 1 else Known()
     found = known.sorted(read_runs(runs))
@@ -59,7 +58,7 @@ def report_runs(
     if tuned is not None:
         print_rich(tuned)
     print_rich(found.table(goal))
-    verdict = judge(found)
+    verdict = found.verdict()
     if verdict is not None:
         typer.echo(str(verdict))
     typer.echo(f"page: {page}")

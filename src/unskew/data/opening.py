@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unskew.data.catalogue import CATALOGUE
+from unskew.data.config import DataConfig
 from unskew.data.federation import Federation
 from unskew.data.load import load
 from unskew.data.storage import is_saved
 from unskew.errors import UnskewError
-from unskew.experiments.config import DataConfig
 
 _OF_SOURCES = ("skew", "clients", "samples", "pool", "common")
 _OF_TABLES = ("label_column", "client_column", "features")

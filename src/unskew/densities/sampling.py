@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from unskew.densities.inputs import check_unit_interval
 from unskew.errors import UnskewError
 from unskew.models.bernoulli import bernoulli_losses
 from unskew.models.functional import FunctionalModel
 from unskew.models.made import Made
+from unskew.models.unit_interval import check_unit_interval
 
 _CHUNK = 4096
 """Samples drawn side by side; what is known of them should stay in the cache."""

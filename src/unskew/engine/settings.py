@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from unskew.utils.specs import validated
+
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -50,6 +52,11 @@ class Settings(BaseModel):
         if self.optimizer == "adam" and self.momentum:
             raise ValueError("momentum belongs to sgd; adam has its own")
         return self
+
+    @classmethod
+    def validated(cls, values: Mapping[str, Any]) -> "Settings":
+        """Build settings from keyword arguments; an error is one line that names each field."""
+        return validated(cls, values, "settings: ")
 
     def changed(self, changes: Mapping[str, Any]) -> "Settings":
         """Return these settings with some changed; one of a pair takes the other's place."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from unskew.data.federation import Federation
 from unskew.engine.progress import watching_many
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.scheduler import RunRequest, RunScheduler, checked_settings, folder_name
+from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
@@ -37,7 +38,7 @@ def compare(
 ) -> Runs:
     """Train every method with every seed and return the runs.
 
-    ``federation`` is one federation for all seeds, or a function that deals one out by seed.
+    ``federation`` is one federation for all seeds, or a function that federations one out by seed.
     ``methods`` is a list, or one text such as ``"fedavg,fedprox:mu=0.01"``. With ``out`` each run
     gets a folder ``METHOD/seedN`` below it; one that is there already is gone on with if it was
     not finished, and read if it was, so that a new method or seed plays nothing but its own runs.
@@ -66,21 +67,27 @@ def compare(
         raise UnskewError(f"seeds must be at least one, each once (got {seeds})")
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    rounds = checked_settings(settings).rounds
-    plan = make_plan(tune, checked_settings(settings), numbers[0])
-    deals, folder = _Deals(federation), None if out is None else Path(out)
+    validated = Settings.validated(settings)
+    plan = make_plan(tune, validated, numbers[0])
+    federations, folder = _FederationCache(federation), None if out is None else Path(out)
     each = len(numbers) + (0 if plan is None else plan.trials)
     with (
-        watching_many(progress, each * len(chosen), rounds) as board,
+        watching_many(progress, each * len(chosen), validated.rounds) as board,
         stage_cache_in(folder) as stages,
     ):
-        player = RunScheduler(model, resume, jobs, board, stages)
+        scheduler = RunScheduler(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
-            found = search(chosen, plan, deals.of(plan.seed), player.play, settings, folder)
+            found = search(
+                chosen, plan, federations.of(plan.seed), scheduler.run, validated, folder
+            )
             entries = [_Entry.of(choice) for choice in found]
-        runs = player.play(
-            [entry.wanted(deals, seed, settings, folder) for seed in numbers for entry in entries]
+        runs = scheduler.run(
+            [
+                entry.request(federations, seed, validated, folder)
+                for seed in numbers
+                for entry in entries
+            ]
         )
     return Runs([run for place in range(len(entries)) for run in runs[place :: len(entries)]])
 
@@ -90,7 +97,7 @@ def run_folder(out: Path, method: str, seed: int) -> Path:
     return out / folder_name(method) / f"seed{seed}"
 
 
-class _Deals:
+class _FederationCache:
     """Deals federations out by seed, and remembers the last one."""
 
     def __init__(self, federation: Federations) -> None:
@@ -120,14 +127,14 @@ class _Entry:
         notes = {"tuning": choice.facts()}
         return _Entry(trial.method, choice.asked, {"lr": trial.lr}, notes)
 
-    def wanted(
-        self, deals: _Deals, seed: int, settings: Mapping[str, Any], out: Path | None
+    def request(
+        self, federations: _FederationCache, seed: int, settings: Settings, out: Path | None
     ) -> RunRequest:
         return RunRequest(
             label=f"{name_of(self.method)}, seed {seed}",
             method=self.method,
-            data=lambda: deals.of(seed),
-            settings={**settings, **self.own, "seed": seed},
+            data=lambda: federations.of(seed),
+            settings=settings.changed({**self.own, "seed": seed}),
             folder=None if out is None else run_folder(out, self.asked, seed),
             notes=self.notes,
         )

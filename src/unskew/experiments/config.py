@@ -1,45 +1,18 @@
 """The configuration of a run: TOML, checked field by field before anything starts."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from unskew.data.config import DataConfig
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.partition.registry import parse_partitioner
-from unskew.utils.specs import explain
-
-Model = TypeVar("Model", bound=BaseModel)
+from unskew.utils.specs import raise_value_error, validated
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class DataConfig(BaseModel):
-    """Which data, and how it is dealt out."""
-
-    model_config = _STRICT
-
-    name: str
-    skew: str | None = None
-    clients: Annotated[int, Field(ge=1)] | None = None
-    holdout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    pool: Literal["train", "all"] = "train"
-    samples: Annotated[int, Field(ge=1)] | None = None
-    common: Literal["source", "union"] = "source"
-    label_column: str = "label"
-    client_column: str | None = None
-    features: list[str] | None = None
-    size: Annotated[int, Field(ge=1)] | None = None
-
-    @field_validator("skew")
-    @classmethod
-    def _skew_is_known(cls, skew: str | None) -> str | None:
-        if skew is not None:
-            _complain_as_value_error(parse_partitioner, skew)
-        return skew
 
 
 class RunConfig(BaseModel):
@@ -58,7 +31,7 @@ class RunConfig(BaseModel):
     def _method_is_known(cls, method: str) -> str:
         from unskew.methods.common.registry import make_method  # noqa: PLC0415 (imports torch)
 
-        _complain_as_value_error(make_method, method)
+        raise_value_error(make_method, method)
         return method
 
 
@@ -73,15 +46,7 @@ def read_config(path: str | Path, changes: Sequence[str] = ()) -> RunConfig:
         raise UnskewError(f"{path}: is not TOML: {error}") from None
     for change in changes:
         _apply(values, change)
-    return checked(RunConfig, values, f"{path}: ")
-
-
-def checked(model: type[Model], values: Mapping[str, Any], label: str = "") -> Model:
-    """Build a configuration; every complaint is one line that names the field."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise UnskewError(f"{label}{explain(error, model)}") from None
+    return validated(RunConfig, values, f"{path}: ")
 
 
 def set_values(changes: Sequence[str]) -> dict[str, Any]:
@@ -110,10 +75,3 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _complain_as_value_error(check: Any, value: str) -> None:
-    try:
-        check(value)
-    except UnskewError as error:
-        raise ValueError(str(error)) from None

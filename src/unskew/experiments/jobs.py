@@ -37,7 +37,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def can_run_beside(model: object) -> bool:
+def can_run_in_parallel(model: object) -> bool:
     """Tell whether runs can be played in forked processes, and the model sent back from there."""
     try:
         pickle.dumps(model)
@@ -46,19 +46,19 @@ def can_run_beside(model: object) -> bool:
     return start_method() == "fork"
 
 
-def play_jobs(
+def run_jobs(
     labels: Sequence[str],
     job: Callable[[int], Job],
     board: Board,
-    at_once: int,
+    parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
     """Play a job for every label: in this process one by one, or in several at once.
 
     ``rounds`` are those of each job, where they differ from the board's.
     """
-    if at_once > 1:
-        return run_jobs(labels, job, board, at_once, rounds)
+    if parallelism > 1:
+        return run_in_processes(labels, job, board, parallelism, rounds)
     runs = []
     for place, label in enumerate(labels):
         watcher = board.start(label, None if rounds is None else rounds[place])
@@ -67,11 +67,11 @@ def play_jobs(
     return runs
 
 
-def run_jobs(
+def run_in_processes(
     labels: Sequence[str],
     job: Callable[[int], Job],
     board: Board,
-    at_once: int,
+    parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
     """Play a job for every label, so many at once, and return their runs in that order.
@@ -84,7 +84,7 @@ def run_jobs(
     runs: dict[int, Run] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < at_once:
+            while waiting and len(running) < parallelism:
                 place = waiting.pop()
                 watcher = board.start(labels[place], None if rounds is None else rounds[place])
                 running.append(_start(job(place), place, watcher, [one.pipe for one in running]))
@@ -139,7 +139,7 @@ class _Running:
 def _start(job: Job, place: int, watcher: Watcher, inherited: Sequence[Any]) -> _Running:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_play, args=(job, theirs, [ours, *inherited]))
+    process = context.Process(target=_execute, args=(job, theirs, [ours, *inherited]))
     with warnings.catch_warnings():
         # Python 3.12 warns of any fork in a process with threads, none of which is used there.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -148,7 +148,7 @@ def _start(job: Job, place: int, watcher: Watcher, inherited: Sequence[Any]) -> 
     return _Running(place, ours, process, watcher)
 
 
-def _play(
+def _execute(
     job: Job, pipe: "Connection[Any, Any]", inherited: "Sequence[Connection[Any, Any]]"
 ) -> None:
     """Play a job in a process of its own and send what happens through the pipe.

@@ -23,7 +23,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from unskew.engine.progress import Watcher
-from unskew.engine.train import TrainingRun
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.app import client_app
 from unskew.flower.nodes import Nodes
@@ -42,7 +43,7 @@ _ANSWERS = 24 * 3600.0
 
 
 def train_on_ray(
-    trainer: TrainingRun,
+    setup: TrainingSetup,
     folder: RunFolder | None,
     *,
     resume: bool,
@@ -53,10 +54,10 @@ def train_on_ray(
 
     The cluster is the one that ``RAY_ADDRESS`` names, or this machine.
     """
-    clients = len(trainer.federation)
-    if len(trainer.federation.test) != clients:
+    clients = len(setup.federation)
+    if len(setup.federation.test) != clients:
         raise UnskewError(
-            f"engine: {name_of(trainer.method)} trains in one place, so that there is nothing for "
+            f"engine: {name_of(setup.method)} trains in one place, so that there is nothing for "
             "flower-ray to spread; use engine='unskew'"
         )
     runs: list[Run] = []
@@ -68,24 +69,22 @@ def train_on_ray(
         roster.wait_for_nodes(clients, clients, _START)
         if folder is not None:
             roster.remember(folder.path, resume=resume)
-        trainer.backend = NodeBackend(
-            nodes=Nodes(line, roster, trainer.settings.quorum, _START, _ANSWERS),
+        setup.backend = NodeBackend(
+            nodes=Nodes(line, roster, setup.settings.quorum, _START, _ANSWERS),
             bound=None,
             measure=None,
-            method=name_of(trainer.method),
-            settings=trainer.settings,
+            method=name_of(setup.method),
+            settings=setup.settings,
         )
-        runs.append(trainer.run(folder, resume=resume, progress=progress, notes=notes))
+        runs.append(run_training(setup, folder, resume=resume, progress=progress, notes=notes))
 
     server = ServerApp()
     server.main()(play)
     _connect()
-    workers = int(ray.cluster_resources().get("CPU", 1) / trainer.settings.client_cpus)
+    workers = int(ray.cluster_resources().get("CPU", 1) / setup.settings.client_cpus)
     states = None if folder is None else folder.path.resolve() / "nodes"
-    settings = trainer.settings
-    app = _Stored(
-        ray.put((trainer.module, trainer.federation, trainer.method)), states, settings.device
-    )
+    settings = setup.settings
+    app = _Stored(ray.put((setup.module, setup.federation, setup.method)), states, settings.device)
     run_simulation(
         server_app=server,
         client_app=app,

@@ -6,12 +6,12 @@ from pathlib import Path
 from string import Template
 
 from unskew.data.catalogue import CATALOGUE
+from unskew.data.config import DataConfig
 from unskew.errors import UnskewError
-from unskew.experiments.config import DataConfig, checked
 from unskew.flower.requirements import refuse_if_it_gathers
 from unskew.methods.common.registry import make_method, name_of
 from unskew.models import MODELS
-from unskew.utils.specs import build, lookup
+from unskew.utils.specs import build, lookup, validated
 
 _FILES = {
     "pyproject.toml": "pyproject.toml.txt",
@@ -38,7 +38,7 @@ def write_app(
     Everything that is named is looked up first, so that the app can run.
     """
     lookup(CATALOGUE, data, "data")
-    checked(DataConfig, {"name": data, "skew": skew, "clients": clients})
+    validated(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:
         build(MODELS, model, "model")
     chosen = make_method(method)

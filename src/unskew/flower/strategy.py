@@ -10,13 +10,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from numpy.typing import ArrayLike
-from pydantic import ValidationError
 from safetensors.torch import load_file, save
 from torch import nn
 
 from unskew.data import checks
 from unskew.engine.settings import Settings
-from unskew.engine.train import TrainingRun
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, refuse_if_client_matters, vector_of
@@ -36,7 +36,6 @@ from unskew.runs.atomic import write_bytes
 from unskew.runs.file_names import CHECKPOINTS
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
-from unskew.utils.specs import explain
 
 
 class Strategy(FlowerStrategy):
@@ -112,8 +111,8 @@ class Strategy(FlowerStrategy):
         roster.wait_for_nodes(max(self._least, quorum), quorum, self._wait)
         if self._out is not None:
             roster.remember(self._out, resume=self._resume)
-        trainer = TrainingRun.of(self._absent(roster), self.method, self._model, self.settings)
-        self._begin_from(initial_arrays, trainer)
+        setup = TrainingSetup.of(self._absent(roster), self.method, self._model, self.settings)
+        self._begin_from(initial_arrays, setup)
         parts: dict[str, Any] = {
             "nodes": Nodes(grid, roster, quorum, self._wait, timeout or self._timeout),
             "bound": self._bound,
@@ -127,29 +126,29 @@ class Strategy(FlowerStrategy):
             )
         else:
             backend = NodeBackend(method=name_of(self.method), settings=self.settings, **parts)
-        trainer.backend = backend
+        setup.backend = backend
         folder = None if self._out is None else RunFolder(self._out, checkpoint_seconds=0.0)
-        self.run = trainer.run(folder, resume=self._resume, progress=_log_round)
+        self.run = run_training(setup, folder, resume=self._resume, progress=_log_round)
         return as_result(self.run, backend.told)
 
-    def _begin_from(self, arrays: ArrayRecord | None, trainer: TrainingRun) -> None:
+    def _begin_from(self, arrays: ArrayRecord | None, setup: TrainingSetup) -> None:
         """Let training begin from given weights; a resumed run begins where it began before.
 
         A module of the user's own may have other weights each time it is made.
         """
-        layout = FunctionalModel(trainer.module).layout
+        layout = FunctionalModel(setup.module).layout
         if arrays is not None:
             try:
-                assign(trainer.module, layout, vector_of(arrays, layout))
+                assign(setup.module, layout, vector_of(arrays, layout))
             except Unusable as error:
                 raise UnskewError(f"initial_arrays: {error}") from None
         if self._out is None:
             return
         path = self._out / "start.safetensors"
         if self._resume and path.is_file():
-            assign(trainer.module, layout, load_file(path)["start"])
+            assign(setup.module, layout, load_file(path)["start"])
         else:
-            write_bytes(path, save({"start": flatten(trainer.module, layout)}))
+            write_bytes(path, save({"start": flatten(setup.module, layout)}))
 
     def summary(self) -> None:
         """Log what will be played."""
@@ -186,7 +185,4 @@ def _log_round(round_: int, metrics: Mapping[str, Any]) -> None:
 def _checked(settings: Mapping[str, Any]) -> Settings:
     if settings.get("attack") is not None:
         raise UnskewError("attack: attackers are made up in simulations; leave it out on Flower")
-    try:
-        return Settings(**settings)
-    except ValidationError as error:
-        raise UnskewError(f"settings: {explain(error, Settings)}") from None
+    return Settings.validated(settings)

@@ -16,7 +16,8 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Runner, Task
 from unskew.engine.rounds import sent_up
 from unskew.engine.settings import Settings
-from unskew.engine.train import TrainingRun
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
 from unskew.methods.common.base import Method, Stage
 from unskew.methods.common.registry import make_method, name_of
 from unskew.models.layout import Layout
@@ -74,9 +75,9 @@ def sends(method: str | Method) -> Sends:
     if gathered is not federation or handed is not federation or held:
         return replace(told, needs_samples=True)
     settings = Settings(rounds=_ROUNDS, batch_size=8, evaluate_every=0, runner="loop")
-    trainer = TrainingRun.of(federation, chosen, _MODEL, settings)
-    trainer.backend = _Listening(told, chosen.stages())
-    trainer.run(None, resume=False, progress=False)
+    setup = TrainingSetup.of(federation, chosen, _MODEL, settings)
+    setup.backend = _Listening(told, chosen.stages())
+    run_training(setup, None, resume=False, progress=False)
     return told
 
 

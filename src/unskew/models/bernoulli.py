@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from unskew.densities.inputs import check_unit_interval
 from unskew.errors import UnskewError
 from unskew.models.goals import Goal, Measures
+from unskew.models.unit_interval import check_unit_interval
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation

@@ -8,7 +8,6 @@ from unskew.report.draw import draw_picture
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
-from unskew.stats.verdict import with_verdict
 from unskew.utils.tables import Table
 
 _DPI = 200
@@ -40,7 +39,7 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
     Where methods were tuned, what was chosen is a table of its own.
     """
     folder = _made(folder)
-    tables = {"table": with_verdict(runs, target), "tuning": tuning_table(runs)}
+    tables = {"table": runs.table_with_verdict(target), "tuning": tuning_table(runs)}
     return [
         path
         for name, table in tables.items()

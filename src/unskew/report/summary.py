@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.report.charts.curves import has_personal_models
 from unskew.runs.runs import Runs
-from unskew.stats.verdict import TEST, Verdict, judge, with_verdict
+from unskew.stats.verdict import TEST, Verdict
 from unskew.utils.tables import Table
 
 
@@ -40,8 +40,8 @@ def compared(runs: Runs) -> str:
 
 def swatched_table(runs: Runs, target: float | None) -> str:
     """Return the table of the runs as HTML, with each method's standing to the leader."""
-    verdict = judge(runs)
-    return html_table(with_verdict(runs, target), leader=verdict.leader if verdict else None)
+    verdict = runs.verdict()
+    return html_table(runs.table_with_verdict(target), leader=verdict.leader if verdict else None)
 
 
 def html_table(table: Table, leader: str | None = None) -> str:
@@ -57,13 +57,13 @@ def html_table(table: Table, leader: str | None = None) -> str:
 
 
 def _leader(runs: Runs) -> str:
-    verdict = judge(runs)
+    verdict = runs.verdict()
     if verdict is None:
         return '<section class="card"><h3>Result</h3><p>No test was made.</p></section>'
     where = "common test" if runs.level == "global" else "clients' own tests"
     values = [run.last(runs.level, runs.figure.name) for run in runs.of(verdict.leader)]
     mean = runs.figure.text(sum(values) / len(values))
-    personal = judge(runs, "personal") if has_personal_models(runs) else None
+    personal = runs.verdict("personal") if has_personal_models(runs) else None
     also = "" if personal is None else f"<p>By personal models: {escape(str(personal))}</p>"
     return (
         '<section class="card"><h3>Leader</h3>'

@@ -37,7 +37,7 @@ class RunFolder:
         facts: Mapping[str, Any],
         *,
         resume: bool,
-        common: StageCache | None = None,
+        cache: StageCache | None = None,
         end: tuple[int, int] | None = None,
     ) -> Position:
         """Start the folder, or find in it where to go on.
@@ -51,7 +51,7 @@ class RunFolder:
         self._make_folder()
         self._lock = FolderLock(self.path)
         try:
-            return self._open(identity, facts, resume=resume, common=common, end=end)
+            return self._open(identity, facts, resume=resume, cache=cache, end=end)
         except BaseException:
             self.close()
             raise
@@ -62,7 +62,7 @@ class RunFolder:
         facts: Mapping[str, Any],
         *,
         resume: bool,
-        common: StageCache | None,
+        cache: StageCache | None,
         end: tuple[int, int] | None,
     ) -> Position:
         known = self._read_run()
@@ -78,7 +78,7 @@ class RunFolder:
         self.resumed = found is not None
         if found is None:
             self._checkpoints.clear()
-            if common is not None and common.adopt(self.path):
+            if cache is not None and cache.adopt(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, Metric
+from unskew.stats.verdict import Verdict, judge
 from unskew.utils.tables import Table
-
-if TYPE_CHECKING:
-    from unskew.stats.verdict import Verdict
 
 _FAR_BEHIND = 0.2
 """Methods that differ from the best by more than this share of its figure do not set the target."""
@@ -102,15 +100,18 @@ class Runs(Sequence[Run]):
     def __str__(self) -> str:
         return str(self.table())
 
-    def verdict(self, level: str | None = None) -> "Verdict | None":
+    def verdict(self, level: str | None = None) -> Verdict | None:
         """Say which method leads, and whether its lead is more than noise.
 
         The methods are compared by their last figure on a level, the runs' own if it is not given.
         None if nothing was measured there.
         """
-        from unskew.stats.verdict import judge  # noqa: PLC0415 (it needs this module)
-
-        return judge(self, level)
+        level = level or self.level
+        scores = {
+            method: {run.seed: run.last(level, self.figure.name) for run in self.of(method)}
+            for method in self.methods
+        }
+        return judge(scores, self.figure, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the level's figure reaches the target."""
@@ -139,6 +140,14 @@ class Runs(Sequence[Run]):
                 row.insert(1, rate)
         return Table(columns, rows, title=self._title())
 
+    def table_with_verdict(self, target: float | None = None) -> Table:
+        """Return the table with a column that compares each method with the leader."""
+        table, verdict = self.table(target), self.verdict()
+        if verdict is None or len(table.rows) < 2:
+            return table
+        columns = [*table.columns, "against the leader"]
+        return Table(columns, [[*row, verdict.against(row[0])] for row in table.rows], table.title)
+
     def _title(self) -> str:
         first = self._runs[0]
         seeds = len({run.seed for run in self._runs})
@@ -157,11 +166,6 @@ def check_target(target: float | None) -> None:
 def target_text(figure: Metric, target: float) -> str:
     """Write a target as it stands in a heading."""
     return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
-
-
-def tested_on(level: str) -> str:
-    """Say which test a level of evaluation is measured on."""
-    return "the common test" if level == "global" else "the clients' own tests, on average"
 
 
 def _summary(method: str, runs: Sequence[Run], target: float, level: str) -> Summary:

@@ -1,12 +1,11 @@
 """Which method leads, and whether its lead is more than noise, in words."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unskew.runs.runs import Runs, tested_on
 from unskew.stats.metric import Metric
-from unskew.stats.paired import LEVEL, Difference, lead
-from unskew.utils.tables import Table
+from unskew.stats.paired import LEVEL, BySeed, Difference, lead
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
@@ -26,7 +25,7 @@ class Verdict:
     is such that positive means that the leader is better. ``test`` is the level they are judged on.
     """
 
-    figure: Metric
+    metric: Metric
     leader: str
     seeds: int
     behind: tuple[Difference, ...]
@@ -99,43 +98,38 @@ class Verdict:
         note = self.note(method)
         for difference in self.behind:
             if difference.second == method:
-                if self.figure.more_is_better:
+                if self.metric.more_is_better:
                     return f"{-100 * difference.mean:+.2f} ({note})"
                 return f"{difference.mean:+.4g} ({note})"
         return note
 
     def _amount(self, value: float) -> str:
-        return f"{100 * value:.2f} points" if self.figure.more_is_better else f"{value:.4g}"
+        return f"{100 * value:.2f} points" if self.metric.more_is_better else f"{value:.4g}"
 
 
-def judge(runs: Runs, level: str | None = None) -> Verdict | None:
-    """Compare the methods by their last figure on a level; None if it was never measured.
+def judge(scores: Mapping[str, BySeed], metric: Metric, level: str = "global") -> Verdict | None:
+    """Compare methods by their scores per seed; None if no method was measured with every seed.
 
-    The level is the global one; runs that have no common test are judged by their local tests.
+    ``level`` is the level of evaluation that the scores come from.
     """
-    figure, level = runs.figure, level or runs.level
-    sign = 1.0 if figure.more_is_better else -1.0
-    scores = {
-        method: {run.seed: sign * run.last(level, figure.name) for run in runs.of(method)}
-        for method in runs.methods
+    sign = 1.0 if metric.more_is_better else -1.0
+    signed = {
+        method: {seed: sign * score for seed, score in by_seed.items()}
+        for method, by_seed in scores.items()
     }
-    means = {method: sum(by_seed.values()) / len(by_seed) for method, by_seed in scores.items()}
+    means = {method: sum(by_seed.values()) / len(by_seed) for method, by_seed in signed.items()}
     ranked = sorted(
         (method for method in means if not math.isnan(means[method])), key=lambda m: -means[m]
     )
     if not ranked:
         return None
-    behind = tuple(lead(ranked[0], {method: scores[method] for method in ranked}))
-    return Verdict(figure, ranked[0], len(scores[ranked[0]]), behind, level)
+    behind = tuple(lead(ranked[0], {method: signed[method] for method in ranked}))
+    return Verdict(metric, ranked[0], len(signed[ranked[0]]), behind, level)
 
 
-def with_verdict(runs: Runs, target: float | None = None) -> Table:
-    """Return the table of the runs, with a column that says how each stands to the leader."""
-    table, verdict = runs.table(target), judge(runs)
-    if verdict is None or len(table.rows) < 2:
-        return table
-    columns = [*table.columns, "against the leader"]
-    return Table(columns, [[*row, verdict.against(row[0])] for row in table.rows], table.title)
+def tested_on(level: str) -> str:
+    """Return which test samples a level of evaluation is measured on, for readers."""
+    return "the common test" if level == "global" else "the clients' own tests, on average"
 
 
 def _p(value: float) -> str:

@@ -5,12 +5,12 @@ them and sets its fields; pydantic checks types and ranges, and this module turn
 into one line that names the field.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from unskew.errors import UnskewError
 
@@ -24,6 +24,7 @@ NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else valu
 """For options with ``none`` among their choices, which spellings read as None."""
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -84,6 +85,14 @@ def create(cls: type[T], options: Mapping[str, Any], label: str) -> T:
         raise UnskewError(f"{label}: {explain(error)}") from None
 
 
+def validated(model: type[Model], values: Mapping[str, Any], label: str = "") -> Model:
+    """Build a pydantic model from plain values; an error is one line that names each field."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UnskewError(f"{label}{explain(error, model)}") from None
+
+
 def explain(error: ValidationError, model: type[object] | None = None) -> str:
     """Say a pydantic error as one line: the field, what it must be, what was given.
 
@@ -136,6 +145,14 @@ def spell(thing: object, name: str) -> str:
         if field.default is MISSING or value != field.default:
             options.append(f"{field.name}={_text(value)}")
     return name + (":" + ",".join(options) if options else "")
+
+
+def raise_value_error(check: Callable[[str], object], value: str) -> None:
+    """Call a check inside a pydantic validator, which expects ``ValueError``."""
+    try:
+        check(value)
+    except UnskewError as error:
+        raise ValueError(str(error)) from None
 
 
 def _literal(value: str) -> str | None:

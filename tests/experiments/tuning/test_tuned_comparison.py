@@ -9,7 +9,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine import stage
 from unskew.errors import FolderError, UnskewError
-from unskew.experiments.jobs import can_run_beside
+from unskew.experiments.jobs import can_run_in_parallel
 from unskew.experiments.tuning.split import validation_split
 from unskew.methods.common.base import Method
 from unskew.report.tuning_table import tuning_table
@@ -98,7 +98,7 @@ def test_a_stopped_search_goes_on(tmp_path, monkeypatch):
     assert str(resumed.table()) == str(whole.table())
 
 
-@pytest.mark.skipif(not can_run_beside(None), reason="runs share processes by forking")
+@pytest.mark.skipif(not can_run_in_parallel(None), reason="runs share processes by forking")
 def test_trials_beside_each_other_choose_the_same():
     alone, beside = tuned(jobs=1), tuned(jobs=3)
     assert [run.facts["tuning"] for run in alone] == [run.facts["tuning"] for run in beside]

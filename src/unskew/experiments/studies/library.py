@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import get_args
 
 from unskew.errors import UnskewError
-from unskew.experiments.config import checked
 from unskew.experiments.studies.study import Claim, Scale, Study, StudyFile, at_scale, matches
-from unskew.utils.specs import lookup
+from unskew.utils.specs import lookup, validated
 
 
 def study_names() -> list[str]:
@@ -41,7 +40,7 @@ def parse_study(name: str, text: str) -> StudyFile:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UnskewError(f"{name}: is not TOML: {error}") from None
-    file = checked(StudyFile, values, f"{name}: ")
+    file = validated(StudyFile, values, f"{name}: ")
     if set(file.scales) != {"cpu", "smoke"}:
         raise UnskewError(f"{name}: scales must have cpu and smoke (got {sorted(file.scales)})")
     for scale in get_args(Scale):

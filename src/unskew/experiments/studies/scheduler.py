@@ -12,7 +12,7 @@ from unskew.data.sources import find
 from unskew.engine.progress import watching_many
 from unskew.errors import UnskewError
 from unskew.experiments.comparison import run_folder
-from unskew.experiments.jobs import can_run_beside, cores
+from unskew.experiments.jobs import can_run_in_parallel, cores
 from unskew.experiments.scheduler import RunRequest, RunScheduler
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.measure_registry import measure_of
@@ -66,9 +66,9 @@ def run_study_cases(
     playable = [case for case in study.cases if case.missing is None and case.methods]
     rounds = max((case.train.rounds for case in playable), default=1)
     count = study.seeds * sum(len(case.methods) for case in playable)
-    at_once = min(count, jobs or cores()) if can_run_beside(None) else 1
+    parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
     with watching_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
-        player = RunScheduler(None, resume, at_once, board, stages)
+        scheduler = RunScheduler(None, resume, parallelism, board, stages)
         for followers in (False, True):
             cases = [case for case in playable if (case.follows is not None) == followers]
             tasks = [
@@ -77,8 +77,8 @@ def run_study_cases(
                 for seed in range(study.seeds)
                 for label in case.methods
             ]
-            desk = _StudyScheduler(cache, played, one_core=at_once > 1)
-            runs = player.play([desk.wanted(task) for task in tasks])
+            requests = _StudyRequests(cache, played, one_core=parallelism > 1)
+            runs = scheduler.run([requests.of(task) for task in tasks])
             for case in cases:
                 played.runs[case.name] = _by_method(case, tasks, runs)
     return played
@@ -147,7 +147,7 @@ def _by_method(case: Case, tasks: Sequence[_Task], runs: Sequence[Run]) -> Runs:
 
 
 @dataclass(eq=False)
-class _StudyScheduler:
+class _StudyRequests:
     """Says what each run of a study needs; tasks in a row with the same data share it."""
 
     cache: Path
@@ -155,18 +155,18 @@ class _StudyScheduler:
     one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
-    def wanted(self, task: _Task) -> RunRequest:
-        """Return one run as it is wanted."""
+    def of(self, task: _Task) -> RunRequest:
+        """Return the request for one run."""
         case, method = task.case, make_method(task.case.methods[task.label])
         skew = self._skew(task)
-        settings = case.train.model_dump() | {"seed": task.seed}
+        changes = {"seed": task.seed}
         if self.one_core:
-            settings["workers"] = 1  # a run keeps to its core; a pool gives the same bits
+            changes["workers"] = 1  # a run keeps to its core; a pool gives the same bits
         return RunRequest(
             label=str(task),
             method=method,
             data=lambda: self._federation(case.data, skew, task.seed),
-            settings=settings,
+            settings=case.train.changed(changes),
             folder=run_folder(self.cache / content_key(case, skew), name_of(method), task.seed),
             model=case.model,
         )

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from unskew.data.config import DataConfig
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.config import DataConfig, checked
+from unskew.utils.specs import validated
 
 Scale = Literal["smoke", "cpu", "paper"]
 Paper = Literal["feddisk", "fedfusion", "ida", "latent", "fedsa"]
@@ -157,7 +158,7 @@ class Study(BaseModel):
         """Return the study with every run on a device."""
         cases = []
         for case in self.cases:
-            train = checked(Settings, case.train.model_dump() | {"device": device})
+            train = validated(Settings, case.train.model_dump() | {"device": device})
             cases.append(case.model_copy(update={"train": train}))
         return self.model_copy(update={"cases": cases})
 
@@ -208,7 +209,7 @@ def _settled(name: str, file: StudyFile, case: CaseFile, scale: ScaleFile | None
         "follows": case.follows,
         "missing": None if scale is not None and scale.data.get("name") else case.missing,
     }
-    return checked(Case, values, label)
+    return validated(Case, values, label)
 
 
 def _merged(layers: Any) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from unskew.data.federation import Federation
 from unskew.densities.vae_codes import has_codes
 from unskew.engine.client import to_tensor
-from unskew.engine.train import train
 from unskew.errors import UnskewError
+from unskew.experiments.training import train
 from unskew.models.functional import FunctionalModel
 from unskew.models.vae import Vae
 from unskew.utils.rng import torch_generator

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.config import checked
 from unskew.experiments.tuning.trials import rates_around
+from unskew.utils.specs import validated
 
 SHARE = 0.2
 """The part of each client's training samples that trials are judged by, rounded down."""
@@ -67,7 +67,7 @@ def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> 
     """Return the search that is asked for: True, or options of :class:`Tuning`; None if none."""
     if tune is False:
         return None
-    asked = Tuning() if tune is True else checked(Tuning, tune, "tune: ")
+    asked = Tuning() if tune is True else validated(Tuning, tune, "tune: ")
     rates = asked.lr or (settings.lr / FACTOR, settings.lr, settings.lr * FACTOR)
     trials = asked.trials or max(TRIALS, len(rates))
     if trials < len(rates):

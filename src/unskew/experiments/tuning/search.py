@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from unskew.data.federation import Federation
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, folder_name
 from unskew.experiments.tuning.choice import Choice, Tried, best_of, level_of
@@ -16,7 +16,7 @@ from unskew.methods.common.registry import name_of, with_options
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 
-Play = Callable[[Sequence[RunRequest]], list[Run]]
+Execute = Callable[[Sequence[RunRequest]], list[Run]]
 
 _EVALUATIONS = 10
 """How often a trial is measured, at least; those of the second half count."""
@@ -26,8 +26,8 @@ def search(
     methods: Sequence[Method],
     plan: Plan,
     federation: Federation,
-    play: Play,
-    settings: dict[str, Any],
+    execute: Execute,
+    settings: Settings,
     out: Path | None,
 ) -> list[Choice]:
     """Try every method's settings on a part of the training samples and choose the best.
@@ -36,9 +36,9 @@ def search(
     """
     check_apart(methods)
     parted = validation_split(federation, SHARE, plan.seed)
-    room = _TrialRunner(plan, parted, play, settings, out)
-    first = room.try_all([first_trials(method, plan.rates) for method in methods], first=True)
-    more = room.try_all(
+    trials = _TrialRunner(plan, parted, execute, settings, out)
+    first = trials.try_all([first_trials(method, plan.rates) for method in methods], first=True)
+    more = trials.try_all(
         [
             further_trials(method, best_of(tried).trial.lr, plan.rates, plan.further, plan.seed)
             for method, tried in zip(methods, first, strict=True)
@@ -72,18 +72,19 @@ class _TrialRunner:
         self,
         plan: Plan,
         federation: Federation,
-        play: Play,
-        settings: dict[str, Any],
+        execute: Execute,
+        settings: Settings,
         out: Path | None,
     ) -> None:
-        self._plan, self._federation, self._play = plan, federation, play
+        self._plan, self._federation, self._execute = plan, federation, execute
         rounds = plan.rounds
-        self._settings = {
-            **settings,
-            "rounds": rounds,
-            "evaluate_every": max(1, rounds // _EVALUATIONS),
-            "seed": plan.seed,
-        }
+        self._settings = settings.changed(
+            {
+                "rounds": rounds,
+                "evaluate_every": max(1, rounds // _EVALUATIONS),
+                "seed": plan.seed,
+            }
+        )
         self._out = None if out is None else out / TUNING / f"{rounds}-rounds"
 
     def try_all(self, trials: Sequence[Sequence[Trial]], *, first: bool) -> list[list[Tried]]:
@@ -92,14 +93,14 @@ class _TrialRunner:
         A published value that does not suit the network is passed over; a method that cannot be
         trained as it was spelled is an error.
         """
-        wanted = [self._wanted(trial, may_refuse=not first) for each in trials for trial in each]
-        runs = iter(self._play(wanted))
+        requests = [self._request(trial, may_refuse=not first) for each in trials for trial in each]
+        runs = iter(self._execute(requests))
         return [
             [Tried.of(trial, next(runs), level_of(trial.method)) for trial in each]
             for each in trials
         ]
 
-    def _wanted(self, trial: Trial, *, may_refuse: bool) -> RunRequest:
+    def _request(self, trial: Trial, *, may_refuse: bool) -> RunRequest:
         folder = None
         if self._out is not None:
             folder = self._out / folder_name(trial.name) / f"lr={trial.lr:g}"
@@ -107,7 +108,7 @@ class _TrialRunner:
             label=f"{trial.name}, lr {trial.lr:g}, tuning",
             method=trial.method,
             data=lambda: self._federation,
-            settings={**self._settings, "lr": trial.lr},
+            settings=self._settings.changed({"lr": trial.lr}),
             folder=folder,
             may_refuse=may_refuse,
         )

@@ -7,12 +7,16 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from unskew.engine.train import train
+from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods.common.base import Server
+from unskew.methods.common.registry import make_method
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS
+from unskew.runs.folder import RunFolder
 
 TOLERANCE = 1e-6
 """How far weights may be apart where sums are taken in another order, as on another processor."""
@@ -44,15 +48,13 @@ class Parity:
 def check_parity(app: Path, config: Config, run: Path) -> Parity:
     """Repeat an app's run in this process and compare where the server ended."""
     task = load_task(app)
-    settings = {**task.settings(config), "runner": "loop", "evaluate_every": 0}
+    settings = Settings.validated({**task.settings(config), "runner": "loop", "evaluate_every": 0})
     with TemporaryDirectory() as folder:
-        train(
-            task.federation(config),
-            task.METHOD,
-            model=task.MODEL,
-            out=folder,
-            progress=False,
-            **settings,
+        setup = TrainingSetup.of(
+            task.federation(config), make_method(task.METHOD), task.MODEL, settings
+        )
+        run_training(
+            setup, RunFolder(folder, settings.checkpoint_seconds), resume=False, progress=False
         )
         return compare(final_tensors(run), final_tensors(Path(folder)))
 

@@ -7,7 +7,6 @@ from unskew.errors import UnskewError
 from unskew.report.charts.chart import Chart, cell, tidy
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
-from unskew.stats.verdict import judge
 from unskew.utils.tables import Table
 
 _FEWEST = 5
@@ -33,7 +32,7 @@ def embedding_pictures(runs: Runs) -> list[Chart]:
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     perplexity = min(30.0, (len(counts) - 1) / 3)
     places = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(shares)
-    verdict = judge(runs)
+    verdict = runs.verdict()
     leader = runs.methods[0] if verdict is None else verdict.leader
     run = next((run for run in runs.of(leader) if run.seed == runs[0].seed), runs[0])
     served = _served(run, runs.figure.name)

@@ -9,10 +9,10 @@ from unskew.data.federation import Federation
 from unskew.data.sources import Source, source
 from unskew.densities.vae_codes import codes
 from unskew.densities.wasserstein import distance_to_normal
-from unskew.engine.train import train
 from unskew.experiments.studies.case_data import cut_down
 from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
+from unskew.experiments.training import train
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.partition.base import SamplePool

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.data.federation import Federation
-from unskew.engine.train import train
 from unskew.experiments.studies.study import Case
+from unskew.experiments.training import train
 from unskew.methods.common.base import Client, Finished, Start, Tensors, Trained
 from unskew.methods.fedavg import FedAvg
 from unskew.models.functional import FunctionalModel

@@ -1,0 +1,85 @@
+"""``unskew run``: train one method as a TOML file says."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.cli.output import Json, print_json, print_rich
+
+if TYPE_CHECKING:
+    from unskew.runs.run import Run
+
+
+def run_config(
+    config: Annotated[Path, typer.Argument(help="A TOML file, see the example above.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Replace a field, such as train.lr=0.1; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder, before the file's own.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Train one method as a TOML file says.
+
+    A whole configuration:
+
+        method = "fedprox:mu=0.01"
+        model = "mlp"
+        out = "runs/first"
+        \\[data]
+        name = "digits"
+        skew = "dirichlet:alpha=0.1"
+        clients = 20
+        \\[train]
+        rounds = 50
+        participation = 0.5
+        lr = 0.1
+
+    Example:  [bold]unskew run first.toml --set train.lr=0.05 --out runs/second[/bold]
+    """
+    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.experiments.config import read_config  # noqa: PLC0415
+    from unskew.experiments.training import train  # noqa: PLC0415
+
+    wanted = read_config(config, changes or ())
+    folder = out or wanted.out
+    run = train(
+        open_data(wanted.data, wanted.train.seed),
+        wanted.method,
+        model=wanted.model,
+        out=folder,
+        resume=resume,
+        **wanted.train.model_dump(),
+    )
+    if json:
+        print_json(_run_facts(run))
+        return
+    print_rich(run.table())
+    cost = run.cost
+    typer.echo(
+        f"{cost.rounds} rounds, {cost.bytes_up / 1e6:.2f} MB up, "
+        f"{cost.bytes_down / 1e6:.2f} MB down"
+        + (f"; written to {run.folder}" if run.folder else "")
+    )
+
+
+def _run_facts(run: "Run") -> dict[str, Any]:
+    measured = [row for row in run.metrics if "global" in row or "local" in row]
+    last = measured[-1] if measured else {}
+    return {
+        "method": run.method,
+        "model": run.network,
+        "data": run.data,
+        "seed": run.seed,
+        "rounds": run.rounds,
+        "cost": asdict(run.cost),
+        "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
+        "folder": str(run.folder) if run.folder else None,
+    }

@@ -1,0 +1,33 @@
+"""Which data a run uses and how it is partitioned: the `[data]` section of a TOML file."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from unskew.partition.registry import parse_partitioner
+from unskew.utils.specs import raise_value_error
+
+
+class DataConfig(BaseModel):
+    """Which data, and how it is partitioned."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    name: str
+    skew: str | None = None
+    clients: Annotated[int, Field(ge=1)] | None = None
+    holdout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    pool: Literal["train", "all"] = "train"
+    samples: Annotated[int, Field(ge=1)] | None = None
+    common: Literal["source", "union"] = "source"
+    label_column: str = "label"
+    client_column: str | None = None
+    features: list[str] | None = None
+    size: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("skew")
+    @classmethod
+    def _skew_is_known(cls, skew: str | None) -> str | None:
+        if skew is not None:
+            raise_value_error(parse_partitioner, skew)
+        return skew

@@ -1,0 +1,102 @@
+"""``us.train``: one method on one federation."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from unskew.data.federation import Federation
+from unskew.engine.model_factory import is_own
+from unskew.engine.progress import Watcher
+from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
+from unskew.errors import UnskewError
+from unskew.methods.common.base import Method
+from unskew.methods.common.registry import make_method
+from unskew.models.functional import Model
+from unskew.runs.folder import RunFolder
+from unskew.runs.run import Run
+
+
+def train(
+    federation: Federation,
+    method: str | Method = "fedavg",
+    *,
+    model: Model | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | Watcher | None = None,
+    notes: Mapping[str, Any] | None = None,
+    stage_cache: str | Path | None = None,
+    **settings: Any,
+) -> Run:
+    """Train one model on a federation and return what happened.
+
+    ``method`` is a spec string such as ``"fedprox:mu=0.01"`` or a method object. ``model`` is a
+    name (see ``unskew models``), a module of yours, from whose weights every seed starts, a
+    function that makes one, whose weights then depend on the seed, or None for a network that
+    suits the data. ``settings`` are the fields of :class:`unskew.engine.settings.Settings`:
+    ``rounds``, ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
+    ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on. With ``out`` the run is written
+    to a folder as it proceeds, and with ``resume`` it continues from the folder's last checkpoint,
+    bit for bit. ``notes`` are stored in ``run.facts`` and change nothing. ``stage_cache`` is a
+    folder that several runs share: a preparatory stage, such as FedDisk's density, is trained by
+    the first of them and reused by the others.
+    """
+    if not isinstance(federation, Federation):
+        raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
+    if resume and out is None:
+        raise UnskewError("resume: there is nothing to resume without out, the run's folder")
+    if stage_cache is not None and out is None:
+        raise UnskewError("stage_cache: there is nothing to share without out, the run's folder")
+    return train_with(
+        federation,
+        make_method(method),
+        Settings.validated(settings),
+        model=model,
+        out=out,
+        resume=resume,
+        progress=progress,
+        notes=notes,
+        stage_cache=stage_cache,
+    )
+
+
+def train_with(
+    federation: Federation,
+    method: Method,
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | Watcher | None = None,
+    notes: Mapping[str, Any] | None = None,
+    stage_cache: str | Path | None = None,
+) -> Run:
+    """Do what :func:`train` does, given settings that are already validated."""
+    setup = TrainingSetup.of(federation, method, model, settings)
+    folder = None
+    if out is not None:
+        # What nodes keep is in their files: they must not be ahead of the last checkpoint.
+        seconds = settings.checkpoint_seconds if settings.engine == "unskew" else 0.0
+        folder = RunFolder(out, seconds, settings.state_memory)
+    if settings.engine == "flower-ray":
+        return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
+    # Of a custom module only the first weights are known: what it computes may differ.
+    shared = None if stage_cache is None or is_own(model) else Path(stage_cache)
+    return run_training(
+        setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared
+    )
+
+
+def _train_on_ray() -> Callable[..., Run]:
+    try:
+        from unskew.flower.ray import train_on_ray  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        if error.name not in ("flwr", "ray"):
+            raise
+        raise UnskewError(
+            'engine: flower-ray needs Flower and Ray; pip install "unskew[flower-ray]"'
+        ) from None
+    return train_on_ray
