@@ -5,13 +5,15 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from jinja2 import UndefinedError
 from torch import nn
 
 import unskew as us
 from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.page import write_page
-from unskew.report.summary import compared, html_table
+from unskew.report.summary import compared
+from unskew.report.templating import environment
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -117,12 +119,26 @@ def test_braces_and_dollars_stay_as_they_are(tmp_path):
 
 
 def test_html_table_escapes_its_cells_and_marks_the_leader():
-    html = html_table(Table(["a<b", "c"], [["&", "<i>"], ["x", "y"]]), leader="x")
-    assert html == (
+    call = '{% from "table.html.j2" import html_table %}{{ html_table(table, "x") }}'
+    template = environment().from_string(call)
+    html = template.render(table=Table(["a<b", "c"], [["&", "<i>"], ["x", "y"]]))
+    assert html.replace("\n", "") == (
         "<table><thead><tr><th>a&lt;b</th><th>c</th></tr></thead><tbody>"
         '<tr><td data-method="&amp;">&amp;</td><td>&lt;i&gt;</td></tr>'
         '<tr class="leads"><td data-method="x">x</td><td>y</td></tr></tbody></table>'
     )
+
+
+def test_an_undefined_name_in_a_template_is_an_error():
+    with pytest.raises(UndefinedError):
+        environment().from_string("{{ missing }}").render()
+
+
+def test_data_of_a_page_cannot_end_its_script_and_has_no_nan():
+    template = environment().from_string("{{ data | tojson }}")
+    assert "<" not in template.render(data={"a": "</script><!--"})
+    with pytest.raises(ValueError, match="JSON"):
+        template.render(data=float("nan"))
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,16 @@
 """What a page says of densities that were learned from clients' data."""
 
-from html import escape
-
 from unskew.runs.runs import Runs
 
 
-def densities_note(runs: Runs) -> str:
-    """Return the section on privacy, empty where no method learned a density."""
+def density_notes(runs: Runs) -> dict[str, str]:
+    """Return a note on privacy for each method that learned a density."""
     notes = {}
     for run in runs:
         facts = run.facts.get("densities")
         if facts is not None and run.method not in notes:
             notes[run.method] = _note(facts)
-    if not notes:
-        return ""
-    items = "".join(
-        f"<li><b>{escape(name)}</b>: {escape(text)}</li>" for name, text in notes.items()
-    )
-    return f"<h2>Densities and privacy</h2><ul>{items}</ul>"
+    return notes
 
 
 def _note(facts: dict[str, object]) -> str:

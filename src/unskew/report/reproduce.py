@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 from unskew.engine.settings import Settings
@@ -17,8 +16,8 @@ _NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
 """Settings that do not change what is computed, or that a comparison sets itself."""
 
 
-def configuration(runs: Runs) -> str:
-    """Return a list of settings, data and versions as HTML."""
+def configuration(runs: Runs) -> dict[str, str]:
+    """Return settings, data and versions by name, as texts."""
     facts = runs[0].facts
     data, settings = facts.get("data", {}), facts.get("configuration", {})
     rows = {
@@ -31,12 +30,7 @@ def configuration(runs: Runs) -> str:
         "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
     }
-    lines = "".join(
-        f"<div><dt>{escape(key.replace('_', ' '))}</dt><dd>{escape(_text(value))}</dd></div>"
-        for key, value in rows.items()
-        if value is not None
-    )
-    return f'<dl class="settings">{lines}</dl>'
+    return {key.replace("_", " "): _text(value) for key, value in rows.items() if value is not None}
 
 
 def python_text(runs: Runs) -> str:

@@ -1,24 +1,25 @@
 """The first screen of a report: what was compared, who leads, how skewed the data is."""
 
 from collections.abc import Mapping
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from unskew.report.charts.curves import has_personal_models
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST, Verdict
-from unskew.utils.tables import Table
 
 
-def opening(runs: Runs) -> str:
-    """Return the heading and the two cards."""
-    data = runs[0].facts.get("data", {})
-    dealt = f" · {data['skew']}" if data.get("skew") else ""
-    return (
-        f"<header><h1>{escape(runs[0].data + dealt)}</h1>"
-        f'<p class="soft">{escape(compared(runs))}</p></header>'
-        f'<div class="cards">{_leader(runs)}{_skew(data)}</div>'
-    )
+@dataclass(frozen=True)
+class LeaderCard:
+    """What the card about the leader says, as texts; ``badge`` is empty without a rival."""
+
+    method: str
+    score: str
+    is_significant: bool
+    badge: str
+    verdict: str
+    personal_verdict: str
+    judged_by: str = TEST
 
 
 def compared(runs: Runs) -> str:
@@ -38,39 +39,22 @@ def compared(runs: Runs) -> str:
     return "; ".join(parts)
 
 
-def swatched_table(runs: Runs, target: float | None) -> str:
-    """Return the table of the runs as HTML, with each method's standing to the leader."""
-    verdict = runs.verdict()
-    return html_table(runs.table_with_verdict(target), leader=verdict.leader if verdict else None)
-
-
-def html_table(table: Table, leader: str | None = None) -> str:
-    """Return a table as HTML; the first cell of a row names its method for the script."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.columns)
-    body = ""
-    for first, *others in table.rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
-        mark = ' class="leads"' if first == leader else ""
-        name = escape(first)
-        body += f'<tr{mark}><td data-method="{name}">{name}</td>{cells}</tr>'
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _leader(runs: Runs) -> str:
+def leader_card(runs: Runs) -> LeaderCard | None:
+    """Return what is said of the leader; None if no test was made."""
     verdict = runs.verdict()
     if verdict is None:
-        return '<section class="card"><h3>Result</h3><p>No test was made.</p></section>'
+        return None
     where = "common test" if runs.level == "global" else "clients' own tests"
     values = [run.last(runs.level, runs.figure.name) for run in runs.of(verdict.leader)]
     mean = runs.figure.text(sum(values) / len(values))
     personal = runs.verdict("personal") if has_personal_models(runs) else None
-    also = "" if personal is None else f"<p>By personal models: {escape(str(personal))}</p>"
-    return (
-        '<section class="card"><h3>Leader</h3>'
-        f'<div class="big">{escape(verdict.leader)} <small>{escape(mean)} '
-        f"{runs.figure.name} on the {where}</small></div>{_badge(verdict)}"
-        f'<p>{escape(str(verdict))}</p>{also}<p class="note">Judged by: {escape(TEST)}.</p>'
-        "</section>"
+    return LeaderCard(
+        method=verdict.leader,
+        score=f"{mean} {runs.figure.name} on the {where}",
+        is_significant=verdict.is_significant,
+        badge=_badge(verdict),
+        verdict=str(verdict),
+        personal_verdict="" if personal is None else str(personal),
     )
 
 
@@ -78,32 +62,9 @@ def _badge(verdict: Verdict) -> str:
     if not verdict.behind:
         return ""
     if verdict.is_significant:
-        return '<span class="badge good">the lead is real</span>'
+        return "the lead is real"
     beaten, all_ = len(verdict.behind) - len(verdict.level), len(verdict.behind)
-    word = f"really ahead of {beaten} of {all_} only" if beaten else "within noise"
-    return f'<span class="badge doubt">{word}</span>'
-
-
-def _skew(data: Mapping[str, Any]) -> str:
-    found = data.get("diagnosis")
-    if found is None:
-        return '<section class="card"><h3>Skew</h3><p>Not measured.</p></section>'
-    numbers = {
-        "expected by chance": f"{found['label_skew_by_chance']:.2f}",
-        "classes a client holds": f"{found['classes_held']:.1f} of {data['classes']}",
-        "effective classes": f"{found['effective_classes']:.1f}",
-        "largest client over smallest": f"{found['size_ratio']:.1f} to 1",
-        "training samples": f"{found['samples']:,}",
-    }
-    rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in numbers.items())
-    share, chance = 100 * found["label_skew"], 100 * found["label_skew_by_chance"]
-    return (
-        '<section class="card"><h3>Skew at a glance</h3>'
-        f'<div class="big">{found["label_skew"]:.2f} <small>label skew, 0 to 1</small></div>'
-        f'<div class="gauge" title="The mark is what chance alone would give">'
-        f'<i style="width:{share:.1f}%"></i><b style="left:{chance:.1f}%"></b></div>'
-        f'<dl class="numbers">{rows}</dl></section>'
-    )
+    return f"really ahead of {beaten} of {all_} only" if beaten else "within noise"
 
 
 def _rate(runs: Runs) -> str:

@@ -1,10 +1,8 @@
 """What a search chose for each method, for tables and pages."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
-from unskew.report.summary import html_table
 from unskew.runs.runs import Runs
 from unskew.stats.metric import Metric
 from unskew.utils.tables import Table
@@ -31,26 +29,11 @@ def tuning_table(runs: Runs) -> Table | None:
     return Table(columns, rows, title=_title(next(iter(found.values()))))
 
 
-def tuning_section(runs: Runs) -> str:
-    """Return the section of a page as HTML; empty where nothing was tuned."""
-    table = tuning_table(runs)
-    if table is None:
-        return ""
-    return (
-        f'<h2>Tuning</h2><p class="note">{escape(_explanation(runs))}</p>'
-        f'<div class="scroll">{html_table(table)}</div>'
-    )
-
-
-def _explanation(runs: Runs) -> str:
-    facts = next(iter(tuning_facts(runs).values()))
-    rates = ", ".join(f"{rate:g}" for rate in facts["rates"])
-    return (
-        f"{_title(facts).capitalize()}. Test samples were not used. Every method first tried the "
-        f"learning rates {rates} as it was spelled, then the values its paper searched, or else "
-        "rates nearer to its best. The best setting was then trained on all training samples, "
-        "with every seed."
-    )
+def tuned_rates(runs: Runs) -> str:
+    """Return the learning rates that every method tried first; empty where nothing was tuned."""
+    for facts in tuning_facts(runs).values():
+        return ", ".join(f"{rate:g}" for rate in facts["rates"])
+    return ""
 
 
 def _title(facts: Facts) -> str:

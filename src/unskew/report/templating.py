@@ -1,0 +1,37 @@
+"""HTML from the templates of this package, in which every value is escaped."""
+
+from functools import cache
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+def render(template: str, **values: object) -> str:
+    """Return the text of a template; every value that it uses must be given."""
+    return environment().get_template(template).render(values)
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates, in which an undefined name is an error."""
+    made = Environment(
+        loader=PackageLoader("unskew.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals["asset"] = _asset
+    # NaN is not valid JSON, and a browser would reject all of the data because of it.
+    made.policies["json.dumps_kwargs"] = {
+        "separators": (",", ":"),
+        "allow_nan": False,
+        "ensure_ascii": False,
+    }
+    return made
+
+
+def _asset(name: str) -> str:
+    """Return the text of a script or style sheet of this package."""
+    return (files("unskew.report") / "assets" / name).read_text(encoding="utf-8")
