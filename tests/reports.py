@@ -15,16 +15,16 @@ FEDERATION = small_federation((40, 25, 20, 13, 10, 7))
 
 
 def made_run(
-    method="fedavg", seed=0, data="digits", accuracies=(0.3, 0.5), local=True, figure="accuracy"
+    method="fedavg", seed=0, data="digits", accuracies=(0.3, 0.5), local=True, metric="accuracy"
 ):
     run = Run(method, "mlp", data, seed, 4)
     traffic = {"parameters_up": 1, "parameters_down": 1, "bytes_up": 4, "bytes_down": 4}
     for i, value in enumerate(accuracies, 1):
         row = {"stage": "task", "round": i, "train_loss": 1 / i, "traffic": traffic}
         if value is not None:
-            row["global"] = {"loss": 1.0, figure: value}
+            row["global"] = {"loss": 1.0, metric: value}
         if local:
-            row["local"] = row["personal"] = {"loss": 1.0, figure: 0.4, "min": 0.2, "max": 0.6}
+            row["local"] = row["personal"] = {"loss": 1.0, metric: 0.4, "min": 0.2, "max": 0.6}
         run.metrics.append(row)
     return run
 

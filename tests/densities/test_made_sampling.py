@@ -15,9 +15,9 @@ from unskew.utils.rng import torch_generator
 SPELLINGS = ["made:hidden=8", "made:hidden=30,order=random", "made:hidden=9-14-5,order=random"]
 
 
-def wild(spelling, features):
+def wild(spec, features):
     """A network with weights far from zero, so that features depend on each other strongly."""
-    network = FunctionalModel(make(spelling, (features,), 2))
+    network = FunctionalModel(make(spec, (features,), 2))
     generator = torch.Generator().manual_seed(4)
     return network, 1.5 * torch.randn(network.layout.size, generator=generator).double()
 
@@ -28,17 +28,17 @@ def all_binary(features):
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("features", [1, 2, 6])
-def test_probabilities_of_all_binary_samples_sum_to_one(spelling, features):
-    network, weights = wild(spelling, features)
+def test_probabilities_of_all_binary_samples_sum_to_one(spec, features):
+    network, weights = wild(spec, features)
     chances = log_density(network, weights, all_binary(features)).exp()
     assert chances.sum().item() == pytest.approx(1, abs=1e-12)
     assert chances.max() < 1
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_samples_follow_the_density(spelling):
+def test_samples_follow_the_density(spec):
     features, count = 6, 40_000
-    network, weights = wild(spelling, features)
+    network, weights = wild(spec, features)
     chances = log_density(network, weights, all_binary(features)).exp()
     samples = draw(network, weights, count, torch_generator(0, "test"))
     places = (samples @ (2.0 ** torch.arange(features - 1, -1, -1).double())).long()
@@ -63,8 +63,8 @@ def pass_by_pass(network, weights, uniforms):
 
 @pytest.mark.parametrize("spelling", [*SPELLINGS, "made:hidden=3"])
 @pytest.mark.parametrize("features", [1, 2, 17])
-def test_computing_each_unit_once_changes_no_sample(spelling, features):
-    network, weights = wild(spelling, features)
+def test_computing_each_unit_once_changes_no_sample(spec, features):
+    network, weights = wild(spec, features)
     generator = torch.Generator().manual_seed(1)
     uniforms = torch.rand(300, features, generator=generator).double()
     samples = draw_by(network, weights, uniforms)

@@ -55,9 +55,9 @@ def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
         ("scale:factor=inf", "factor must be a finite number"),
     ],
 )
-def test_impossible_attacks_are_named(spelling, complaint):
+def test_impossible_attacks_are_named(spec, complaint):
     with pytest.raises(UnskewError, match=complaint):
-        us.train(small_federation(), "mean", attack=spelling, **OPTIONS)
+        us.train(small_federation(), "mean", attack=spec, **OPTIONS)
 
 
 def test_a_module_that_is_partly_frozen_stays_so():

@@ -149,8 +149,8 @@ def test_the_length_of_blocks_changes_nothing(sizes, batch, most, by_steps):
     the_plan = plan(sizes, batch_size=batch, **({"steps": 9} if by_steps else {"epochs": 3}))
     one_by_one = list(steps(the_plan, 0))
     assert len(one_by_one) == len(the_plan)
-    for (here, counts), (there, others) in zip(one_by_one, steps(the_plan, most), strict=True):
-        assert here.tolist() == there.tolist()
+    for (is_local, counts), (there, others) in zip(one_by_one, steps(the_plan, most), strict=True):
+        assert is_local.tolist() == there.tolist()
         assert counts.tolist() == others.tolist()
 
 

@@ -46,8 +46,8 @@ def test_nodes_that_have_only_arrays_train_as_a_federation_of_them(method):
     strategy = grids.Strategy(method, model=grids.MODEL, nodes=3, wait=0.0, **OPTIONS)
     strategy.start(grid)
     federation = federation_of(*arrays.values())
-    here = us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS)
-    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(here.model))
+    is_local = us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS)
+    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(is_local.model))
     assert strategy.run.facts["data"]["client_names"] == sorted(SITES)
     assert strategy.run.facts["data"]["label_counts"] is None
 

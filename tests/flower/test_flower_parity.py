@@ -28,11 +28,11 @@ def assert_same(method, federation, model=grids.MODEL, **options):
     settings = OPTIONS | options
     noise = {"noise": "seeded"}
     on_flower = grids.play(federation, method, model=model, **settings, **noise)
-    here = us.train(federation, method, model=model, runner="loop", **settings)
+    is_local = us.train(federation, method, model=model, runner="loop", **settings)
     run = on_flower.run
-    assert torch.equal(grids.vector_of(run.model), grids.vector_of(here.model))
-    assert len(run.metrics) == len(here.metrics)
-    for ours, theirs in zip(run.metrics, here.metrics, strict=True):
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(is_local.model))
+    assert len(run.metrics) == len(is_local.metrics)
+    for ours, theirs in zip(run.metrics, is_local.metrics, strict=True):
         assert ours["traffic"] == theirs["traffic"]
         assert ours["train_loss"] == theirs["train_loss"]
         for level in ("global", "local", "personal"):
@@ -94,11 +94,11 @@ def test_so_does_a_module_with_statistics_of_its_own(method):
 
 @pytest.mark.parametrize("method", ["fedbabu", "fedper", "fedbabu+scaffold", "local"])
 def test_the_start_is_the_servers_even_of_what_it_never_sees(method):
-    federation, here = small_federation(), with_batch_norm()
+    federation, is_local = small_federation(), with_batch_norm()
     torch.manual_seed(1)
     other = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     app = grids.client_app(other, federation, method, state=None)
-    on_flower = grids.play(federation, method, model=here, app=app, **OPTIONS).run
+    on_flower = grids.play(federation, method, model=is_local, app=app, **OPTIONS).run
     simulated = us.train(federation, method, model=with_batch_norm(), runner="loop", **OPTIONS)
     assert torch.equal(grids.vector_of(on_flower.model), grids.vector_of(simulated.model))
     level, figure = "personal", "loss"

@@ -28,9 +28,9 @@ def test_a_run_on_ray_is_the_same_and_can_be_resumed(method, tmp_path):
             progress=False,
             **OPTIONS,
         )
-    here = us.train(federation, method, runner="loop", rounds=3, progress=False, **OPTIONS)
-    assert torch.equal(grids.vector_of(run.model), grids.vector_of(here.model))
-    assert run.last("personal") == pytest.approx(here.last("personal"), abs=1e-6)
+    is_local = us.train(federation, method, runner="loop", rounds=3, progress=False, **OPTIONS)
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(is_local.model))
+    assert run.last("personal") == pytest.approx(is_local.last("personal"), abs=1e-6)
 
 
 def test_what_trains_in_one_place_is_refused():

@@ -23,8 +23,8 @@ UPLOADS = Uploads.of(
 )
 
 
-def weights(spelling: str) -> torch.Tensor:
-    method = make_method(spelling)
+def weights(spec: str) -> torch.Tensor:
+    method = make_method(spec)
     return method.aggregate(Server(torch.zeros(2)), UPLOADS)[1]["weights"]
 
 
@@ -67,9 +67,9 @@ def test_a_plus_in_a_number_is_not_a_composition():
         ("fedadam:tau=0.1+fedavgm", "exclude each other"),
     ],
 )
-def test_impossible_compositions_are_named(spelling, complaint):
+def test_impossible_compositions_are_named(spec, complaint):
     with pytest.raises(UnskewError, match=complaint):
-        make_method(spelling)
+        make_method(spec)
 
 
 def final(method: str, **options) -> torch.Tensor:

@@ -43,8 +43,8 @@ def sizes(method, run) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_what_travels_is_what_is_counted(spelling):
-    method = make_method(spelling)
+def test_what_travels_is_what_is_counted(spec):
+    method = make_method(spec)
     run = play(FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0)
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
@@ -58,8 +58,8 @@ def test_what_travels_is_what_is_counted(spelling):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_how_it_is_trained_is_what_is_chosen(spelling):
-    method, samples = make_method(spelling), example(FEDERATION)
+def test_how_it_is_trained_is_what_is_chosen(spec):
+    method, samples = make_method(spec), example(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
     assert runner == ("pool" if method.about.only_with_norms else "vectorised")

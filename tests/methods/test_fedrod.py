@@ -90,7 +90,7 @@ def test_each_part_learns_from_its_own_term():
     method = FedROD()
     network, weights, buffers, batch, losses, places = terms(method, [0, 0, 1], noise=0.3)
     (slope,) = torch.autograd.grad(losses.sum(), weights)
-    with network.watching() as passes:
+    with network.capture_passes() as passes:
         network(weights, buffers, batch.x)
     generic = network.part("head", weights, buffers, passes[0].features)
     balanced = F.cross_entropy(

@@ -138,5 +138,5 @@ def digits():
 
 
 def test_every_method_is_tried_in_both_ways():
-    tried = {spelling.partition(":")[0] for spelling in SPELLINGS}
-    assert tried == {spelling.partition(":")[0] for spelling, _ in GOLDEN}
+    tried = {spec.partition(":")[0] for spec in SPELLINGS}
+    assert tried == {spec.partition(":")[0] for spec, _ in GOLDEN}

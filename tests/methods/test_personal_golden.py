@@ -33,9 +33,9 @@ def digits():
 @pytest.mark.parametrize("name", NAMES)
 def test_digits_come_out_as_they_did(digits, name):
     """Six clients of Dir(0.3), three rounds, an MLP with BatchNorm; accuracies to a few samples."""
-    spelling = "fedrep:head_epochs=3" if name == "fedrep" else name
+    spec = "fedrep:head_epochs=3" if name == "fedrep" else name
     run = us.train(
-        digits, spelling, model="mlp:hidden=32,norm=batch", rounds=3, batch_size=16, lr=0.1,
+        digits, spec, model="mlp:hidden=32,norm=batch", rounds=3, batch_size=16, lr=0.1,
         evaluate_every=3, runner="loop",
     )  # fmt: skip
     levels = tuple(run.last(level) for level in ("global", "local", "personal"))

@@ -14,8 +14,8 @@ from unskew.models.layout import Layout
 LAYOUT = Layout.flat(1)
 
 
-def steps(spelling: str, *directions: float) -> list[float]:
-    method, server = make_method(spelling), Server(torch.zeros(1))
+def steps(spec: str, *directions: float) -> list[float]:
+    method, server = make_method(spec), Server(torch.zeros(1))
     seen = []
     for direction in directions:
         server = method.step(server, server.vector + direction, LAYOUT)

@@ -31,7 +31,7 @@ def parts_of(module):
 
 def test_a_watched_pass_shows_features_and_output():
     network, _, weights, buffers = parts_of(make("mlp:hidden=4", (5,), 3))
-    with network.watching() as passes:
+    with network.capture_passes() as passes:
         output = network(weights, buffers, X)
         network(2 * weights, buffers, X)
     assert len(passes) == 2
@@ -43,7 +43,7 @@ def test_a_watched_pass_shows_features_and_output():
 
 def test_without_a_linear_layer_there_are_no_features():
     network, _, weights, buffers = parts_of(nn.Sequential(nn.Conv1d(1, 1, 1), nn.Flatten()))
-    with network.watching() as passes:
+    with network.capture_passes() as passes:
         network(weights, buffers, X.unsqueeze(1))
     assert passes[0].features is None
 

@@ -22,17 +22,17 @@ from unskew.models.made import draw_degrees
 SPELLINGS = ["made:hidden=9", "made:hidden=12-7,order=random", "made:hidden=5-6-7,masks=3"]
 
 
-def filled(spelling, shape, seed=1):
+def filled(spec, shape, seed=1):
     """A network whose connections all count: positive weights keep every ReLU open."""
-    network = FunctionalModel(make(spelling, shape, 10))
+    network = FunctionalModel(make(spec, shape, 10))
     generator = torch.Generator().manual_seed(seed)
     weights = 0.1 + torch.rand(network.layout.size, generator=generator)
     return network, weights
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_outputs_see_only_features_of_smaller_degree(spelling):
-    network, weights = filled(spelling, (1, 2, 4))
+def test_outputs_see_only_features_of_smaller_degree(spec):
+    network, weights = filled(spec, (1, 2, 4))
     x = torch.rand(1, 1, 2, 4)
     jacobian = jacrev(lambda x: network(weights, {}, x))(x).view(8, 8)
     degrees = network.module.degrees[0]
@@ -94,8 +94,8 @@ def test_masks_are_the_same_for_every_client_and_another_seed_draws_others():
         ("made:hidden=100-50", (4,), (4 * 100 + 100) + (100 * 50 + 50) + (50 * 4 + 4)),
     ],
 )
-def test_parameters_are_counted_without_masks(spelling, shape, expected):
-    module = make(spelling, shape, 10)
+def test_parameters_are_counted_without_masks(spec, shape, expected):
+    module = make(spec, shape, 10)
     network = FunctionalModel(module)
     assert network.layout.size == network.layout.trainable == expected
     assert network.layout.nbytes() == 4 * expected
@@ -118,10 +118,10 @@ def test_one_feature_is_its_bias():
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_cohort_runs_as_one(spelling):
-    network = FunctionalModel(make(spelling, (1, 2, 4), 10))
+def test_a_cohort_runs_as_one(spec):
+    network = FunctionalModel(make(spec, (1, 2, 4), 10))
     assert suits_vectorising(network, torch.zeros(2, 1, 2, 4), torch.device("cpu"))
-    nets = [make(spelling, (1, 2, 4), 10, seed=seed) for seed in (1, 2)]
+    nets = [make(spec, (1, 2, 4), 10, seed=seed) for seed in (1, 2)]
     rows = torch.stack([flatten(net, network.layout) for net in nets])
     x = torch.rand(2, 3, 1, 2, 4)
 

@@ -20,10 +20,10 @@ def samples(name, shape, rows=2, seed=0):
     return torch.randn(rows, *shape, generator=generator)
 
 
-def network(spelling, shape, classes=5, **options):
-    if spelling.startswith("bilstm"):
+def network(spec, shape, classes=5, **options):
+    if spec.startswith("bilstm"):
         options["vocabulary"] = WORDS
-    return make(spelling, shape, classes, **options)
+    return make(spec, shape, classes, **options)
 
 
 def any_shape(name):
@@ -45,9 +45,9 @@ CASES += [("bilstm", (9,)), ("bilstm:pool=max", (1,))]
 
 
 @pytest.mark.parametrize(("spelling", "shape"), CASES)
-def test_logits_are_the_head_of_the_features(spelling, shape):
-    net = network(spelling, shape).eval()
-    x = samples(spelling, shape)
+def test_logits_are_the_head_of_the_features(spec, shape):
+    net = network(spec, shape).eval()
+    x = samples(spec, shape)
     with torch.no_grad():
         features, logits = net.features(x), net(x)
         assert features.shape == (2, net.head.in_features)
@@ -67,21 +67,21 @@ def test_head_is_the_last_linear_layer(name):
     "spelling",
     [*CLASSIFIERS, *(f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none"))],
 )
-def test_gradient_reaches_every_parameter(spelling):
-    shape = any_shape(spelling.partition(":")[0])
-    net = network(spelling, shape, classes=3)
+def test_gradient_reaches_every_parameter(spec):
+    shape = any_shape(spec.partition(":")[0])
+    net = network(spec, shape, classes=3)
     rows = 4
-    loss = nn.functional.cross_entropy(net(samples(spelling, shape, rows)), torch.arange(rows) % 3)
+    loss = nn.functional.cross_entropy(net(samples(spec, shape, rows)), torch.arange(rows) % 3)
     loss.backward()
     dead = [name for name, tensor in net.named_parameters() if not tensor.grad.any()]
     assert dead == []
 
 
 @pytest.mark.parametrize("spelling", [f"{n}:norm={k}" for n in NORMED for k in ("batch", "none")])
-def test_fresh_networks_neither_fade_nor_blow_up(spelling):
+def test_fresh_networks_neither_fade_nor_blow_up(spec):
     shape = (3, 32, 32)
     with torch.no_grad():
-        spread = network(spelling, shape)(samples(spelling, shape, 4)).std()
+        spread = network(spec, shape)(samples(spec, shape, 4)).std()
     assert 0.02 < spread < 3
 
 

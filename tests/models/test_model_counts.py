@@ -7,8 +7,8 @@ import pytest
 from unskew.models import make
 
 
-def count(spelling, shape, classes, **options):
-    return sum(tensor.numel() for tensor in make(spelling, shape, classes, **options).parameters())
+def count(spec, shape, classes, **options):
+    return sum(tensor.numel() for tensor in make(spec, shape, classes, **options).parameters())
 
 
 def resnet(depths, norm_values=2):
@@ -37,8 +37,8 @@ SIMPLE = [
 
 
 @pytest.mark.parametrize(("spelling", "shape", "classes", "expected"), SIMPLE)
-def test_small_networks(spelling, shape, classes, expected):
-    assert count(spelling, shape, classes) == expected
+def test_small_networks(spec, shape, classes, expected):
+    assert count(spec, shape, classes) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_small_networks(spelling, shape, classes, expected):
         ("feddisk-cnn:norm=none,hidden=8", (1, 28, 28), 10, 416 + 6416 + (256 * 8 + 8) + 90),
     ],
 )
-def test_feddisk_table_ii(spelling, shape, classes, expected):
-    assert count(spelling, shape, classes) == expected
+def test_feddisk_table_ii(spec, shape, classes, expected):
+    assert count(spec, shape, classes) == expected
 
 
 def test_resnets():

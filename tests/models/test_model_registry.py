@@ -7,7 +7,7 @@ import pytest
 
 from unskew.errors import UnskewError
 from unskew.models import MODELS, default_for, make
-from unskew.utils.specs import build, spell
+from unskew.utils.specs import build, spec_of
 
 NAMES = {
     "logistic": "any",
@@ -35,7 +35,7 @@ def test_the_table_describes_every_network():
 @pytest.mark.parametrize("text", ["mlp:hidden=64-32,norm=none", "resnet18:norm=none", "mlp"])
 def test_spelling_round_trip(text):
     recipe = build(MODELS, text, "model")
-    again = build(MODELS, spell(recipe, text.partition(":")[0]), "model")
+    again = build(MODELS, spec_of(recipe, text.partition(":")[0]), "model")
     assert again == recipe
 
 
@@ -72,9 +72,9 @@ def test_one_width_may_be_a_number():
         ("bilstm:pool=last", (20,), 100, "pool must be 'mean' or 'max'"),
     ],
 )
-def test_complaints(spelling, shape, vocabulary, said):
+def test_complaints(spec, shape, vocabulary, said):
     with pytest.raises(UnskewError, match=said) as caught:
-        make(spelling, shape, 10, vocabulary=vocabulary)
+        make(spec, shape, 10, vocabulary=vocabulary)
     assert "\n" not in str(caught.value)
 
 

@@ -29,12 +29,12 @@ WITH_BATCH_NORM = [
 ]
 
 
-def cohort(spelling, shape):
+def cohort(spec, shape):
     """Return clients' networks and batches; the same call gives the same numbers again."""
     generator = torch.Generator().manual_seed(0)
-    text = spelling.startswith("bilstm")
+    text = spec.startswith("bilstm")
     nets = [
-        make(spelling, shape, CLASSES, seed=k, vocabulary=WORDS if text else None)
+        make(spec, shape, CLASSES, seed=k, vocabulary=WORDS if text else None)
         for k in range(CLIENTS)
     ]
     if text:
@@ -59,11 +59,11 @@ def together(nets, x, y):
 
 
 @pytest.mark.parametrize(("spelling", "shape"), STATELESS + WITH_BATCH_NORM)
-def test_vmap_equals_the_loop_over_clients(spelling, shape):
+def test_vmap_equals_the_loop_over_clients(spec, shape):
     # In double precision the two ways must agree closely, also through ill-conditioned BatchNorm.
-    nets, x, y = cohort(spelling, shape)
+    nets, x, y = cohort(spec, shape)
     nets = [net.double().train() for net in nets]
-    x = x if spelling.startswith("bilstm") else x.double()
+    x = x if spec.startswith("bilstm") else x.double()
     logits, gradients, buffers = together(nets, x, y)
     for k, net in enumerate(nets):
         alone = net(x[k])
@@ -76,8 +76,8 @@ def test_vmap_equals_the_loop_over_clients(spelling, shape):
 
 
 @pytest.mark.parametrize(("spelling", "shape"), WITH_BATCH_NORM)
-def test_batch_norm_statistics_move_for_each_client_alone(spelling, shape):
-    nets, x, y = cohort(spelling, shape)
+def test_batch_norm_statistics_move_for_each_client_alone(spec, shape):
+    nets, x, y = cohort(spec, shape)
     before = {name: tensor.clone() for name, tensor in nets[0].named_buffers()}
     _, _, after = together([net.train() for net in nets], x, y)
     counters = [name for name in after if name.endswith("num_batches_tracked")]
@@ -89,9 +89,9 @@ def test_batch_norm_statistics_move_for_each_client_alone(spelling, shape):
 
 
 @pytest.mark.parametrize("spelling", ["mlp", "lenet5", "feddisk-cnn"])
-def test_one_batch_through_many_networks(spelling):
+def test_one_batch_through_many_networks(spec):
     """Evaluation shares the samples and stacks only the networks."""
-    nets, x, _ = cohort(spelling, (1, 28, 28))
+    nets, x, _ = cohort(spec, (1, 28, 28))
     nets = [net.eval() for net in nets]
     parameters, buffers = stack_module_state(nets)
     with torch.no_grad():

@@ -15,8 +15,8 @@ def balanced(classes: int = 10, each: int = 60) -> SamplePool:
     return SamplePool(np.tile(np.arange(classes), each), classes)
 
 
-def deal(spelling: str, pool: SamplePool, clients: int | None = None, seed: int = 0) -> Partition:
-    skew = parse_partitioner(spelling)
+def deal(spec: str, pool: SamplePool, clients: int | None = None, seed: int = 0) -> Partition:
+    skew = parse_partitioner(spec)
     return skew.deal(pool, skew.clients(pool, clients), generator(seed, "skew"))
 
 
@@ -60,9 +60,9 @@ def test_pathological_with_too_few_slots_says_so() -> None:
     ("spelling", "option"),
     [("pathological:classes_per_client=11", "classes_per_client"), ("n-classes:n=11", "n must")],
 )
-def test_more_classes_than_there_are_is_refused(spelling: str, option: str) -> None:
+def test_more_classes_than_there_are_is_refused(spec: str, option: str) -> None:
     with pytest.raises(UnskewError, match=option):
-        deal(spelling, balanced(), 5)
+        deal(spec, balanced(), 5)
 
 
 def test_n_classes_balanced_has_one_size() -> None:
@@ -150,9 +150,9 @@ def test_shards_give_whole_neighbourhoods() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["shards:shards=9", "shards:shards=3,per_client=none"])
-def test_too_few_shards_are_refused(spelling: str) -> None:
+def test_too_few_shards_are_refused(spec: str) -> None:
     with pytest.raises(UnskewError, match="shards must be at least"):
-        deal(spelling, balanced(), 5)
+        deal(spec, balanced(), 5)
 
 
 def test_niid_2_thesis() -> None:
@@ -231,9 +231,9 @@ def test_dirichlet_top_up_keeps_the_labels_skewed() -> None:
     "spelling",
     ["iid", "dirichlet", "pathological", "n-classes", "eta-shards", "quantity", "natural"],
 )
-def test_a_thousand_clients_are_quick(spelling: str) -> None:
+def test_a_thousand_clients_are_quick(spec: str) -> None:
     rng = np.random.default_rng(0)
     pool = SamplePool(rng.integers(0, 10, 60_000), 10, rng.integers(0, 500, 60_000))
     started = time.perf_counter()
-    assert deal(spelling, pool, 1000).clients == 1000
+    assert deal(spec, pool, 1000).clients == 1000
     assert time.perf_counter() - started < 1

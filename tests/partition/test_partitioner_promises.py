@@ -37,7 +37,7 @@ DROPPING = [
     "natural:min_size=5",  # of 60 samples or more in 12 groups, one has five
 ]
 
-spellings = st.sampled_from(COVERING + DROPPING)
+specs = st.sampled_from(COVERING + DROPPING)
 
 
 @st.composite
@@ -50,22 +50,22 @@ def pools(draw: st.DrawFn) -> SamplePool:
     return SamplePool(labels, classes, rng.integers(0, 12, samples))
 
 
-def deal(spelling: str, pool: SamplePool, clients: int, seed: int) -> Partition:
-    skew = parse_partitioner(spelling)
-    asked = min(clients, pool.classes + 1) if "niid-2" in spelling else clients
+def deal(spec: str, pool: SamplePool, clients: int, seed: int) -> Partition:
+    skew = parse_partitioner(spec)
+    asked = min(clients, pool.classes + 1) if "niid-2" in spec else clients
     return skew.deal(pool, skew.clients(pool, asked), generator(seed, "skew"))
 
 
 def test_every_recipe_is_promised_something() -> None:
-    named = {spelling.partition(":")[0] for spelling in COVERING + DROPPING}
+    named = {spec.partition(":")[0] for spec in COVERING + DROPPING}
     assert named == set(PARTITIONERS)
 
 
-@given(spellings, pools(), st.integers(2, 20), st.integers(0, 99))
+@given(specs, pools(), st.integers(2, 20), st.integers(0, 99))
 def test_parts_are_disjoint_and_within_the_pool(
-    spelling: str, pool: SamplePool, clients: int, seed: int
+    spec: str, pool: SamplePool, clients: int, seed: int
 ) -> None:
-    partition = deal(spelling, pool, clients, seed)
+    partition = deal(spec, pool, clients, seed)
     assert len(partition.owner) == len(pool)
     assert partition.owner.min() >= NOBODY
     assert partition.owner.max() < partition.clients
@@ -78,27 +78,27 @@ def test_parts_are_disjoint_and_within_the_pool(
 
 @given(st.sampled_from(COVERING), pools(), st.integers(2, 20), st.integers(0, 99))
 def test_covering_recipes_drop_nothing(
-    spelling: str, pool: SamplePool, clients: int, seed: int
+    spec: str, pool: SamplePool, clients: int, seed: int
 ) -> None:
-    if "pathological" in spelling:
+    if "pathological" in spec:
         clients = max(clients, pool.classes // 2 + 1)  # fewer cannot hold all the classes
-    if spelling == "natural":
+    if spec == "natural":
         clients = max(clients, 12)  # fewer leave groups out
-    assert deal(spelling, pool, clients, seed).dropped == 0
+    assert deal(spec, pool, clients, seed).dropped == 0
 
 
 @pytest.mark.parametrize("spelling", COVERING + DROPPING)
-def test_the_seed_decides(spelling: str) -> None:
+def test_the_seed_decides(spec: str) -> None:
     rng = np.random.default_rng(3)
     pool = SamplePool(rng.integers(0, 10, 900), 10, rng.integers(0, 40, 900))
-    first, again, other = (deal(spelling, pool, 10, seed).owner for seed in (1, 1, 2))
+    first, again, other = (deal(spec, pool, 10, seed).owner for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 @given(pools(), st.integers(2, 60), st.sampled_from(["iid", "noise"]))
-def test_iid_sizes_differ_by_at_most_one(pool: SamplePool, clients: int, spelling: str) -> None:
-    assert np.ptp(deal(spelling, pool, clients, 0).sizes) <= 1
+def test_iid_sizes_differ_by_at_most_one(pool: SamplePool, clients: int, spec: str) -> None:
+    assert np.ptp(deal(spec, pool, clients, 0).sizes) <= 1
 
 
 @given(pools(), st.integers(2, 30), st.sampled_from([0.01, 0.1, 1.0]), st.booleans())
@@ -106,8 +106,8 @@ def test_iid_sizes_differ_by_at_most_one(pool: SamplePool, clients: int, spellin
 def test_dirichlet_by_default_leaves_no_client_bare(
     pool: SamplePool, clients: int, alpha: float, balance: bool
 ) -> None:
-    spelling = f"dirichlet:alpha={alpha},balance={balance},retries=3"
-    assert deal(spelling, pool, clients, 0).sizes.min() >= min(10, len(pool) // (2 * clients))
+    spec = f"dirichlet:alpha={alpha},balance={balance},retries=3"
+    assert deal(spec, pool, clients, 0).sizes.min() >= min(10, len(pool) // (2 * clients))
 
 
 @given(pools(), st.integers(2, 12), st.integers(0, 5), st.sampled_from(["lognormal", "zipf"]))
@@ -146,8 +146,8 @@ def test_pathological_holds_at_most_its_classes(
     pool: SamplePool, clients: int, per_client: int, balance: bool
 ) -> None:
     per_client = min(per_client, pool.classes)
-    spelling = f"pathological:classes_per_client={per_client},balance={balance}"
-    partition = deal(spelling, pool, clients, 0)
+    spec = f"pathological:classes_per_client={per_client},balance={balance}"
+    partition = deal(spec, pool, clients, 0)
     held = [len(np.unique(pool.labels[part])) for part in partition.parts]
     assert max(held) <= per_client
     if clients * per_client >= pool.classes:
@@ -156,10 +156,10 @@ def test_pathological_holds_at_most_its_classes(
 
 @pytest.mark.parametrize("spelling", ["iid", "dirichlet", "natural", "quantity"])
 @pytest.mark.parametrize("clients", [0, -1, 101])
-def test_impossible_numbers_of_clients_are_refused(spelling: str, clients: int) -> None:
+def test_impossible_numbers_of_clients_are_refused(spec: str, clients: int) -> None:
     pool = SamplePool(np.arange(100) % 4, 4, np.arange(100) % 7)
     with pytest.raises(UnskewError, match="clients must be from 1 to 100"):
-        parse_partitioner(spelling).clients(pool, clients)
+        parse_partitioner(spec).clients(pool, clients)
 
 
 def test_balanced_dirichlet_takes_a_class_nobody_has_samples_of():

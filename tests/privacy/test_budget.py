@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
 from unskew.privacy import Privacy
-from unskew.utils.specs import OPTIONS, build, create, spell
+from unskew.utils.specs import OPTIONS, build, create, spec_of
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -45,8 +45,8 @@ def test_impossible_budgets_are_named(numbers, complaint):
         ("careful:privacy=2/1e-5/0.5", Privacy(2, 1e-5, 0.5)),
     ],
 )
-def test_methods_spell_it(spelling, budget):
-    assert build({"careful": Careful}, spelling, "method").privacy == budget
+def test_methods_spell_it(spec, budget):
+    assert build({"careful": Careful}, spec, "method").privacy == budget
     assert create(Careful, {"privacy": budget}, "method").privacy == budget
 
 
@@ -58,7 +58,7 @@ def test_a_mapping_is_a_budget_too():
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1, exclude_max=True), st.floats(1e-300, 1e300))
 def test_what_is_spelled_is_read_back(epsilon, delta, clip):
     made = Careful(privacy=Privacy(epsilon, delta, clip))
-    assert build({"careful": Careful}, spell(made, "careful"), "method") == made
+    assert build({"careful": Careful}, spec_of(made, "careful"), "method") == made
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def opened(browser, path):
     assert errors == []
 
 
-def pictures(page):
+def charts(page):
     return json.loads(page.locator("#report-data").text_content())["pictures"]
 
 
@@ -87,11 +87,11 @@ def pictures(page):
 @pytest.mark.parametrize("width", [1200, 360])
 def test_every_figure_is_drawn_and_fits(opened, scheme, width):
     page = opened(width=width, color_scheme=scheme)
-    kinds = {picture["kind"] for picture in pictures(page)}
+    kinds = {chart["kind"] for chart in charts(page)}
     assert kinds == set(MARKS)
-    for picture in pictures(page):
-        drawing = page.locator(f"#{picture['name']} .drawing")
-        assert drawing.locator(MARKS[picture["kind"]]).count() > 0, picture["name"]
+    for chart in charts(page):
+        drawing = page.locator(f"#{chart['name']} .drawing")
+        assert drawing.locator(MARKS[chart["kind"]]).count() > 0, chart["name"]
         box = drawing.bounding_box()
         assert box["height"] > 100
         assert box["x"] + box["width"] <= width
@@ -115,13 +115,13 @@ def test_no_text_of_a_figure_is_cut_off(opened, width):
 
 def test_every_figure_answers_the_pointer(opened):
     page = opened()
-    for picture in pictures(page):
-        area = page.locator(f"#{picture['name']} .hover").first
+    for chart in charts(page):
+        area = page.locator(f"#{chart['name']} .hover").first
         area.scroll_into_view_if_needed()
         page.mouse.move(2, 2)
         assert not page.locator("#tip").is_visible()
         area.hover(force=True)
-        assert page.locator("#tip").is_visible(), picture["name"]
+        assert page.locator("#tip").is_visible(), chart["name"]
         assert page.locator("#tip").inner_text().strip()
 
 

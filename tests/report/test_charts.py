@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reports import RUNS, clustered_run, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.methods.common.base import SAMPLE_WEIGHTS
-from unskew.report.charts import all_pictures
+from unskew.report.charts import all_charts
 from unskew.report.charts.aggregation_weights import scale_end
 from unskew.report.charts.chart import thinned, tidy
 from unskew.report.draw import draw_picture
@@ -25,7 +25,7 @@ from unskew.utils.tables import Table
 
 
 def pictures_of(runs, **options):
-    return {picture.name: picture for picture in all_pictures(runs, **options)}
+    return {chart.name: chart for chart in all_charts(runs, **options)}
 
 
 def test_lines_are_means_over_seeds_of_the_rounds_all_have():
@@ -74,11 +74,11 @@ def test_cost_bars_leave_out_seeds_that_never_reach_the_target():
 
 def test_who_holds_what_is_the_federation(federation):
     runs = trained_runs()
-    picture = pictures_of(runs)["who-holds-what"]
-    assert picture.data["counts"] == runs[0].facts["data"]["label_counts"]
-    rows = list(csv.reader(io.StringIO(picture.table.to_csv())))
+    chart = pictures_of(runs)["who-holds-what"]
+    assert chart.data["counts"] == runs[0].facts["data"]["label_counts"]
+    rows = list(csv.reader(io.StringIO(chart.table.to_csv())))
     assert rows[0] == ["client", "0", "1", "2"]
-    assert [list(map(int, row[1:])) for row in rows[1:]] == picture.data["counts"]
+    assert [list(map(int, row[1:])) for row in rows[1:]] == chart.data["counts"]
 
 
 def test_many_clients_become_a_map():
@@ -86,9 +86,9 @@ def test_many_clients_become_a_map():
     run = Run("fedavg", "mlp", "digits", 0, 400, metrics=runs[0].metrics)
     counts = np.tile([[9, 1], [0, 10]], (200, 1)).tolist()
     run.facts = {"data": {"label_counts": counts, "class_names": ["a", "b"], "client_names": None}}
-    picture = pictures_of(Runs([run]))["who-holds-what"]
-    assert picture.kind == "maps"
-    shares = np.array(picture.data["maps"][0]["values"])
+    chart = pictures_of(Runs([run]))["who-holds-what"]
+    assert chart.kind == "maps"
+    shares = np.array(chart.data["maps"][0]["values"])
     assert shares.shape == (2, 300)
     assert shares.sum(axis=0) == pytest.approx(1)
 
@@ -187,7 +187,7 @@ def test_tidy_numbers():
 def test_every_figure_is_written_for_papers(tmp_path):
     runs = Runs([*trained_runs(), clustered_run()])
     files = export_figures(tmp_path / "figures", runs, embedding=True)
-    names = {picture.name for picture in all_pictures(runs, embedding=True)}
+    names = {chart.name for chart in all_charts(runs, embedding=True)}
     assert {"clusters", "sample-weights", "embedding"} < names
     assert {path.name for path in files} == {
         f"{name}.{suffix}" for name in names for suffix in ("png", "svg", "csv")

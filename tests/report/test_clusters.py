@@ -14,8 +14,8 @@ OPTIONS = {"model": "mlp:hidden=8", "rounds": 4, "batch_size": 8, "lr": 0.1}
 
 def cluster_map(run) -> np.ndarray:
     """Clients x rounds, NaN where a cell is empty."""
-    (picture,) = cluster_pictures(Runs([run]))
-    (one,) = picture.data["maps"]
+    (chart,) = cluster_pictures(Runs([run]))
+    (one,) = chart.data["maps"]
     assert one["method"] == run.method
     return np.array(one["values"], dtype=float)
 

@@ -52,7 +52,7 @@ def test_a_picture_needs_a_format(tmp_path: Path, name: str) -> None:
 
 def test_noise_gets_a_strip_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(holdings, "_draw_strip", lambda f, figure: drawn.append(f.report.skew))
+    monkeypatch.setattr(holdings, "_draw_strip", lambda f, metric: drawn.append(f.report.skew))
     for shape, skew in (((1, 8, 8), "noise:level=1"), ((1, 8, 8), "iid"), ((64,), "noise")):
         draw_holdings(federation(3, shape=shape, skew=skew), tmp_path / "holdings.png")
     assert drawn == ["noise:level=1"]

@@ -45,8 +45,8 @@ class Reader(HTMLParser):
             self.data = data
 
     @property
-    def pictures(self):
-        return {picture["name"]: picture for picture in json.loads(self.data)["pictures"]}
+    def charts(self):
+        return {chart["name"]: chart for chart in json.loads(self.data)["pictures"]}
 
 
 def read(page: str) -> Reader:
@@ -80,7 +80,7 @@ def test_a_real_comparison_has_every_figure(tmp_path):
     wanted = {"global-accuracy", "worst-accuracy", "test-loss", "train-loss", "clients-local",
               "cost-to-target", "who-holds-what", "weights", "embedding"}  # fmt: skip
     assert set(reader.figures) == wanted
-    assert set(reader.pictures) == wanted
+    assert set(reader.charts) == wanted
 
 
 def test_skew_is_told_at_a_glance(tmp_path):
@@ -160,10 +160,10 @@ def test_what_was_not_measured_has_no_figure(tmp_path, options, figures):
 
 
 def test_runs_judged_by_loss_have_a_page(tmp_path):
-    runs = Runs(made_run(m, s, figure="loss") for m in ("a", "b") for s in (0, 1))
+    runs = Runs(made_run(m, s, metric="loss") for m in ("a", "b") for s in (0, 1))
     reader = read(page_of(tmp_path, runs))
     assert reader.figures == ["global-loss", "worst-loss", "train-loss", "cost-to-target"]
-    assert not reader.pictures["global-loss"]["data"]["share"]
+    assert not reader.charts["global-loss"]["data"]["share"]
 
 
 def test_a_diverged_run_does_not_break_the_page(tmp_path):
@@ -171,7 +171,7 @@ def test_a_diverged_run_does_not_break_the_page(tmp_path):
     for row in run.metrics:
         row["train_loss"], row["global"]["accuracy"] = None, None
     reader = read(page_of(tmp_path, Runs([made_run(), run])))
-    (series,) = reader.pictures["global-accuracy"]["data"]["series"]
+    (series,) = reader.charts["global-accuracy"]["data"]["series"]
     assert series["method"] == "fedavg"
 
 

@@ -31,8 +31,8 @@ def test_per_client_and_total(federation):
     for row, table in zip(run.metrics, run.client_tables, strict=True):
         assert table["parameters_up"] == table["parameters_down"] == [LOGISTIC] * 2
         assert table["bytes_up"] == table["bytes_down"] == [4 * LOGISTIC] * 2
-        for figure, total in row["traffic"].items():
-            assert total == sum(table[figure])
+        for metric, total in row["traffic"].items():
+            assert total == sum(table[metric])
     assert run.cost.bytes_up == sum(row["traffic"]["bytes_up"] for row in run.metrics)
 
 

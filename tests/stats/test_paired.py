@@ -83,9 +83,9 @@ def test_a_pair_reads_the_same_from_both_sides(rows):
     assert (ahead.p, ahead.mean) == (behind.p, -behind.mean)
 
 
-def run_of(method, seed, value, figure="accuracy", level="global"):
+def run_of(method, seed, value, metric="accuracy", level="global"):
     run = Run(method, "mlp", "digits", seed, 4)
-    run.metrics.append({"stage": "task", "round": 1, level: {figure: value}})
+    run.metrics.append({"stage": "task", "round": 1, level: {metric: value}})
     return run
 
 
@@ -158,15 +158,15 @@ def test_methods_as_good_as_the_leader_are_named():
 
 
 def test_of_losses_the_smallest_leads():
-    verdict = runs_of({"a": [3.0, 3.1, 3.2], "b": [1.0, 1.2, 1.1]}, figure="loss").verdict()
+    verdict = runs_of({"a": [3.0, 3.1, 3.2], "b": [1.0, 1.2, 1.1]}, metric="loss").verdict()
     assert verdict.leader == "b"
     assert verdict.behind[0].mean == pytest.approx(2.0)
     assert "leads by 2 over a" in str(verdict)
 
 
 def test_one_seed_or_one_method_cannot_lead():
-    assert "one seed cannot tell" in str(runs_of({"a": [0.5], "b": [0.4]})).verdict()
-    assert "stands alone" in str(runs_of({"a": [0.5, 0.6]})).verdict()
+    assert "one seed cannot tell" in str(runs_of({"a": [0.5], "b": [0.4]}).verdict())
+    assert "stands alone" in str(runs_of({"a": [0.5, 0.6]}).verdict())
     assert Runs([Run("a", "mlp", "digits", 0, 4)]).verdict() is None
 
 

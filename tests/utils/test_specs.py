@@ -9,17 +9,17 @@ from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
 from unskew.methods.common.registry import make_method
-from unskew.utils import specs as spelling
+from unskew.utils import specs
 
 
-@dataclass(frozen=True, config=spelling.OPTIONS)
+@dataclass(frozen=True, config=specs.OPTIONS)
 class Prox:
     mu: Annotated[float, Field(ge=0)] = 0.1
     steps: int | None = None
     fast: bool = False
 
 
-@dataclass(frozen=True, config=spelling.OPTIONS)
+@dataclass(frozen=True, config=specs.OPTIONS)
 class Needy:
     level: float
     kind: str = "plain"
@@ -40,19 +40,19 @@ TABLE = {"prox": Prox, "needy": Needy}
     ],
 )
 def test_parse(text, name, options):
-    assert spelling.parse(text) == (name, options)
+    assert specs.parse(text) == (name, options)
 
 
 def test_an_option_stands_once_and_is_finite():
     with pytest.raises(UnskewError, match="mu is given twice"):
-        spelling.parse("fedprox:mu=0.1,mu=0.2")
+        specs.parse("fedprox:mu=0.1,mu=0.2")
     with pytest.raises(UnskewError, match="mu must be a finite number"):
         make_method("fedprox:mu=1e400")
 
 
 def test_option_without_a_value_is_explained():
     with pytest.raises(UnskewError, match="write options as key=value; 'fast' has no '='"):
-        spelling.parse("prox:fast")
+        specs.parse("prox:fast")
 
 
 @pytest.mark.parametrize(
@@ -66,37 +66,37 @@ def test_option_without_a_value_is_explained():
     ],
 )
 def test_split_list(text, parts):
-    assert spelling.split_list(text) == parts
+    assert specs.split_list(text) == parts
 
 
 @given(
     st.lists(
         st.builds(
-            spelling.spell,
+            specs.spec_of,
             st.builds(Prox, st.floats(0, 100), st.none() | st.integers(), st.booleans()),
             st.just("prox"),
         ),
         max_size=5,
     )
 )
-def test_a_list_of_spellings_splits_into_what_was_joined(spellings):
-    assert spelling.split_list(",".join(spellings)) == spellings
+def test_a_list_of_spellings_splits_into_what_was_joined(specs):
+    assert specs.split_list(",".join(specs)) == specs
 
 
 def test_build_sets_types_from_text():
-    assert spelling.build(TABLE, "prox:mu=2,steps=3,fast=true", "method") == Prox(2.0, 3, True)
-    assert spelling.build(TABLE, "prox", "method") == Prox()
+    assert specs.build(TABLE, "prox:mu=2,steps=3,fast=true", "method") == Prox(2.0, 3, True)
+    assert specs.build(TABLE, "prox", "method") == Prox()
 
 
 @given(st.builds(Prox, st.floats(0, 1e9), st.none() | st.integers(), st.booleans()))
 def test_spelling_and_building_undo_each_other(thing):
-    assert spelling.build(TABLE, spelling.spell(thing, "prox"), "method") == thing
+    assert specs.build(TABLE, specs.spec_of(thing, "prox"), "method") == thing
 
 
 def test_spell_leaves_defaults_out():
-    assert spelling.spell(Prox(), "prox") == "prox"
-    assert spelling.spell(Prox(fast=True), "prox") == "prox:fast=true"
-    assert spelling.spell(Needy(0.5), "needy") == "needy:level=0.5"
+    assert specs.spec_of(Prox(), "prox") == "prox"
+    assert specs.spec_of(Prox(fast=True), "prox") == "prox:fast=true"
+    assert specs.spec_of(Needy(0.5), "needy") == "needy:level=0.5"
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_spell_leaves_defaults_out():
 )
 def test_mistakes_are_one_line_that_names_the_field(text, complaint):
     with pytest.raises(UnskewError) as caught:
-        spelling.build(TABLE, text, "method")
+        specs.build(TABLE, text, "method")
     assert str(caught.value) == complaint
 
 
 def test_every_wrong_field_is_named():
     with pytest.raises(UnskewError) as caught:
-        spelling.build(TABLE, "prox:mu=x,steps=y", "method")
+        specs.build(TABLE, "prox:mu=x,steps=y", "method")
     assert all(field.name in str(caught.value) for field in fields(Prox)[:2])

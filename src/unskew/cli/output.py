@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unskew.errors import UnskewError
-from unskew.utils.jsonable import plain
+from unskew.utils.jsonable import to_jsonable
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
 
@@ -37,4 +37,4 @@ def print_rich(renderable: object) -> None:
 
 def print_json(value: object) -> None:
     """Print a value as JSON; numbers that are none become null."""
-    typer.echo(json.dumps(plain(value), indent=2, default=str))
+    typer.echo(json.dumps(to_jsonable(value), indent=2, default=str))

@@ -71,6 +71,6 @@ class Scale(Attack):
 ATTACKS: dict[str, type[Attack]] = {"labels": Labels, "scale": Scale}
 
 
-def make_attack(spelling: str) -> Attack:
+def make_attack(spec: str) -> Attack:
     """Return the attack a spelling names."""
-    return build(ATTACKS, spelling, "attack")
+    return build(ATTACKS, spec, "attack")

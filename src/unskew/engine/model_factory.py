@@ -15,7 +15,7 @@ from unskew.models.goals import CLASSIFY
 from unskew.utils.rng import torch_seeded
 
 
-def is_own(model: Model | None) -> bool:
+def is_custom(model: Model | None) -> bool:
     """Tell whether a network is the user's, not one of those that have a name."""
     return not isinstance(model, str | None)
 
@@ -26,11 +26,11 @@ def make_module(federation: Federation, model: Model | None, seed: int) -> tuple
         words = None if federation.vocabulary is None else len(federation.vocabulary)
         name = model or default_for(federation.shape, federation.classes, words)
         return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
-    module = made_by(model, seed)
+    module = instantiate(model, seed)
     return type(module).__name__, module
 
 
-def made_by(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
+def instantiate(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
     """Return a copy of a user's module, or what their function makes with the seed's weights."""
     module: object = model
     if not isinstance(model, nn.Module) and _takes_nothing(model):

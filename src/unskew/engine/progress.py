@@ -13,7 +13,7 @@ Watcher = Callable[[int, Mapping[str, Any]], None]
 
 
 @contextmanager
-def watching(
+def show_progress(
     progress: bool | Watcher | None, label: str, rounds: int, done: int
 ) -> Iterator[Watcher]:
     """Provide the watcher asked for: the caller's own, a bar, or none.
@@ -58,7 +58,7 @@ class Board:
 
 
 @contextmanager
-def watching_many(progress: bool | None, runs: int, rounds: int) -> Iterator[Board]:
+def show_progress_of_many(progress: bool | None, runs: int, rounds: int) -> Iterator[Board]:
     """Provide the board for many runs of so many rounds each, shown or not as asked."""
     if not _shown(progress):
         yield Board(None, runs, rounds)

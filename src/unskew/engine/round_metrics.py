@@ -21,7 +21,7 @@ _MOST_NUMBERS = 10_000
 """Diagnostics larger than this are left out of the metrics."""
 
 
-def round_line(stage: str, round_: int, outcome: RoundOutcome) -> Row:
+def round_row(stage: str, round_: int, outcome: RoundOutcome) -> Row:
     """Return the round's metrics; the rules' findings that are not by client stand in them too."""
     line: Row = {
         "stage": stage,
@@ -93,7 +93,7 @@ those of the clients."""
 def evaluate(
     context: ClientContext,
     position: Position,
-    own_tests: Callable[[ClientContext, Position], Levels],
+    evaluate_on_clients: Callable[[ClientContext, Position], Levels],
 ) -> tuple[Row, list[Row]]:
     """Measure the model on the levels there are samples for; see :mod:`unskew.engine.evaluate`.
 
@@ -110,7 +110,7 @@ def evaluate(
         levels["global"] = scores.means()
         if type(method).outputs is not Method.outputs:
             levels["outputs"] = _mean_over_outputs(context, server)
-    for level, result in own_tests(context, position).items():
+    for level, result in evaluate_on_clients(context, position).items():
         levels[level] = result.summary()
         tables.append(_score_table(level, position.round, result))
     return levels, tables
@@ -126,7 +126,7 @@ def _mean_over_outputs(context: ClientContext, server: Server) -> Row:
     return {name: fmean(each[name] for each in found) for name in found[0]}
 
 
-def tests_here(context: ClientContext, position: Position) -> Levels:
+def evaluate_locally(context: ClientContext, position: Position) -> Levels:
     """Measure on the clients' own test samples, all of which are here."""
     server, test, network = position.server, context.federation.test, context.network
     assert server is not None

@@ -15,7 +15,7 @@ from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
 from unskew.engine.custom_code import custom_code_hash
-from unskew.engine.model_factory import check_scores, is_own, make_module
+from unskew.engine.model_factory import check_scores, is_custom, make_module
 from unskew.engine.runners import choose_device, example, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads_for
@@ -75,12 +75,12 @@ class TrainingSetup:
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
-        if is_own(model) and federation.has_samples:
+        if is_custom(model) and federation.has_samples:
             check_scores(module, example(federation).to(device), federation.classes)
         if method.wants_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
         return TrainingSetup(
-            federation, method, name, module, settings, device, attack, bad, held, is_own(model)
+            federation, method, name, module, settings, device, attack, bad, held, is_custom(model)
         )
 
     def identity(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class TrainingSetup:
 
     def _arithmetic(self) -> str:
         """Return in which order sums are taken."""
-        vectorised = self.backend.here and self.runner == "vectorised"
+        vectorised = self.backend.is_local and self.runner == "vectorised"
         return "vectorised" if vectorised else "per client"
 
     def facts(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from torch import nn
 
 from unskew.engine.cohort import Runner
 from unskew.engine.private_steps import PrivateStage
-from unskew.engine.progress import Watcher, watching
-from unskew.engine.round_metrics import Row, evaluate, round_line, round_table
+from unskew.engine.progress import Watcher, show_progress
+from unskew.engine.round_metrics import Row, evaluate, round_row, round_table
 from unskew.engine.rounds import RoundOutcome, run_round
 from unskew.engine.runners import example
 from unskew.engine.setup import TrainingSetup
@@ -31,7 +31,7 @@ from unskew.runs.run import Run
 from unskew.runs.sample_weights import weights_table
 from unskew.runs.stage_cache import StageCache
 from unskew.runs.states import ClientStates, StateStore
-from unskew.utils.jsonable import plain
+from unskew.utils.jsonable import to_jsonable
 
 
 def run_training(
@@ -59,7 +59,7 @@ def run_training(
     stages, cache = setup.method.stages(), None
     if folder is not None:
         identity = setup.identity()
-        if stage_cache is not None and setup.backend.here:
+        if stage_cache is not None and setup.backend.is_local:
             versions, own = run.facts["versions"], setup.settings
             keys = stage_keys(identity, versions, setup.held, own, stages)
             cache = StageCache(stage_cache, keys)
@@ -148,7 +148,7 @@ class StageRun:
         try:
             with (
                 threads(threads_for(cohort * context.network.layout.size)),
-                watching(progress, label, self._rounds, position.round) as watcher,
+                show_progress(progress, label, self._rounds, position.round) as watcher,
             ):
                 while not self._is_over(position):
                     position = self._run_round(position, runner, watcher)
@@ -169,7 +169,7 @@ class StageRun:
             self._context, runner, position.round, position.server, position.states
         )
         position = position.after_round(server, states)
-        metrics, tables = plain(self._record(position, outcome))
+        metrics, tables = to_jsonable(self._record(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
         self._run.client_tables.extend(tables)
@@ -180,14 +180,14 @@ class StageRun:
 
     def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Row, list[Row]]:
         """Return the round's line of metrics and its tables of clients."""
-        line = round_line(self._stage.name, position.round, outcome)
+        line = round_row(self._stage.name, position.round, outcome)
         if self._context.private is not None:
             line["privacy"] = self._context.private.spent(position.round)
         tables = [round_table(self._stage.name, position.round, outcome)]
         every = self._context.settings.evaluate_every
         due = every and (position.round % every == 0 or self._is_over(position))
         if self._evaluates and due:
-            levels, scores = evaluate(self._context, position, self._backend.own_tests)
+            levels, scores = evaluate(self._context, position, self._backend.evaluate_on_clients)
             line.update(levels)
             tables += scores
         return line, tables

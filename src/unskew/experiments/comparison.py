@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.progress import watching_many
+from unskew.engine.progress import show_progress_of_many
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
@@ -72,7 +72,7 @@ def compare(
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     each = len(numbers) + (0 if plan is None else plan.trials)
     with (
-        watching_many(progress, each * len(chosen), validated.rounds) as board,
+        show_progress_of_many(progress, each * len(chosen), validated.rounds) as board,
         stage_cache_in(folder) as stages,
     ):
         scheduler = RunScheduler(model, resume, jobs, board, stages)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.model_factory import made_by
+from unskew.engine.model_factory import instantiate
 from unskew.engine.progress import Board, Watcher
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
@@ -102,7 +102,7 @@ class RunScheduler:
         """Return the network if it is the user's, as a worker process would send it back."""
         if self.model is None or isinstance(self.model, str):
             return None
-        return made_by(self.model, seed)
+        return instantiate(self.model, seed)
 
 
 def folder_name(method: str) -> str:

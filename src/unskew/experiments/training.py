@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.model_factory import is_own
+from unskew.engine.model_factory import is_custom
 from unskew.engine.progress import Watcher
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -84,7 +84,7 @@ def train_with(
     if settings.engine == "flower-ray":
         return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
     # Of a custom module only the first weights are known: what it computes may differ.
-    shared = None if stage_cache is None or is_own(model) else Path(stage_cache)
+    shared = None if stage_cache is None or is_custom(model) else Path(stage_cache)
     return run_training(
         setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared
     )

@@ -29,7 +29,7 @@ class FlowerBackend(ABC):
     told: dict[int, MetricRecord] = field(default_factory=dict, init=False)
     """What was measured on the server, by round."""
 
-    here: ClassVar[bool] = False
+    is_local: ClassVar[bool] = False
 
     @abstractmethod
     def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
@@ -39,7 +39,7 @@ class FlowerBackend(ABC):
     def tests(self, context: ClientContext, position: Position) -> Levels:
         """Let nodes measure on their own test samples."""
 
-    def own_tests(self, context: ClientContext, position: Position) -> Levels:
+    def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
         """Measure on the server, and let nodes measure."""
         assert position.server is not None
         if self.measure is not None:

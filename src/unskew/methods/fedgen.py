@@ -118,7 +118,7 @@ class FedGen(Method):
         """Add ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || own(x_i))``, faded."""
         if "generated" not in refs:
             return super().objective(network, weights, buffers, batch, refs)
-        with network.watching() as passes:
+        with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
         generated = refs["generated"]
         classes, noise_per_sample, width = generated.shape

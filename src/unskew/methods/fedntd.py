@@ -53,7 +53,7 @@ class FedNTD(Method):
         """Add ``beta t^2 KL(teacher || own)`` over the classes that are not true."""
         if not self.beta:
             return super().objective(network, weights, buffers, batch, refs)
-        with network.watching() as passes:
+        with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
         own, taught = passes[0].output, network.consult(refs["ntd_teacher"], batch.x).output
         divergence = not_true_divergence(taught, own, batch.y, self.temperature)

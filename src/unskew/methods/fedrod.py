@@ -88,7 +88,7 @@ class FedROD(Method):
 
         The second teaches the personal head alone: features and generic logits are held fixed.
         """
-        with network.watching() as passes:
+        with network.capture_passes() as passes:
             network(weights, buffers, batch.x)
         features = passes[0].features
         assert features is not None

@@ -84,7 +84,7 @@ class MOON(Method):
         """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s cosines."""
         if not self.mu:
             return super().objective(network, weights, buffers, batch, refs)
-        with network.watching() as passes:
+        with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
         own, positive, negative = (
             directions(each)

@@ -114,7 +114,7 @@ class FunctionalModel:
         return output
 
     @contextmanager
-    def watching(self) -> Iterator[list[ForwardPass]]:
+    def capture_passes(self) -> Iterator[list[ForwardPass]]:
         """Collect the passes that are made meanwhile, in order.
 
         So a term of the objective can use the features or the output of the pass that the loss
@@ -148,7 +148,7 @@ class FunctionalModel:
         trainable = self.layout.trainable
         self.module.eval()
         try:
-            with self.watching() as passes:
+            with self.capture_passes() as passes:
                 self(vector[:trainable], self.buffers_of(vector[trainable:]), x)
         finally:
             self.module.train()

@@ -15,7 +15,7 @@ from unskew.models.resnet import ResNet18, ResNet34
 from unskew.models.spec import ModelSpec
 from unskew.models.vae import VAESpec
 from unskew.models.vgg import Vgg11
-from unskew.utils import specs as spellings
+from unskew.utils import specs
 from unskew.utils.rng import torch_seeded
 
 MODELS: dict[str, type[ModelSpec]] = {
@@ -36,7 +36,7 @@ MODELS: dict[str, type[ModelSpec]] = {
 
 
 def make(
-    spelling: str,
+    spec: str,
     shape: tuple[int, ...],
     classes: int,
     *,
@@ -48,8 +48,8 @@ def make(
     ``shape`` is that of one sample; ``vocabulary`` the number of tokens where samples are text.
     The same seed gives the same bits, and torch's global generator is left as it was.
     """
-    recipe = spellings.build(MODELS, spelling, "model")
-    _check(recipe, f"model {spellings.parse(spelling)[0]!r}", shape, vocabulary)
+    recipe = specs.build(MODELS, spec, "model")
+    _check(recipe, f"model {specs.parse(spec)[0]!r}", shape, vocabulary)
     if classes < 1:
         raise UnskewError(f"classes must be at least 1 (got {classes})")
     with torch_seeded(seed, "model"), torch.device("cpu"):

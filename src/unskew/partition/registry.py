@@ -16,7 +16,7 @@ from unskew.partition.natural import Natural
 from unskew.partition.pathological import Pathological
 from unskew.partition.quantity import IID, Quantity
 from unskew.partition.shards import EtaShards, Shards
-from unskew.utils import specs as spelling
+from unskew.utils import specs
 
 PARTITIONERS: dict[str, type[Partitioner]] = {
     "iid": IID,
@@ -60,7 +60,7 @@ class Composed(Partitioner):
 
 def parse_partitioner(text: str) -> Partitioner:
     """Make the recipe a spelling names; distortions may follow a partition after a plus."""
-    first, *others = [spelling.build(PARTITIONERS, part, "skew") for part in text.split("+")]
+    first, *others = [specs.build(PARTITIONERS, part, "skew") for part in text.split("+")]
     for part in others:
         if not part.distorts:
             names = ", ".join(name for name, cls in PARTITIONERS.items() if cls.distorts)
@@ -78,7 +78,7 @@ def partitioner_spec(skew: Partitioner) -> str:
     names = {cls: name for name, cls in PARTITIONERS.items()}
     if type(skew) not in names:
         return type(skew).__name__
-    return spelling.spell(skew, names[type(skew)])
+    return specs.spec_of(skew, names[type(skew)])
 
 
 def describe(name: str) -> str:

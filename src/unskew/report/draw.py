@@ -12,45 +12,45 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_picture(picture: Chart, methods: Sequence[str]) -> "Figure":
+def draw_picture(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw a picture; ``methods`` is the whole list, whose order gives each method its colour."""
-    return _DRAW[picture.kind](picture, methods)
+    return _DRAW[chart.kind](chart, methods)
 
 
-def _draw_curves(picture: Chart, methods: Sequence[str]) -> "Figure":
+def _draw_curves(chart: Chart, methods: Sequence[str]) -> "Figure":
     figure, axes = _one(5.2, 3.4)
-    for series in picture.data["series"]:
+    for series in chart.data["series"]:
         place = methods.index(series["method"])
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
         axes.plot(series["x"], mean, dash(place), color=color(place), label=series["method"])
         axes.fill_between(series["x"], low, high, color=color(place), alpha=0.15, linewidth=0)
-    axes.set_xlabel(picture.data["x"])
-    axes.set_ylabel(picture.data["y"])
-    if picture.data["share"]:
+    axes.set_xlabel(chart.data["x"])
+    axes.set_ylabel(chart.data["y"])
+    if chart.data["share"]:
         axes.yaxis.set_major_formatter(_per_cent())
     axes.legend(frameon=False, fontsize=8)
     return figure
 
 
-def _draw_histograms(picture: Chart, methods: Sequence[str]) -> "Figure":
+def _draw_histograms(chart: Chart, methods: Sequence[str]) -> "Figure":
     figure, axes = _one(5.2, 3.0)
-    for series in picture.data["series"]:
+    for series in chart.data["series"]:
         place = methods.index(series["method"])
         axes.stairs(
-            series["shares"], picture.data["edges"], color=color(place), label=series["method"],
+            series["shares"], chart.data["edges"], color=color(place), label=series["method"],
             linestyle=dash(place),
         )  # fmt: skip
-    places, texts = zip(*picture.data["ticks"], strict=True)
+    places, texts = zip(*chart.data["ticks"], strict=True)
     axes.set_xticks(places, texts)
     axes.yaxis.set_major_formatter(_per_cent())
-    axes.set_xlabel(picture.data["x"])
-    axes.set_ylabel(picture.data["y"])
+    axes.set_xlabel(chart.data["x"])
+    axes.set_ylabel(chart.data["y"])
     axes.legend(frameon=False, fontsize=8)
     return figure
 
 
-def _draw_boxes(picture: Chart, methods: Sequence[str]) -> "Figure":
-    boxes = picture.data["boxes"]
+def _draw_boxes(chart: Chart, methods: Sequence[str]) -> "Figure":
+    boxes = chart.data["boxes"]
     figure, axes = _one(6.0, 1.0 + 0.34 * len(boxes))
     for row, box in enumerate(boxes):
         paint = color(methods.index(box["method"]))
@@ -68,16 +68,16 @@ def _draw_boxes(picture: Chart, methods: Sequence[str]) -> "Figure":
                        "markersize": 3.5},
         )  # fmt: skip
     _name_rows(axes, boxes)
-    axes.set_xlabel(picture.data["y"])
-    if picture.data["share"]:
+    axes.set_xlabel(chart.data["y"])
+    if chart.data["share"]:
         axes.xaxis.set_major_formatter(_per_cent())
     return figure
 
 
-def _draw_bars(picture: Chart, methods: Sequence[str]) -> "Figure":
+def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
-    panels = picture.data["panels"]
+    panels = chart.data["panels"]
     figure = Figure(figsize=(7.6, 1.0 + 0.34 * len(panels[0]["bars"])), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
         for row, bar in enumerate(panel["bars"]):

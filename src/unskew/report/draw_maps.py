@@ -18,29 +18,29 @@ _NAMED = 60
 """Up to so many points have their client's number beside them."""
 
 
-def draw_maps(picture: Chart, methods: Sequence[str]) -> "Figure":
+def draw_maps(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw maps on one scale, three in a row."""
     del methods
-    figure, images = _maps(picture, cmap="cividis", vmin=0, vmax=picture.data["top"])
-    top = picture.data["top"]
-    rows = [row for one in picture.data["maps"] for row in one["values"]]
+    figure, images = _maps(chart, cmap="cividis", vmin=0, vmax=chart.data["top"])
+    top = chart.data["top"]
+    rows = [row for one in chart.data["maps"] for row in one["values"]]
     beyond = any(value is not None and value > 1.0001 * top for row in rows for value in row)
     figure.colorbar(
-        images[-1], ax=figure.axes, label=picture.data["value"], pad=0.01, aspect=30,
+        images[-1], ax=figure.axes, label=chart.data["value"], pad=0.01, aspect=30,
         extend="max" if beyond else "neither",
     )  # fmt: skip
     return figure
 
 
-def draw_clusters(picture: Chart, methods: Sequence[str]) -> "Figure":
+def draw_clusters(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw maps of clusters, a colour each."""
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 (slow to import)
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     del methods
     colors = len(COLORS)
-    figure, _ = _maps(picture, colors, cmap=ListedColormap(COLORS), vmin=0, vmax=colors - 1)
-    rows = [row for one in picture.data["maps"] for row in one["values"]]
+    figure, _ = _maps(chart, colors, cmap=ListedColormap(COLORS), vmin=0, vmax=colors - 1)
+    rows = [row for one in chart.data["maps"] for row in one["values"]]
     found = sorted({cluster for row in rows for cluster in row if cluster is not None})
     figure.legend(
         handles=[Patch(color=COLORS[c % colors], label=str(c)) for c in found[:colors]],
@@ -49,20 +49,20 @@ def draw_clusters(picture: Chart, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def draw_bubbles(picture: Chart, methods: Sequence[str]) -> "Figure":
+def draw_bubbles(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw who holds what."""
     del methods
-    counts, clients = np.array(picture.data["counts"]), picture.data["clients"]
+    counts, clients = np.array(chart.data["counts"]), chart.data["clients"]
     numbered = clients == [str(k) for k in range(len(clients))]
-    return counts_figure(counts, None if numbered else clients, picture.data["classes"])
+    return counts_figure(counts, None if numbered else clients, chart.data["classes"])
 
 
-def draw_points(picture: Chart, methods: Sequence[str]) -> "Figure":
+def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw clients as points, coloured by a figure."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     del methods
-    x, y, values, sizes = np.array(picture.data["points"], dtype=np.float64).T
+    x, y, values, sizes = np.array(chart.data["points"], dtype=np.float64).T
     figure = Figure(figsize=(5.2, 3.8), layout="constrained")
     axes = figure.subplots()
     dots = axes.scatter(
@@ -74,17 +74,15 @@ def draw_points(picture: Chart, methods: Sequence[str]) -> "Figure":
             axes.annotate(str(client), place, (5, 3), textcoords="offset points", fontsize=7)
     axes.set_xticks([])
     axes.set_yticks([])
-    figure.colorbar(dots, label=picture.data["value"])
+    figure.colorbar(dots, label=chart.data["value"])
     return figure
 
 
-def _maps(
-    picture: Chart, period: float = np.inf, **options: Any
-) -> "tuple[Figure, list[AxesImage]]":
+def _maps(chart: Chart, period: float = np.inf, **options: Any) -> "tuple[Figure, list[AxesImage]]":
     """Draw each map; values that are colours by number start again after a period."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    data, maps = picture.data, picture.data["maps"]
+    data, maps = chart.data, chart.data["maps"]
     across = min(3, len(maps))
     down = -(-len(maps) // across)
     figure = Figure(figsize=(2.6 * across + 1.4, 2.4 * down + 0.3), layout="constrained")

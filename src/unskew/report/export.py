@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from unskew.errors import UnskewError
-from unskew.report.charts import all_pictures
+from unskew.report.charts import all_charts
 from unskew.report.draw import draw_picture
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
@@ -19,16 +19,16 @@ def export_figures(
     """Write each figure as PNG, SVG and CSV into a folder, and return the files."""
     folder = _made(folder)
     written = []
-    for picture in all_pictures(runs, target=target, embedding=embedding):
-        figure = draw_picture(picture, runs.methods)
+    for chart in all_charts(runs, target=target, embedding=embedding):
+        metric = draw_picture(chart, runs.methods)
         for suffix in ("png", "svg"):
-            path = folder / f"{picture.name}.{suffix}"
+            path = folder / f"{chart.name}.{suffix}"
             # Without a date, the same runs give the same bytes.
             facts = {"Date": None} if suffix == "svg" else {}
-            figure.savefig(path, dpi=_DPI, metadata=facts)
+            metric.savefig(path, dpi=_DPI, metadata=facts)
             written.append(path)
-        path = folder / f"{picture.name}.csv"
-        write_bytes(path, picture.table.to_csv().encode())
+        path = folder / f"{chart.name}.csv"
+        write_bytes(path, chart.table.to_csv().encode())
         written.append(path)
     return written
 

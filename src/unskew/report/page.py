@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.report.charts import Chart, all_pictures
+from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import has_personal_models
 from unskew.report.densities import density_notes
 from unskew.report.reproduce import configuration, python_text
@@ -48,7 +48,7 @@ def page_text(
     runs: Runs, target: float | None, command: str | None, *, embedding: bool = False
 ) -> str:
     """Return the page as text."""
-    pictures = all_pictures(runs, target=target, embedding=embedding)
+    charts = all_charts(runs, target=target, embedding=embedding)
     data = runs[0].facts.get("data", {})
     return render(
         "page.html.j2",
@@ -59,33 +59,33 @@ def page_text(
         diagnosis=data.get("diagnosis"),
         classes=data.get("classes"),
         table=runs.table_with_verdict(target),
-        metric=runs.figure.name,
+        metric=runs.metric.name,
         has_personal_models=has_personal_models(runs),
-        sections=[_section(*group) for group in groupby(pictures, attrgetter("section"))],
+        sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
         densities=density_notes(runs),
         tuning=tuning_table(runs),
         tuned_rates=tuned_rates(runs),
         configuration=configuration(runs),
         command=command,
         python=python_text(runs),
-        data={"methods": runs.methods, "pictures": list(map(_drawn, pictures))},
+        data={"methods": runs.methods, "charts": list(map(_drawn, charts))},
     )
 
 
 def _section(name: str, members: Iterable[Chart]) -> dict[str, Any]:
     """Return what a section shows; it has a note only if all its pictures share one."""
-    pictures = list(members)
-    notes = {picture.note for picture in pictures}
-    return {"name": name, "note": notes.pop() if len(notes) == 1 else None, "pictures": pictures}
+    charts = list(members)
+    notes = {chart.note for chart in charts}
+    return {"name": name, "note": notes.pop() if len(notes) == 1 else None, "charts": charts}
 
 
-def _drawn(picture: Chart) -> dict[str, Any]:
+def _drawn(chart: Chart) -> dict[str, Any]:
     """Return what the script needs to draw a picture."""
-    csv = picture.table.to_csv()
+    csv = chart.table.to_csv()
     return {
-        "name": picture.name,
-        "title": picture.title,
-        "kind": picture.kind,
-        "data": picture.data,
+        "name": chart.name,
+        "title": chart.title,
+        "kind": chart.kind,
+        "data": chart.data,
         "csv": csv if len(csv) <= _MOST_CSV else None,
     }

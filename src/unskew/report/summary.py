@@ -45,12 +45,12 @@ def leader_card(runs: Runs) -> LeaderCard | None:
     if verdict is None:
         return None
     where = "common test" if runs.level == "global" else "clients' own tests"
-    values = [run.last(runs.level, runs.figure.name) for run in runs.of(verdict.leader)]
-    mean = runs.figure.text(sum(values) / len(values))
+    values = [run.last(runs.level, runs.metric.name) for run in runs.of(verdict.leader)]
+    mean = runs.metric.text(sum(values) / len(values))
     personal = runs.verdict("personal") if has_personal_models(runs) else None
     return LeaderCard(
         method=verdict.leader,
-        score=f"{mean} {runs.figure.name} on the {where}",
+        score=f"{mean} {runs.metric.name} on the {where}",
         is_significant=verdict.is_significant,
         badge=_badge(verdict),
         verdict=str(verdict),

@@ -25,7 +25,7 @@ def tuning_table(runs: Runs) -> Table | None:
     if not found:
         return None
     columns = ["chosen", "lr", "validation", "worst trial", "judged by"]
-    rows = [_cells(method, facts, runs.figure) for method, facts in found.items()]
+    rows = [_cells(method, facts, runs.metric) for method, facts in found.items()]
     return Table(columns, rows, title=_title(next(iter(found.values()))))
 
 
@@ -43,13 +43,13 @@ def _title(facts: Facts) -> str:
     )
 
 
-def _cells(method: str, facts: Facts, figure: Metric) -> list[str]:
+def _cells(method: str, facts: Facts, metric: Metric) -> list[str]:
     values = [each["value"] for each in facts["tried"] if each["value"] is not None]
-    worst = min if figure.more_is_better else max
+    worst = min if metric.more_is_better else max
     return [
         method,
         f"{facts['chosen']['lr']:g}",
-        figure.text(facts["chosen"]["value"]),
-        figure.text(worst(values) if values else None),
+        metric.text(facts["chosen"]["value"]),
+        metric.text(worst(values) if values else None),
         f"{facts['level']} {facts['figure']}",
     ]

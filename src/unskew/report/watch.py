@@ -64,7 +64,7 @@ _HEADS = ("run", "round", "left", "train loss", "figure", "worst client", "cours
 
 
 def _cells(tail: Tail) -> list[str]:
-    run, figure = tail.run, tail.run.figure
+    run, metric = tail.run, tail.run.metric
     last = tail.rows[-1] if tail.rows else None
     if last is None:
         return [f"{run.method}, seed {run.seed}", f"0/{tail.rounds}", *["-"] * 6]
@@ -76,9 +76,9 @@ def _cells(tail: Tail) -> list[str]:
         f"{last['round']}/{tail.rounds}{stage}",
         "done" if tail.is_done else _duration(_seconds_left(tail)),
         "-" if loss is None else f"{loss:.4f}",
-        f"{figure.name} {figure.text(run.last(level, figure.name))}",
-        figure.text(run.last("local", figure.worst)),
-        spark(run.curve(level, figure.name)[1]),
+        f"{metric.name} {metric.text(run.last(level, metric.name))}",
+        metric.text(run.last("local", metric.worst)),
+        spark(run.curve(level, metric.name)[1]),
         f"{(cost.bytes_up + cost.bytes_down) / 1e6:.2f}",
     ]
 

@@ -181,8 +181,8 @@ class Checkpoints:
 
     def _read_records(self, whose: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
         for number, (name, digest) in enumerate(files.items()):
-            here = whose["file"] == number
-            clients, nbytes = whose["client"][here].tolist(), whose["nbytes"][here].tolist()
+            is_local = whose["file"] == number
+            clients, nbytes = whose["client"][is_local].tolist(), whose["nbytes"][is_local].tolist()
             yield from self.store.folder.read(name, digest, dict(zip(clients, nbytes, strict=True)))
 
 

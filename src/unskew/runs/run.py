@@ -49,11 +49,11 @@ class Run:
     def __repr__(self) -> str:
         return (
             f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}, "
-            f"{self.figure.name}={self.last('global', self.figure.name):.4f})"
+            f"{self.metric.name}={self.last('global', self.metric.name):.4f})"
         )
 
     @property
-    def figure(self) -> Metric:
+    def metric(self) -> Metric:
         """The figure the run is judged by: accuracy, or the loss of a network without one."""
         levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
@@ -73,7 +73,7 @@ class Run:
         """The last accuracy of the global model on the common test set; NaN if never measured."""
         return self.last("global")
 
-    def last(self, level: str, figure: str = "accuracy") -> float:
+    def last(self, level: str, metric: str = "accuracy") -> float:
         """Return the last figure of a level: ``global``, ``local`` or ``personal``.
 
         Methods with several models have ``outputs`` too, the mean of what each of them reaches on
@@ -81,13 +81,13 @@ class Run:
         """
         for row in reversed(self.metrics):
             if level in row:
-                return _number(row[level].get(figure))
+                return _number(row[level].get(metric))
         return math.nan
 
-    def curve(self, level: str, figure: str = "accuracy") -> tuple[list[int], list[float]]:
+    def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was measured, and the figure at each."""
         rows = [row for row in self.metrics if level in row]
-        return [row["round"] for row in rows], [_number(row[level].get(figure)) for row in rows]
+        return [row["round"] for row in rows], [_number(row[level].get(metric)) for row in rows]
 
     @property
     def cost(self) -> Cost:
@@ -102,9 +102,9 @@ class Run:
 
     def cost_to(self, target: float, level: str = "global") -> Cost | None:
         """Return the cost until the figure of a level first reached a target; None if never."""
-        figure = self.figure
+        metric = self.metric
         for i, row in enumerate(self.metrics):
-            if level in row and figure.reaches(_number(row[level].get(figure.name)), target):
+            if level in row and metric.reaches(_number(row[level].get(metric.name)), target):
                 return self.cost_of(self.metrics[: i + 1])
         return None
 
@@ -121,18 +121,18 @@ class Run:
     def table(self) -> Table:
         """Return the evaluations, a row each; the rounds, if there was nothing to evaluate on."""
         rows = []
-        name, worst = self.figure.name, self.figure.worst
+        name, worst = self.metric.name, self.metric.worst
         shown = self._evaluated() or self.metrics
         for row in shown:
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
             columns = (("global", name), ("local", name), ("local", worst), ("personal", name))
-            for level, figure in columns:
-                cells.append(self.figure.text(row.get(level, {}).get(figure)))
+            for level, metric in columns:
+                cells.append(self.metric.text(row.get(level, {}).get(metric)))
             rows.append(cells)
         others = self._other_measures()
         for cells, row in zip(rows, shown, strict=True):
-            cells += [self.figure.text(row.get("global", {}).get(other)) for other in others]
+            cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
         return Table(heads + others, rows, title=f"{self.method} on {self.data}")
 
@@ -141,12 +141,12 @@ class Run:
 
     def _other_measures(self) -> list[str]:
         """Name what else is measured of a network that is judged by its loss."""
-        if self.figure is ACCURACY:
+        if self.metric is ACCURACY:
             return []
         common: dict[str, Any] = next(
             (row["global"] for row in self.metrics if "global" in row), {}
         )
-        return [name for name in common if name != self.figure.name]
+        return [name for name in common if name != self.metric.name]
 
 
 _LEVELS = ("global", "local", "personal")

@@ -73,23 +73,23 @@ class Runs(Sequence[Run]):
         One that fails, or has no global model to speak of, would make everybody's cost that of
         the first round.
         """
-        figure, found = self.figure, {}
+        metric, found = self.metric, {}
         for method in self.methods:
-            curves = [run.curve(self.level, figure.name)[1] for run in self.of(method)]
+            curves = [run.curve(self.level, metric.name)[1] for run in self.of(method)]
             known = [[value for value in curve if not math.isnan(value)] for curve in curves]
             if known and all(known):
-                found[method] = figure.worst_of([figure.best(curve) for curve in known])
+                found[method] = metric.worst_of([metric.best(curve) for curve in known])
         if not found:
             return math.nan
-        best = figure.best(list(found.values()))
+        best = metric.best(list(found.values()))
         margin = _FAR_BEHIND * abs(best)
         near = [value for value in found.values() if abs(value - best) <= margin]
-        return figure.reached_by_all(near)
+        return metric.reached_by_all(near)
 
     @property
-    def figure(self) -> Metric:
+    def metric(self) -> Metric:
         """The figure the runs are judged by."""
-        return self._runs[0].figure if self._runs else ACCURACY
+        return self._runs[0].metric if self._runs else ACCURACY
 
     @property
     def level(self) -> str:
@@ -108,14 +108,14 @@ class Runs(Sequence[Run]):
         """
         level = level or self.level
         scores = {
-            method: {run.seed: run.last(level, self.figure.name) for run in self.of(method)}
+            method: {run.seed: run.last(level, self.metric.name) for run in self.of(method)}
             for method in self.methods
         }
-        return judge(scores, self.figure, level)
+        return judge(scores, self.metric, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Sum up every method; cost is counted until the level's figure reaches the target."""
-        if self.figure is ACCURACY:
+        if self.metric is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
         return [_summary(method, self.of(method), goal, self.level) for method in self.methods]
@@ -123,13 +123,13 @@ class Runs(Sequence[Run]):
     def table(self, target: float | None = None) -> Table:
         """Return one row a method: accuracy, worst client, and the cost of the target."""
         goal = self.default_target() if target is None else target
-        figure = self.figure
-        at = "target" if math.isnan(goal) else target_text(figure, goal)
-        columns = ["method", figure.name, "local", "worst", f"rounds to {at}", f"MB to {at}"]
+        metric = self.metric
+        at = "target" if math.isnan(goal) else target_text(metric, goal)
+        columns = ["method", metric.name, "local", "worst", f"rounds to {at}", f"MB to {at}"]
         summaries = self.summaries(goal)
-        rows = [_cells(summary, figure) for summary in summaries]
-        personal = [figure.text(summary.personal) for summary in summaries]
-        if personal != [figure.text(summary.local) for summary in summaries]:
+        rows = [_cells(summary, metric) for summary in summaries]
+        personal = [metric.text(summary.personal) for summary in summaries]
+        if personal != [metric.text(summary.local) for summary in summaries]:
             columns.insert(3, "personal")
             for row, cell in zip(rows, personal, strict=True):
                 row.insert(3, cell)
@@ -163,13 +163,13 @@ def check_target(target: float | None) -> None:
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
-def target_text(figure: Metric, target: float) -> str:
+def target_text(metric: Metric, target: float) -> str:
     """Write a target as it stands in a heading."""
-    return f"{100 * target:g} %" if figure is ACCURACY else f"{target:g}"
+    return f"{100 * target:g} %" if metric is ACCURACY else f"{target:g}"
 
 
 def _summary(method: str, runs: Sequence[Run], target: float, level: str) -> Summary:
-    name, worst = runs[0].figure.name, runs[0].figure.worst
+    name, worst = runs[0].metric.name, runs[0].metric.worst
     finals = [run.last("global", name) for run in runs]
     costs = [cost for run in runs if (cost := run.cost_to(target, level)) is not None]
     return Summary(
@@ -190,15 +190,15 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _cells(summary: Summary, figure: Metric) -> list[str]:
+def _cells(summary: Summary, metric: Metric) -> list[str]:
     spread = summary.accuracy_sd if summary.seeds > 1 else None
     partly = 0 < summary.reached < summary.seeds
     some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
-        figure.text(summary.accuracy, spread),
-        figure.text(summary.local),
-        figure.text(summary.worst_client),
+        metric.text(summary.accuracy, spread),
+        metric.text(summary.local),
+        metric.text(summary.worst_client),
         _number(summary.rounds_to_target, "{:.1f}") + some,
         _number(summary.bytes_to_target / 1e6, "{:.2f}"),
     ]

@@ -24,9 +24,9 @@ class Tracker(Protocol):
         """Write what is not written yet."""
 
 
-def open_tracker(spelling: str, run: Run) -> Tracker:
+def open_tracker(spec: str, run: Run) -> Tracker:
     """Open a tracker for one run; spelled ``tensorboard``, or with a folder ``mlflow:FOLDER``."""
-    name, _, folder = spelling.partition(":")
+    name, _, folder = spec.partition(":")
     make = lookup(_TRACKERS, name, "tracker")
     return make(run, Path(folder or name))
 

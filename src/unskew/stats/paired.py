@@ -44,7 +44,7 @@ class Difference:
     p: float
 
     @property
-    def is_none(self) -> bool:
+    def is_tie(self) -> bool:
         """Whether both had the same figure with every seed."""
         return self.mean == self.low == self.high == 0 or (self.seeds == 1 and self.mean == 0)
 

@@ -48,11 +48,11 @@ class Verdict:
         return judged + self._sentence()
 
     def _sentence(self) -> str:
-        if all(difference.is_none for difference in self.behind):
+        if all(difference.is_tie for difference in self.behind):
             names = _joined([self.leader, *(difference.second for difference in self.behind)])
             return f"{names} are level: the same figure with every seed."
-        tied = [difference.second for difference in self.behind if difference.is_none]
-        first = next(difference for difference in self.behind if not difference.is_none)
+        tied = [difference.second for difference in self.behind if difference.is_tie]
+        first = next(difference for difference in self.behind if not difference.is_tie)
         unknown = any(math.isnan(d.p) for d in self.behind)
         leads = "are level and lead" if tied else "leads"
         leaders = _joined([self.leader, *tied])
@@ -64,7 +64,7 @@ class Verdict:
         more = " More seeds may tell." if self.seeds < _MANY else ""
         others = [method for method in self.level if method not in tied]
         if tied and not others:
-            p = _p(max(d.p for d in self.behind if not d.is_none))
+            p = _p(max(d.p for d in self.behind if not d.is_tie))
             return f"{start}, and their lead is real (p = {p})."
         if len(self.level) == len(self.behind):
             other = "it" if len(self.behind) == 1 else "any other"
@@ -86,7 +86,7 @@ class Verdict:
             return "leads"
         for difference in self.behind:
             if difference.second == method:
-                if difference.is_none:
+                if difference.is_tie:
                     return "the same"
                 if math.isnan(difference.p):
                     return "one seed"

@@ -4,18 +4,18 @@ import math
 from typing import Any
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """Return a value with None in place of NaN and infinities, in lists and mappings too."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         # Long lists are numbers, and a call for each would take longer than a small round.
         return [
             item
             if type(item) is int or (type(item) is float and math.isfinite(item))
-            else plain(item)
+            else to_jsonable(item)
             for item in value
         ]
     return value

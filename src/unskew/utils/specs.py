@@ -44,14 +44,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 def split_list(text: str) -> list[str]:
     """Split ``fedprox:mu=0.01,moon:mu=1,temperature=0.5`` at the commas that start a new name."""
-    spellings: list[str] = []
+    specs: list[str] = []
     for piece in filter(None, (part.strip() for part in text.split(","))):
         head = piece.partition("=")[0]
-        if "=" in piece and ":" not in head and spellings:
-            spellings[-1] += f",{piece}"
+        if "=" in piece and ":" not in head and specs:
+            specs[-1] += f",{piece}"
         else:
-            spellings.append(piece)
-    return spellings
+            specs.append(piece)
+    return specs
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
@@ -137,7 +137,7 @@ def _fields_of(model: object) -> dict[str, str]:
     return inner | {name: name for name in own}
 
 
-def spell(thing: object, name: str) -> str:
+def spec_of(thing: object, name: str) -> str:
     """Write an object back as its spelling, with only the options that differ from the default."""
     options = []
     for field in fields(thing):  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ RATES = (0.01, 0.1, 1.0)
 
 @pytest.mark.parametrize("spelling", [*METHODS, "fedprox+ida", "moon+fedadam"])
 @pytest.mark.parametrize("number", [0, 1, 3, 9])
-def test_every_method_gets_as_many_trials_and_none_twice(spelling, number):
-    method = make_method(spelling)
+def test_every_method_gets_as_many_trials_and_none_twice(spec, number):
+    method = make_method(spec)
     trials = further_trials(method, 0.1, RATES, number, seed=0)
     settings = {(trial.name, trial.lr) for trial in trials}
     assert len(settings) == len(trials) == number
@@ -148,6 +148,6 @@ def test_facts_can_be_written_down():
 
 
 def test_methods_are_judged_by_what_they_are_meant_for():
-    levels = {spelling: level_of(make_method(spelling)) for spelling in ("fedavg", "ditto")}
+    levels = {spec: level_of(make_method(spec)) for spec in ("fedavg", "ditto")}
     assert levels == {"fedavg": "global", "ditto": "personal"}
     assert level_of(make_method("feddisk")) == "local"

@@ -46,10 +46,10 @@ def density_picture(runs: Runs) -> Chart | None:
 def time_picture(runs: Runs) -> Chart:
     """Return the judged figure over the seconds of training (FedFusion, Fig. 4)."""
     series, rows = [], []
-    figure, level = runs.figure, runs.level
+    metric, level = runs.metric, runs.level
     for method in runs.methods:
         own = runs.of(method)
-        rounds, values = seed_curves(own, level, figure.name)
+        rounds, values = seed_curves(own, level, metric.name)
         if not values.size:
             continue
         seconds = np.mean([_seconds_at(run, rounds) for run in own], axis=0)
@@ -60,12 +60,12 @@ def time_picture(runs: Runs) -> Chart:
         series.append({"method": method, "x": tidied(seconds[places]), **drawn})
         rows += [[method, cell(seconds[i]), cell(mean[i]), cell(sd[i])] for i in range(len(rounds))]
     return Chart(
-        name=f"{level}-{figure.name}-over-time",
+        name=f"{level}-{metric.name}-over-time",
         section="Over the rounds",
-        title=f"{figure.name.capitalize()} over the seconds of training",
+        title=f"{metric.name.capitalize()} over the seconds of training",
         note="Seconds are those of this machine, evaluation included.",
         kind="curves",
-        data={"x": "seconds", "y": figure.name, "share": figure.more_is_better, "series": series},
+        data={"x": "seconds", "y": metric.name, "share": metric.more_is_better, "series": series},
         table=Table(["method", "seconds", "mean", "sd"], rows),
     )
 

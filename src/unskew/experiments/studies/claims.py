@@ -44,7 +44,7 @@ class Judged:
 
     def _amount(self, difference: Difference, told: float) -> str:
         digits = measure_of(self.claim.measure).digits
-        if difference.is_none:
+        if difference.is_tie:
             return f"the same as {difference.second} with every seed"
         text = f"{difference.mean:+.{digits}f} against {difference.second}"
         if not math.isnan(difference.low):

@@ -125,7 +125,7 @@ def seconds_per_round(run: Run) -> float:
 def over_clients(run: Run, level: str = "local") -> list[float]:
     """Return the last figure of every client on its own test, in the order of clients."""
     tables = [table for table in run.client_tables if table["kind"] == level]
-    return [float(value) for value in tables[-1][run.figure.name]] if tables else []
+    return [float(value) for value in tables[-1][run.metric.name]] if tables else []
 
 
 def worst_clients(run: Run, count: int) -> list[int]:
@@ -133,8 +133,8 @@ def worst_clients(run: Run, count: int) -> list[int]:
     tables = [table for table in run.client_tables if table["kind"] == "local"]
     if not tables:
         return []
-    sign = 1 if run.figure.more_is_better else -1
-    scores = zip(tables[-1][run.figure.name], tables[-1]["client"], strict=True)
+    sign = 1 if run.metric.more_is_better else -1
+    scores = zip(tables[-1][run.metric.name], tables[-1]["client"], strict=True)
     return sorted(client for _, client in sorted((sign * score, k) for score, k in scores)[:count])
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.experiments.studies.scheduler import content_key
 from unskew.experiments.studies.study import Case, Study
 from unskew.runs.atomic import write_json
-from unskew.utils.jsonable import plain
+from unskew.utils.jsonable import to_jsonable
 from unskew.utils.specs import lookup
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ def _cached(cache: Path, name: str, probe: Probe, case: Case, seed: int) -> Find
     with one_core():
         finding = probe.measure(case, seed)
     cache.mkdir(parents=True, exist_ok=True)
-    write_json(path, plain({"values": finding.values, "drawing": finding.drawing}))
+    write_json(path, to_jsonable({"values": finding.values, "drawing": finding.drawing}))
     return finding

@@ -118,7 +118,7 @@ def _curves(played: StudyRuns, case: Case) -> dict[str, Plain]:
         if not runs:
             continue
         level = played.runs[case.name].level
-        rounds, values = seed_curves(runs, level, runs[0].figure.name)
+        rounds, values = seed_curves(runs, level, runs[0].metric.name)
         places = thinned(len(rounds), _POINTS)
         if values.size:
             sd = values.std(0, ddof=min(1, len(values) - 1))

@@ -14,11 +14,11 @@ from unskew.experiments.studies.result import markdown_of, result_of
 from unskew.experiments.studies.scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.study import Study
 from unskew.experiments.studies.values import cells_of
-from unskew.report.charts import all_pictures
+from unskew.report.charts import all_charts
 from unskew.report.draw import draw_picture
 from unskew.report.page import write_page
 from unskew.runs.atomic import write_bytes, write_json
-from unskew.utils.jsonable import plain
+from unskew.utils.jsonable import to_jsonable
 
 _DPI = 110
 _DRAWN = ("curves", "boxes", "bars", "bubbles", "histograms")
@@ -58,7 +58,7 @@ def run_study(
         for label, measures in found.items():
             cells.setdefault(case, {}).setdefault(label, {}).update(measures)
     judged = judge_claims(study.file, cells, study.scale)
-    result = plain(result_of(played, cells, judged))
+    result = to_jsonable(result_of(played, cells, judged))
     write_json(out / "result.json", result)
     write_bytes(out / "result.md", markdown_of(study, result).encode())
     figures.mkdir(exist_ok=True)
@@ -75,13 +75,13 @@ def _write_pages(out: Path, figures: Path, played: StudyRuns, command: str | Non
                    command=command)  # fmt: skip
         named = played.labelled(case)
         density = density_picture(named)
-        pictures = (*all_pictures(named), time_picture(named))
-        drawings = [(one, named.methods) for one in pictures if one.kind in _DRAWN]
+        charts = (*all_charts(named), time_picture(named))
+        drawings = [(one, named.methods) for one in charts if one.kind in _DRAWN]
         if density is not None:
             drawings.append((density, ["training", "validation"]))
-        for picture, names in drawings:
-            name = picture.name if alone else f"{slug(case)}-{picture.name}"
-            draw_picture(picture, names).savefig(figures / f"{name}.png", dpi=_DPI)
+        for chart, names in drawings:
+            name = chart.name if alone else f"{slug(case)}-{chart.name}"
+            draw_picture(chart, names).savefig(figures / f"{name}.png", dpi=_DPI)
 
 
 def slug(text: str) -> str:

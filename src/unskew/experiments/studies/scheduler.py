@@ -9,7 +9,7 @@ from pathlib import Path
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.federation import Federation
 from unskew.data.sources import find
-from unskew.engine.progress import watching_many
+from unskew.engine.progress import show_progress_of_many
 from unskew.errors import UnskewError
 from unskew.experiments.comparison import run_folder
 from unskew.experiments.jobs import can_run_in_parallel, cores
@@ -67,7 +67,7 @@ def run_study_cases(
     rounds = max((case.train.rounds for case in playable), default=1)
     count = study.seeds * sum(len(case.methods) for case in playable)
     parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
-    with watching_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
+    with show_progress_of_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
         scheduler = RunScheduler(None, resume, parallelism, board, stages)
         for followers in (False, True):
             cases = [case for case in playable if (case.follows is not None) == followers]

@@ -81,7 +81,7 @@ def _effective(ours: Sequence[str], runs: Mapping[str, Run]) -> dict[str, dict[s
             continue
         exchanges = {label: exchange_of(run) for label, run in met.items()}
         before = {label: float(exchange.rounds_before) for label, exchange in exchanges.items()}
-        curves = {label: run.curve("personal", run.figure.name) for label, run in met.items()}
+        curves = {label: run.curve("personal", run.metric.name) for label, run in met.items()}
         rounds = effective_rounds(curves, own, before)
         cost = {label: exchanges[label].cost(value) for label, value in rounds.items()}
         for name, values in (("rounds", rounds), ("cost", cost), ("rounds-before", before)):
@@ -105,8 +105,8 @@ def _biases(reference: str | None, runs: Mapping[str, Run]) -> dict[str, float]:
     return found
 
 
-def _last(level: str, figure: str = "accuracy") -> Callable[[Run], float]:
-    return lambda run: 100 * run.last(level, figure)
+def _last(level: str, metric: str = "accuracy") -> Callable[[Run], float]:
+    return lambda run: 100 * run.last(level, metric)
 
 
 def _outputs(run: Run) -> float:

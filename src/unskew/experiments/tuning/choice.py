@@ -10,7 +10,7 @@ from unskew.experiments.tuning.trials import Trial
 from unskew.methods.common.base import Method
 from unskew.runs.run import Run
 from unskew.stats.metric import Metric
-from unskew.utils.jsonable import plain
+from unskew.utils.jsonable import to_jsonable
 
 _LEVELS = {"global": "global", "global on local tests": "local", "personal": "personal"}
 
@@ -25,7 +25,7 @@ class Tried:
     """A trial, its figure on the validation part (NaN without one), and why it was refused."""
 
     trial: Trial
-    figure: Metric
+    metric: Metric
     value: float
     refused: str | None = None
 
@@ -36,17 +36,17 @@ class Tried:
         Under skew the accuracy jumps from round to round, and a single one would make the choice
         a lottery.
         """
-        rounds, values = run.curve(level, run.figure.name)
+        rounds, values = run.curve(level, run.metric.name)
         late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
         value = fmean(late) if late else math.nan
-        return Tried(trial, run.figure, value, run.facts.get("refused"))
+        return Tried(trial, run.metric, value, run.facts.get("refused"))
 
     @property
     def rank(self) -> float:
         """A number that is larger for a better trial."""
         if math.isnan(self.value):
             return -math.inf
-        return self.value if self.figure.more_is_better else -self.value
+        return self.value if self.metric.more_is_better else -self.value
 
 
 def best_of(tried: list[Tried]) -> Tried:
@@ -70,12 +70,12 @@ class Choice:
 
     def facts(self) -> dict[str, Any]:
         """Return all there is to know of the search as plain values, for ``run.json``."""
-        facts: dict[str, Any] = plain(
+        facts: dict[str, Any] = to_jsonable(
             {
                 "asked": self.asked,
                 "chosen": _facts(self.chosen),
                 "level": self.level,
-                "figure": self.chosen.figure.name,
+                "figure": self.chosen.metric.name,
                 "share": SHARE,
                 **self.plan.model_dump(),
                 "tried": [_facts(each) for each in self.tried],

@@ -44,7 +44,7 @@ from unskew.methods.qffl import QFFL
 from unskew.methods.robust import RFA, Bulyan, Krum, Median, MultiKrum, Trimmed
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.methods.server_optimisers import FedAdagrad, FedAdam, FedAvgM, FedYogi
-from unskew.utils.specs import build, spell
+from unskew.utils.specs import build, spec_of
 
 METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
@@ -113,7 +113,7 @@ def name_of(method: Method) -> str:
     if composed is not None:
         return composed
     known = {cls: name for name, cls in METHODS.items()}
-    return spell(method, known.get(type(method), type(method).__name__.lower()))
+    return spec_of(method, known.get(type(method), type(method).__name__.lower()))
 
 
 def joined(*methods: str | Method) -> Method:

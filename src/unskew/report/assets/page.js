@@ -11,7 +11,7 @@ function drawForPaper() {
 
 function draw(widthOf) {
   hideTip();
-  for (const picture of DATA.pictures) {
+  for (const picture of DATA.charts) {
     const place = document.querySelector(`#${CSS.escape(picture.name)} .drawing`);
     place.replaceChildren(DRAW[picture.kind](picture, widthOf(place)));
   }
@@ -96,7 +96,7 @@ function makeTools(picture) {
 }
 
 makeLegend();
-DATA.pictures.forEach(makeTools);
+DATA.charts.forEach(makeTools);
 drawAll();
 let seen = innerWidth, waiting = 0;
 addEventListener("resize", () => {

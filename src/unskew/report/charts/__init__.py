@@ -14,9 +14,7 @@ from unskew.runs.runs import Runs
 __all__ = ["Chart", "all_pictures"]
 
 
-def all_pictures(
-    runs: Runs, *, target: float | None = None, embedding: bool = False
-) -> list[Chart]:
+def all_charts(runs: Runs, *, target: float | None = None, embedding: bool = False) -> list[Chart]:
     """Return every picture there are numbers for, in the order of a report.
 
     ``embedding`` asks for the t-SNE of the clients, which takes a while when there are many.

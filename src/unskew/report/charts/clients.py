@@ -17,37 +17,37 @@ _OUTLIERS = 60
 def box_pictures(runs: Runs) -> list[Chart]:
     """Return the box plot of the global model, and that of personal models where there are any."""
     levels = ["local", "personal"] if has_personal_models(runs) else ["local"]
-    pictures = [_picture(runs, level) for level in levels]
-    return [picture for picture in pictures if picture.data["boxes"]]
+    charts = [_picture(runs, level) for level in levels]
+    return [chart for chart in charts if chart.data["boxes"]]
 
 
 def _picture(runs: Runs, level: str) -> Chart:
-    figure = runs.figure.name
+    metric = runs.metric.name
     whose = "the global model" if level == "local" else "personal models"
     boxes, rows = [], []
     for method in runs.methods:
-        points = [point for run in runs.of(method) for point in _points(run, level, figure)]
+        points = [point for run in runs.of(method) for point in _points(run, level, metric)]
         if points:
             boxes.append(_box(method, points))
         rows += [[method, str(seed), str(client), cell(value)] for client, seed, value in points]
     return Chart(
         name=f"clients-{level}",
         section="How the clients fare",
-        title=f"{figure.capitalize()} of {whose} on each client's own test",
+        title=f"{metric.capitalize()} of {whose} on each client's own test",
         note="After the last round, all clients and seeds. Box: the middle half, with the median; "
         "whiskers: the farthest client within one and a half times the box; diamond: the mean.",
         kind="boxes",
-        data={"y": figure, "share": runs.figure.more_is_better, "boxes": boxes},
-        table=Table(["method", "seed", "client", figure], rows),
+        data={"y": metric, "share": runs.metric.more_is_better, "boxes": boxes},
+        table=Table(["method", "seed", "client", metric], rows),
     )
 
 
-def _points(run: Run, level: str, figure: str) -> list[tuple[int, int, float]]:
+def _points(run: Run, level: str, metric: str) -> list[tuple[int, int, float]]:
     """Return (client, seed, figure) of the last evaluation."""
     tables = [table for table in run.client_tables if table["kind"] == level]
-    if not tables or figure not in tables[-1]:  # a node's own loop may measure something else
+    if not tables or metric not in tables[-1]:  # a node's own loop may measure something else
         return []
-    pairs = zip(tables[-1]["client"], tables[-1][figure], strict=True)
+    pairs = zip(tables[-1]["client"], tables[-1][metric], strict=True)
     return [(client, run.seed, value) for client, value in pairs if value is not None]
 
 

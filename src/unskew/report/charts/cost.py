@@ -28,7 +28,7 @@ def cost_pictures(runs: Runs, target: float | None = None) -> list[Chart]:
             if cost is not None:
                 numbers = [str(cost.rounds), cell((cost.bytes_up + cost.bytes_down) / 1e6)]
             rows.append([method, str(seed), *numbers])
-    at = target_text(runs.figure, goal)
+    at = target_text(runs.metric, goal)
     note = (
         f"Until the global model first reaches {at} on {tested_on(runs.level)}; every stage "
         "counts, bytes of both directions and all clients. Dots are seeds; seeds that never "

@@ -19,7 +19,7 @@ _NOTE = "Lines are means over seeds, bands one standard deviation."
 
 def curve_pictures(runs: Runs) -> list[Chart]:
     """Return the curves of every figure that was measured."""
-    judged = runs.figure
+    judged = runs.metric
     name, worst = judged.name, judged.worst
     wanted = [
         (f"global-{name}", "global", name, f"{name} on the common test"),
@@ -35,15 +35,15 @@ def curve_pictures(runs: Runs) -> list[Chart]:
         wanted = [line for line in wanted if line[0] != "test-loss"]
     if runs.level == "global":  # the mean over the clients' tests is in the table
         wanted = [line for line in wanted if line[0] != f"local-{name}"]
-    pictures = [_picture(runs, *line) for line in wanted]
-    return [picture for picture in pictures if picture.data["series"]]
+    charts = [_picture(runs, *line) for line in wanted]
+    return [chart for chart in charts if chart.data["series"]]
 
 
 def has_personal_models(runs: Runs) -> bool:
     """Tell whether any method gives clients models of their own."""
-    figure = runs.figure.name
-    return any(run.last("personal", figure) != run.last("local", figure)
-               for run in runs if not math.isnan(run.last("personal", figure)))  # fmt: skip
+    metric = runs.metric.name
+    return any(run.last("personal", metric) != run.last("local", metric)
+               for run in runs if not math.isnan(run.last("personal", metric)))  # fmt: skip
 
 
 def seed_curves(
@@ -62,7 +62,7 @@ def seed_curves(
 
 
 def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:
-    share = level is not None and field != "loss" and runs.figure.more_is_better
+    share = level is not None and field != "loss" and runs.metric.more_is_better
     series, rows = [], []
     for method in runs.methods:
         rounds, values = seed_curves(runs.of(method), level, field)

@@ -35,7 +35,7 @@ def embedding_pictures(runs: Runs) -> list[Chart]:
     verdict = runs.verdict()
     leader = runs.methods[0] if verdict is None else verdict.leader
     run = next((run for run in runs.of(leader) if run.seed == runs[0].seed), runs[0])
-    served = _served(run, runs.figure.name)
+    served = _served(run, runs.metric.name)
     points = [
         [tidy(float(x)), tidy(float(y)), tidy(served.get(k)), int(counts[k].sum())]
         for k, (x, y) in enumerate(places)
@@ -50,15 +50,15 @@ def embedding_pictures(runs: Runs) -> list[Chart]:
             section="Which clients are alike",
             title="Clients by what they hold (t-SNE of label shares)",
             note=f"Seed {run.seed}. Near points hold similar labels; distances between groups mean "
-            f"nothing. Colour: {runs.figure.name} of the model of {leader} on the client's own "
+            f"nothing. Colour: {runs.metric.name} of the model of {leader} on the client's own "
             "test; area: samples.",
             kind="points",
             data={
                 "points": points,
-                "value": runs.figure.name,
-                "share": runs.figure.more_is_better,
+                "value": runs.metric.name,
+                "share": runs.metric.more_is_better,
             },
-            table=Table(["client", "x", "y", runs.figure.name, "samples"], rows),
+            table=Table(["client", "x", "y", runs.metric.name, "samples"], rows),
         )
     ]
 
@@ -69,6 +69,6 @@ def _label_counts(runs: Runs) -> NDArray[np.int64]:
     return np.array(counts, dtype=np.int64)
 
 
-def _served(run: Run, figure: str) -> dict[int, float]:
+def _served(run: Run, metric: str) -> dict[int, float]:
     tables = [table for table in run.client_tables if table["kind"] == "local"]
-    return dict(zip(tables[-1]["client"], tables[-1][figure], strict=True)) if tables else {}
+    return dict(zip(tables[-1]["client"], tables[-1][metric], strict=True)) if tables else {}
