@@ -73,6 +73,15 @@ def test_a_program_has_ended_only_with_its_last_thread(programs):
     assert program._process.returncode == -signal.SIGTERM  # taken note of, without asking again
 
 
+def test_a_zombie_that_its_parent_does_not_reap_is_not_alive(programs):
+    child = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', '']); "
+    program = start(programs, "careless", child + SLEEPER)
+    (zombie,) = psutil.Process(program.pid).children()
+    assert wait_until(lambda: living([zombie]) == [], 20)
+    assert zombie.is_running()  # it still has its entry in the process table
+    assert [process.pid for process in program.family] == [program.pid]
+
+
 def test_a_second_interrupt_kills_at_once_and_is_raised(programs, monkeypatch):
     program = start(programs, "deaf", DEAF)
 

@@ -1,4 +1,4 @@
-"""Programs that run in the background: each has a log, is watched, and is ended in the end."""
+"""Programs in the background: each writes a log, is watched, and is ended with all it started."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
