@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+pytest.importorskip("psutil")
+pytest.importorskip("trustme")
+
 import unskew as us
 from unskew.cli import flower_up
 from unskew.flower.loopback.apps import changed, load_task, read_app_config

@@ -32,7 +32,7 @@ def test_a_try_that_is_stopped_leaves_no_process(tmp_path, sign):
         _, errors = typed.communicate(timeout=120)
     finally:
         left = living(family)
-        end(left, typed.poll)
+        end(left)
     assert left == []
     assert typed.returncode == 130
     assert errors == "stopped; what has a folder goes on with --resume\n"

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-pytest.importorskip("cryptography")
+pytest.importorskip("trustme")
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec

@@ -7,9 +7,13 @@ import time
 
 import pytest
 
+pytest.importorskip("psutil")
+
+import psutil
+
 from unskew.errors import UnskewError
 from unskew.flower.loopback.environment import free_ports, listens, wait_until
-from unskew.flower.loopback.process_tree import Known, descendants, end, living
+from unskew.flower.loopback.process_tree import descendants, end, living
 from unskew.flower.loopback.programs import Programs
 
 SLEEPER = "import time; print('asleep', flush=True); time.sleep(600)"
@@ -56,7 +60,7 @@ def test_the_end_reaches_children_in_sessions_of_their_own(programs):
 def test_who_does_not_listen_is_killed(programs):
     program = start(programs, "deaf", DEAF)
     began = time.monotonic()
-    end(program.family, lambda: program.is_running, grace=0.3)
+    end(program.family, grace=0.3)
     assert not is_there(program.pid)
     assert 0.3 <= time.monotonic() - began < 5
 
@@ -67,6 +71,31 @@ def test_a_program_has_ended_only_with_its_last_thread(programs):
     assert is_there(program.pid)
     program.stop()
     assert program._process.returncode == -signal.SIGTERM  # taken note of, without asking again
+
+
+def test_a_zombie_that_its_parent_does_not_reap_is_not_alive(programs):
+    child = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', '']); "
+    program = start(programs, "careless", child + SLEEPER)
+    (zombie,) = psutil.Process(program.pid).children()
+    assert wait_until(lambda: living([zombie]) == [], 20)
+    assert zombie.is_running()  # it still has its entry in the process table
+    assert [process.pid for process in program.family] == [program.pid]
+
+
+def test_a_second_interrupt_kills_at_once_and_is_raised(programs, monkeypatch):
+    program = start(programs, "deaf", DEAF)
+
+    def interrupt(seconds: float) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        programs.stop_all()
+    assert time.monotonic() - began < 4
+    assert program._process.returncode == -signal.SIGKILL
+    assert programs.leftovers() == []
 
 
 def test_children_are_found_after_their_parent_was_killed(programs):
@@ -96,8 +125,10 @@ def test_an_error_leaves_nothing_behind(tmp_path, reason):
 
 def test_a_process_that_got_the_same_id_is_left_alone(programs):
     program = start(programs, "sleeper", SLEEPER)
-    (known,) = descendants(program.pid)
-    end([Known(known.pid, known.parent, "at another time")], lambda: None, grace=0.1)
+    earlier = psutil.Process(program.pid)
+    earlier._ident = (program.pid, earlier.create_time() - 60)  # as if it had started earlier
+    assert living([earlier]) == []
+    end([earlier], grace=0.1)
     assert program.is_running
 
 

@@ -1,4 +1,4 @@
-"""Programs that run beside this one: started with a log each, watched, and all taken down."""
+"""Programs in the background: each writes a log, is watched, and is ended with all it started."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from unskew.errors import UnskewError
-from unskew.flower.loopback.process_tree import Known, descendants, end, living, offspring
+from unskew.flower.loopback.process_tree import descendants, end, living, offspring
 
 _TAIL = 15
 """Lines of a log that are shown when something fails."""
@@ -28,7 +30,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches us alone, who then end it in order
             )
-        self._seen = set(descendants(self.pid))
+        self._family = descendants(self.pid)
 
     @property
     def pid(self) -> int:
@@ -46,8 +48,8 @@ class Program:
         return self._process.poll()
 
     def look(self) -> None:
-        """Take note of the processes that belong to the program, to find them without it too."""
-        self._seen.update(offspring(self._seen))
+        """Remember the program's processes, to find them after their parent has ended."""
+        self._family = offspring(self._family)
 
     def signal(self, number: int) -> None:
         """Send a signal to the first process alone, as an operator or the kernel would."""
@@ -55,18 +57,23 @@ class Program:
         self._process.send_signal(number)
 
     @property
-    def family(self) -> set[Known]:
-        """The processes that belong or belonged to the program, as far as they were seen."""
+    def family(self) -> list[psutil.Process]:
+        """The processes of the program that are alive, as far as they were seen."""
         self.look()
-        return self._seen
+        return self._family
 
     def stop(self) -> None:
         """End the program and everything it started."""
-        end(self.family, self._process.poll)
+        end(self.family)
+        self.reap()
+
+    def reap(self) -> None:
+        """Read the exit code of the first process if it has ended, so that it is no zombie."""
+        self._process.poll()
 
     def leftovers(self) -> list[int]:
-        """Return the ids of the program's processes that are still there."""
-        return sorted(each.pid for each in living(self._seen))
+        """Return the ids of the program's processes that are still alive."""
+        return sorted(process.pid for process in living(self._family))
 
     def text(self) -> str:
         """Return everything the program said so far."""
@@ -127,18 +134,17 @@ class Programs:
                 raise UnskewError(f"{name} ended with code {program.exit_code}; {program.tail()}")
 
     def stop_all(self) -> None:
-        """End every program and everything they started; a second Ctrl-C only hurries it."""
-        family = {known for program in self._programs.values() for known in program.family}
+        """End every program and everything they started; a second Ctrl-C kills them at once."""
+        family = [process for program in self._programs.values() for process in program.family]
         try:
-            end(family, self._reap)
+            end(family)
         except KeyboardInterrupt:
-            end(family, self._reap, grace=0)
+            end(family, grace=0)
             raise
-
-    def _reap(self) -> None:
-        for program in self._programs.values():
-            program.is_running  # noqa: B018 (asking takes note of an end)
+        finally:
+            for program in self._programs.values():
+                program.reap()
 
     def leftovers(self) -> list[int]:
-        """Return the ids of processes that are still there."""
+        """Return the ids of processes that are still alive."""
         return [pid for program in self._programs.values() for pid in program.leftovers()]
