@@ -1,4 +1,4 @@
-"""What a client's Adam step costs against torch's own, operation by operation.
+"""The cost of a client's Adam step relative to torch's unfused one.
 
 `python -m benchmarks.adam`: one thread; both in turns, on the same gradients.
 """
@@ -9,7 +9,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from benchmarks.rules import timed
+from benchmarks.aggregation import timed
 from unskew.engine.optimizer import Adam
 
 SIZES = (100, 60_000, 1_066_000)
@@ -23,7 +23,7 @@ def main() -> None:
     print("| weights | torch, microseconds | ours | ours / torch |\n|---:|---:|---:|---:|")
     for size in SIZES:
         weights, gradient = torch.randn(size), torch.randn(size)
-        works = torch_step(weights.clone(), gradient), own_step(weights, gradient)
+        works = torch_step(weights.clone(), gradient), unskew_step(weights, gradient)
         turns = [[timed(work) for work in works] for _ in range(STEPS)]
         theirs, ours = (1e6 * median(column) for column in zip(*turns, strict=True))
         print(f"| {size:,} | {theirs:.0f} | {ours:.0f} | {ours / theirs:.2f} |")
@@ -34,7 +34,7 @@ def torch_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
     return torch.optim.Adam([weights], lr=1e-3, foreach=False, fused=False).step
 
 
-def own_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
+def unskew_step(weights: Tensor, gradient: Tensor) -> Callable[[], object]:
     optimizer = Adam(1e-3, weight_decay=0.0)
     return lambda: optimizer.step(weights, gradient)
 

@@ -1,7 +1,7 @@
 """What FedDisk's stages cost in rounds of the task: `python -m benchmarks.densities`
 
 MNIST with growing noise on 100 clients of 510 images, the paper's network, one epoch a round for
-everybody. Rounds of the task are timed before and after the stages, in runs without weights, so
+all clients. Rounds of the task are timed before and after the stages, in runs without weights, so
 that a slow minute of the machine shows.
 """
 

@@ -57,10 +57,12 @@ def table_of_groups() -> None:
                         seed=seed,
                     )
                     described = rule.describe(uploads)
-                    told = rule.explain(uploads, rule.allocate(described, rule.refit(described)))
-                    found.append(separation(told["allocation"], group))
+                    diagnostics = rule.explain(
+                        uploads, rule.allocate(described, rule.refit(described))
+                    )
+                    found.append(separation(diagnostics["allocation"], group))
                     weights.append(
-                        [float(told["weights"][group == g].sum()) for g in range(len(sizes))]
+                        [float(diagnostics["weights"][group == g].sum()) for g in range(len(sizes))]
                     )
                 shown = " ".join(f"{mean(each):.2f}" for each in zip(*weights, strict=True))
                 print(

@@ -2,7 +2,7 @@
 
 Two clients with opposite densities (`unskew.data.opposites`), a linear model, four rounds of 400
 full-batch steps. Prints, for each estimator, the test loss against FedAvg's, how much of the exact
-weights' gain it recovers, and how its log weights correlate with the exact ones; with --picture it
+weights' gain it recovers, and how its log weights correlate with the exact ones; with --figure it
 draws estimated against exact weights of the first seed.
 """
 
@@ -37,7 +37,7 @@ OPTIMISERS = {
 
 
 def methods(case: Opposites) -> dict[str, FedDisk]:
-    """Return every estimator; both classifiers with the same three optimisers."""
+    """Return every estimator; both classifiers with the same three optimizers."""
     found = {
         "exact ratio": FedDisk(
             estimator="oracle",
@@ -71,7 +71,7 @@ def correlation(pairs: list[tuple[Any, Any]]) -> float:
 
 
 def draw(panels: dict[str, list[tuple[Any, Any]]], path: Path) -> None:
-    """Draw estimated against exact log weights, a panel an estimator."""
+    """Draw estimated against exact log weights, one panel per estimator."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.1 * len(panels), 3.2), layout="constrained")
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--figure", type=Path)
     found = parser.parse_args()
     warnings.simplefilter("ignore", UnskewWarning)
     losses: dict[str, list[float]] = {}
@@ -115,14 +115,14 @@ def main() -> None:
         differences = [value - base for value, base in zip(values, average, strict=True)]
         spread = stdev(differences) if len(differences) > 1 else 0.0
         better = sum(d < 0 for d in differences)
-        told = f"{mean(correlations[name]):.2f}" if name in correlations else ""
+        correlated = f"{mean(correlations[name]):.2f}" if name in correlations else ""
         print(
             f"| {name} | {mean(values):.4f} | {mean(differences):+.4f} ± {spread:.4f} | "
-            f"{better}/{len(values)} | {-mean(differences) / gain:.0%} | {told} |"
+            f"{better}/{len(values)} | {-mean(differences) / gain:.0%} | {correlated} |"
         )
-    if found.picture is not None:
+    if found.figure is not None:
         wanted = ("oracle", "generative, Adam 1e-3", "loglik", "classifier, SGD 0.01")
-        draw({name: panels[name] for name in wanted if name in panels}, found.picture)
+        draw({name: panels[name] for name in wanted if name in panels}, found.figure)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def unskew_rounds(work: Workload, rounds: int) -> list[float]:
     x, y = work.data()
     owner = np.repeat(np.arange(work.clients), work.samples)
     federation = us.Federation.from_arrays(x, y, owner, classes=10)
-    warm_up = 5  # by then steps of every shape have come often enough to be recorded
+    warm_up = 5  # by then steps of every shape have come often enough to be traced
     run = us.train(
         federation,
         "fedavg",

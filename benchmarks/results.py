@@ -71,8 +71,8 @@ def _reference_parts(references: Runs) -> list[str]:
 
 def _setting(runs: Runs) -> str:
     data = runs[0].facts["data"]
-    some = "" if data["samples"] is None else f", {data['samples']:,} of its training samples"
-    return f"{data['name']}, {data['skew']}{some}: {compared(runs)}."
+    part = "" if data["samples"] is None else f", {data['samples']:,} of its training samples"
+    return f"{data['name']}, {data['skew']}{part}: {compared(runs)}."
 
 
 def _verdicts(runs: Runs) -> list[str]:

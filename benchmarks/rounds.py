@@ -1,8 +1,8 @@
-"""Seconds a round: unskew against its peers, a plain loop, and the limit of the machine.
+"""Seconds per round: unskew against its peers, a plain loop, and the limit of the machine.
 
     python -m benchmarks.rounds --peers-python .venv-peers/bin/python
 
-Every repetition plays all contestants one after the other, and unskew again after each peer, so
+Every repetition runs all contestants one after the other, and unskew again after each peer, so
 that a slow minute of the machine hits all alike; only ratios of medians mean anything. Peers are
 separate programs (benchmarks/peers), tried in each layout their documentation recommends; the
 best one counts. `python -m benchmarks.rounds --help` shows how to leave contestants out.
@@ -32,13 +32,13 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     found = parser.parse_args()
     for name in found.workloads:
-        seconds = _play(name, found.repetitions, found.peers, found.peers_python)
+        seconds = _run(name, found.repetitions, found.peers, found.peers_python)
         _show(name, seconds)
 
 
-def _play(name: str, repetitions: int, peers: list[str], python: str) -> dict[str, list[float]]:
+def _run(name: str, repetitions: int, peers: list[str], python: str) -> dict[str, list[float]]:
     work, rounds = WORKLOADS[name], 30 if name == "W1" else 12
-    peer_rounds = 7 if name == "W1" else rounds  # fedjax's debug layout takes 15 s a round
+    peer_rounds = 7 if name == "W1" else rounds  # fedjax's debug layout takes 15 s per round
     seconds: dict[str, list[float]] = defaultdict(list)
     limit = Limit(work)
     for _ in range(repetitions):

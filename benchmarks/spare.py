@@ -22,8 +22,8 @@ from unskew.models.functional import channels_last
 SHAPE, BATCH, TURNS, STEPS = (1, 28, 28), 32, 15, 40
 
 
-def recorded(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
-    """Return a step of the network as workers play it: recorded, on one flat vector."""
+def traced(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
+    """Return a step of the network as workers run it: traced, on one flat vector."""
     shapes = {name: value.shape for name, value in network.named_parameters()}
     weights = nn.utils.parameters_to_vector(network.parameters()).detach()
 
@@ -53,8 +53,8 @@ def main() -> None:
     keep_freed_memory()
     x, y = channels_last(torch.rand(BATCH, *SHAPE)), torch.randint(10, (BATCH,))
     steps = {
-        "spare channels": recorded(make("lenet5", SHAPE, 10), x, y),
-        "plain": recorded(without_spare(make("lenet5", SHAPE, 10)), x, y),
+        "spare channels": traced(make("lenet5", SHAPE, 10), x, y),
+        "plain": traced(without_spare(make("lenet5", SHAPE, 10)), x, y),
     }
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""Seconds a round of ``engine="flower-ray"``, against the plain loop in the same process.
+"""Seconds per round of ``engine="flower-ray"``, against the plain loop in the same process.
 
     python -m benchmarks.virtual_nodes
 

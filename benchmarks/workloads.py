@@ -1,4 +1,4 @@
-"""The three workloads every contestant plays: the same clients, samples, network and steps.
+"""The three workloads every contestant runs: the same clients, samples, network and steps.
 
 A contestant is a program that prints seconds a round as JSON, see :func:`report`.
 """
@@ -25,7 +25,7 @@ class Workload:
     batch: int
     lr: float
     model: str
-    """The network as unskew spells it; peers build the same layers."""
+    """The network as an unskew spec string; peers build the same layers."""
 
     def data(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return every client's samples, client after client; noise is enough to time steps."""

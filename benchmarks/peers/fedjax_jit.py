@@ -7,7 +7,7 @@ Where the work differs from unskew's:
   keeps no running statistics: less work than ours.
 - Its FedAvg also takes the norm of every client's update.
 - Images lie in the order N, H, W, C, which XLA computes fastest on a CPU.
-- The debugging backend compiles nothing and is slower by orders of magnitude; it plays one round.
+- The debugging backend compiles nothing and is slower by orders of magnitude; it runs one round.
 
 fedjax 0.0.17 calls functions that later releases of jax dropped. They are given back here in their
 documented replacements, and where pmap now keeps the axis of devices, it is taken off again.
@@ -132,7 +132,7 @@ def federation(work):
     return samples, fedjax.InMemoryFederatedData(clients)
 
 
-def play(work, rounds):
+def time_rounds(work, rounds):
     """Time rounds, from the sampling of clients until the new parameters are there."""
     restore_dropped_functions()
     layout = os.environ[CHOSEN]
@@ -159,4 +159,4 @@ def play(work, rounds):
 
 
 if __name__ == "__main__":
-    main("benchmarks.peers.fedjax_jit", LAYOUTS, play)
+    main("benchmarks.peers.fedjax_jit", LAYOUTS, time_rounds)

@@ -20,7 +20,7 @@ client_app = ClientApp()
 
 @lru_cache
 def _equipment(title):
-    """Return a workload and its samples, once an actor."""
+    """Return a workload and its samples, once per actor."""
     from benchmarks.peers.torch_parts import samples_of
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -67,7 +67,7 @@ class Timed(FedAvg):
         return averaged
 
 
-def play(work, rounds):
+def time_rounds(work, rounds):
     """Time rounds, each from the end of the round before."""
     from benchmarks.peers.torch_parts import network_of
 
@@ -99,4 +99,4 @@ def play(work, rounds):
 
 
 if __name__ == "__main__":
-    main("benchmarks.peers.flower_ray", LAYOUTS, play)
+    main("benchmarks.peers.flower_ray", LAYOUTS, time_rounds)

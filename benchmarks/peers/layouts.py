@@ -1,4 +1,4 @@
-"""Plays a peer in each of its layouts, every one in a fresh process.
+"""Runs a peer in each of its layouts, every one in a fresh process.
 
 Threads, devices and workers are read by the peers when they are imported, so two layouts cannot
 share a process. A layout that fails or takes too long is left out, with a line on stderr.
@@ -30,14 +30,14 @@ class Layout:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
-    """What stands between ``python`` and ``-m program``, such as ``-m torch.distributed.run``."""
+    """What goes between ``python`` and ``-m program``, such as ``-m torch.distributed.run``."""
 
 
-def main(program: str, layouts: Mapping[str, Layout], play: Contestant) -> None:
-    """Report the rounds of every layout, or play the one that the environment names."""
+def main(program: str, layouts: Mapping[str, Layout], time_rounds: Contestant) -> None:
+    """Report the rounds of every layout, or run the one that the environment names."""
     work, rounds = arguments()
     if CHOSEN in os.environ:
-        seconds = play(work, rounds)
+        seconds = time_rounds(work, rounds)
         # Of several workers (torchrun numbers them), one speaks.
         if os.environ.get("RANK", "0") == "0":
             report(seconds)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Rounds of pfl: FederatedAveraging on its SimulatedBackend, in one process or one a core.
+"""Rounds of pfl: FederatedAveraging on its SimulatedBackend, in one process or one per core.
 
 Where the work differs from unskew's:
 
@@ -70,7 +70,7 @@ def federation(inputs, labels):
     return FederatedDataset(clients.__getitem__, sampler)
 
 
-def play(work, rounds):
+def time_rounds(work, rounds):
     """Time rounds, each from the end of the round before."""
     from benchmarks.peers.torch_parts import network_of, samples_of
 
@@ -99,4 +99,4 @@ def play(work, rounds):
 
 
 if __name__ == "__main__":
-    main("benchmarks.peers.pfl_torch", LAYOUTS, play)
+    main("benchmarks.peers.pfl_torch", LAYOUTS, time_rounds)

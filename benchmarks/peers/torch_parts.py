@@ -23,7 +23,7 @@ def network_of(work):
 
 
 def samples_of(work):
-    """Return inputs and labels, both as one tensor a client."""
+    """Return inputs and labels, both as one tensor per client."""
     x, y = (torch.from_numpy(array) for array in work.data())
     if _tuned(work):
         # With one channel both orders have the same bytes, and a mere request changes nothing.

@@ -1,4 +1,4 @@
-"""What server rules cost, as multiples of one pass over the stack: `python -m benchmarks.rules`
+"""The cost of aggregation rules in passes over the stack: `python -m benchmarks.aggregation`
 
 The pass is `torch.sum` over the same matrix, with the same threads. Everything is timed in turns
 with it, so that the machine's moods hit both. Memory is the peak above what stood before, the
@@ -67,15 +67,17 @@ def main() -> None:
     print(f"{THREADS} threads")
     resnet = Layout(Layout.of(make("resnet18", (3, 32, 32), 10)).parameters)
     lenet = Layout.of(make("lenet5", (1, 28, 28), 10))
-    seconds = play("ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions, chosen)
-    play("LeNet-5", 1000, lenet, repetitions, chosen)
+    seconds = measure(
+        "ResNet-18, trainable parameters", RESNET_CLIENTS, resnet, repetitions, chosen
+    )
+    measure("LeNet-5", 1000, lenet, repetitions, chosen)
     if chosen:
         return
     print(in_a_child(lambda: share_of_a_round(seconds["fedsa"])))
     print(in_a_child(lambda: refit(repetitions)))
 
 
-def play(
+def measure(
     title: str, clients: int, layout: Layout, repetitions: int, chosen: list[str] | None
 ) -> dict[str, float]:
     """Print the table of one size; return the seconds of each rule."""
@@ -100,7 +102,7 @@ def play(
 def measured(
     make_work: Callable[[], Callable[[], object]], stack: Tensor, repetitions: int
 ) -> tuple[float, float, float]:
-    """Return how many passes and seconds some work takes, and its peak of memory in MB."""
+    """Return how many passes and seconds a piece of work takes, and its peak of memory in MB."""
     torch.set_num_threads(THREADS)
     work = make_work()
     stack.sum()
@@ -124,22 +126,22 @@ def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_cou
 
 
 def timed_awake(work: Callable[[], object]) -> float:
-    """Time some work right after itself: torch's helpers are there, whatever ran before."""
+    """Time a piece of work right after itself: torch's helpers are there, whatever ran before."""
     work()
     return timed(work)
 
 
 def timed_at_rest(work: Callable[[], object]) -> float:
-    """Time some work once torch's helpers sleep, as they do when a server's turn comes.
+    """Time a piece of work once torch's helpers sleep, as they do when a server's turn comes.
 
-    For some milliseconds after an operation that they shared they wait in a loop, each on a core.
+    For a few milliseconds after an operation that they shared they wait in a loop, each on a core.
     """
     time.sleep(REST)
     return timed(work)
 
 
 def share_of_a_round(seconds: float) -> str:
-    """Say what FedSA adds to a round of ResNet-18, extrapolated from steps of one client.
+    """Describe what FedSA adds to a round of ResNet-18, extrapolated from steps of one client.
 
     As in the engine's pool, a client computes in one thread and there are as many as cores.
     """
@@ -163,7 +165,7 @@ def share_of_a_round(seconds: float) -> str:
 
 
 def refit(repetitions: int) -> str:
-    """Say what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
+    """Describe what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
     uploads, _ = groups((50,), 19200, 0)
     weighting = fusion(stats=lambda uploads: uploads.stack)
     seconds = median(

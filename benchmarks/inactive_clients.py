@@ -1,7 +1,7 @@
-"""Does a round cost more when more clients stand by? `python -m benchmarks.crowd`
+"""Whether a round costs more with more inactive clients: `python -m benchmarks.inactive_clients`
 
 The same cohort of 50 clients of ten samples, drawn from a thousand and from a million. Rounds of
-both are played in turns; only the ratio of their medians means anything.
+both are run in turns; only the ratio of their medians means anything.
 """
 
 import resource
