@@ -19,7 +19,7 @@ def results_text(folder: Path) -> str:
     """Return the page: what was run, the command, the table, who leads, and what was chosen."""
     known = read_comparison(folder)
     runs = known.sorted(read_runs([folder]))
-    others, references = _apart(runs)
+    others, references = _split_references(runs)
     parts = [
         "# Results: all methods on Fashion-MNIST",
         f"{_setting(runs)} Written by `python -m benchmarks.results` from the runs of:",
@@ -30,14 +30,13 @@ def results_text(folder: Path) -> str:
         "personal the mean of the clients' own models on their own tests. "
         "Rounds and MB count until the global model first reaches the target, both directions, "
         f"all clients. Judged by: {TEST}.*",
-        "Methods meant for personal models are to be read by the column *personal*: the global "
-        "model of those with several models or personal heads is an average that nobody uses. A "
-        "round of FedCluster is the turn of one of its 5 groups: in as many rounds its clients "
-        "train, and send, a fifth as often as FedAvg's.",
+        "Methods that train personal models are judged by the column *personal*: the global "
+        "model of methods with several models or personal heads is an average that no client "
+        "uses. In a round of FedCluster one of its 5 groups trains, so its clients train and send "
+        "a fifth as often as FedAvg's.",
         *_verdicts(others),
         *_reference_parts(references),
-        f"Training took {_hours(runs)} core hours in all, pauses of the machine "
-        "included, the search not counted.",
+        f"Training took {_hours(runs)} core hours in all, without the search.",
     ]
     tuned = tuning_table(runs)
     if tuned is not None:
@@ -47,11 +46,11 @@ def results_text(folder: Path) -> str:
 
 
 _REFERENCES = ("central", "data-sharing")
-"""Not methods for use: samples leave their owners."""
+"""Upper references: samples leave the clients."""
 
 
-def _apart(runs: Runs) -> tuple[Runs, Runs]:
-    """Return the runs of methods for use, and those of references."""
+def _split_references(runs: Runs) -> tuple[Runs, Runs]:
+    """Return the runs of methods, and those of references."""
     names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
     return (
         Runs(run for run in runs if run.method not in names),
@@ -64,7 +63,8 @@ def _reference_parts(references: Runs) -> list[str]:
         return []
     return [
         "## References",
-        "With these, samples leave their owners: they say what could be had, not what to use.",
+        "In these, samples leave the clients: they are upper references, not methods for a "
+        "federation.",
         references.table().to_markdown(),
     ]
 
