@@ -33,14 +33,8 @@ def further_seeds(rows: Tensor, centres: Tensor, number: int) -> Tensor:
 
 def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
     """Return the group of each row, after Lloyd's iterations from seeds far from each other."""
-    centres = further_seeds(rows, rows[:0], number)
-    groups = squared_distances(rows, centres).argmin(1)
-    for _ in range(iterations):
-        means = [
-            rows[groups == g].mean(0) for g in range(len(centres)) if bool((groups == g).any())
-        ]
-        regrouped = squared_distances(rows, torch.stack(means)).argmin(1)
-        if torch.equal(regrouped, groups):
-            break
-        groups = regrouped
-    return groups
+    from scipy.cluster.vq import kmeans2  # noqa: PLC0415 (seldom used, slow to load)
+
+    seeds = further_seeds(rows, rows[:0], number)
+    _, groups = kmeans2(rows.numpy(), seeds.numpy(), iter=iterations + 1, minit="matrix")
+    return torch.from_numpy(groups).unique(return_inverse=True)[1]  # a group may have lost its rows
