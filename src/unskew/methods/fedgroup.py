@@ -17,7 +17,7 @@ from torch import Tensor
 from unskew.layout import Layout
 from unskew.methods.base import About, Server, Tensors
 from unskew.methods.several import Count, Placed, SeveralModels, masses_of, with_models
-from unskew.rules.bipartition import cosines
+from unskew.rules.bipartition import cosines, unit_rows
 from unskew.rules.centres import k_means
 from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
@@ -74,7 +74,7 @@ class FedGroup(SeveralModels):
             return Placed(replace(server, slots=slots), cluster)
         known = server.slots["cluster"]
         new = torch.tensor([self._is_newcomer(server, k) for k in uploads.clients])
-        nearest = (_unit(updates) @ server.slots["directions"].T).argmax(1)
+        nearest = (unit_rows(updates) @ server.slots["directions"].T).argmax(1)
         old = [int(known[k]) if k < len(known) else -1 for k in uploads.clients]
         cluster = torch.where(new, nearest, torch.tensor(old).clamp(min=0))
         return Placed(server, cluster, ~new)
@@ -110,12 +110,7 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
     return features
 
 
-def _unit(rows: Tensor) -> Tensor:
-    norms = rows.norm(dim=1, keepdim=True)
-    return rows / torch.where(norms > 0, norms, 1)
-
-
 def _mean_directions(updates: Tensor, cluster: Tensor) -> Tensor:
     """Return the direction of each group's mean update."""
     means = [updates[cluster == g].mean(0) for g in range(int(cluster.max()) + 1)]
-    return _unit(torch.stack(means))
+    return unit_rows(torch.stack(means))

@@ -1,5 +1,6 @@
 """Grouping rows around centres: squared distances, seeds far from each other, k-means."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,4 +38,5 @@ def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
 
     seeds = further_seeds(rows, rows[:0], number)
     _, groups = kmeans2(rows.numpy(), seeds.numpy(), iter=iterations + 1, minit="matrix")
-    return torch.from_numpy(groups).unique(return_inverse=True)[1]  # a group may have lost its rows
+    _, numbered = np.unique(groups, return_inverse=True)  # a group may have lost all its rows
+    return torch.from_numpy(numbered)

@@ -76,7 +76,7 @@ class _Room:
         settings: dict[str, Any],
         out: Path | None,
     ) -> None:
-        self._plan, self._federation, self._play = plan, federation, play
+        self._federation, self._play = federation, play
         rounds = plan.rounds
         self._settings = {
             **settings,
