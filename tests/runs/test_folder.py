@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import time
 
 import pytest
 import torch
@@ -199,3 +200,34 @@ def test_a_forked_process_does_not_hold_its_parent_s_folder(tmp_path):
     FolderLock(tmp_path).release()
     done.set()
     child.join()
+
+
+def _hold_until_killed(folder, ready):
+    lock = FolderLock(folder)
+    ready.set()
+    time.sleep(60)
+    lock.release()
+
+
+def test_a_killed_process_leaves_the_folder_free(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    child = context.Process(target=_hold_until_killed, args=(tmp_path, ready))
+    child.start()
+    assert ready.wait(20)
+    with pytest.raises(FolderError, match="another process"):
+        FolderLock(tmp_path)
+    child.kill()
+    child.join()
+    FolderLock(tmp_path).release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forked_process_cannot_give_up_its_parent_s_lock(tmp_path):
+    first = FolderLock(tmp_path)
+    child = multiprocessing.get_context("fork").Process(target=first.release)
+    child.start()
+    child.join()
+    with pytest.raises(FolderError, match="another process"):
+        FolderLock(tmp_path)
+    first.release()

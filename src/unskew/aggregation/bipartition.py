@@ -6,9 +6,14 @@ from torch import Tensor
 
 def cosines(rows: Tensor) -> Tensor:
     """Return the cosine of every two rows; a row of zeros has the cosine 0 with all others."""
-    norms = rows.norm(dim=1, keepdim=True)
-    unit = rows / torch.where(norms > 0, norms, 1)
+    unit = unit_rows(rows)
     return (unit @ unit.T).clamp(-1, 1)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Scale each row to length one, however short it is; a row of zeros stays."""
+    norms = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(norms > 0, norms, 1)
 
 
 def bipartition(similarity: Tensor) -> Tensor:

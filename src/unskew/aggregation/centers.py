@@ -1,5 +1,6 @@
 """Grouping rows around centres: squared distances, seeds far from each other, k-means."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,14 +34,9 @@ def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
 
 def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
     """Return the group of each row, after Lloyd's iterations from seeds far from each other."""
-    centers = further_seeds(rows, rows[:0], number)
-    groups = squared_distances(rows, centers).argmin(1)
-    for _ in range(iterations):
-        means = [
-            rows[groups == g].mean(0) for g in range(len(centers)) if bool((groups == g).any())
-        ]
-        regrouped = squared_distances(rows, torch.stack(means)).argmin(1)
-        if torch.equal(regrouped, groups):
-            break
-        groups = regrouped
-    return groups
+    from scipy.cluster.vq import kmeans2  # noqa: PLC0415 (seldom used, slow to load)
+
+    seeds = further_seeds(rows, rows[:0], number)
+    _, groups = kmeans2(rows.numpy(), seeds.numpy(), iter=iterations + 1, minit="matrix")
+    _, numbered = np.unique(groups, return_inverse=True)  # a group may have lost all its rows
+    return torch.from_numpy(numbered)

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.aggregation.bipartition import cosines
+from unskew.aggregation.bipartition import cosines, unit_rows
 from unskew.aggregation.centers import k_means
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server, Tensors
@@ -80,7 +80,7 @@ class FedGroup(MultiModelMethod):
             return Placed(replace(server, slots=slots), cluster)
         known = server.slots["cluster"]
         new = torch.tensor([self._is_newcomer(server, k) for k in uploads.clients])
-        nearest = (_unit(updates) @ server.slots["directions"].T).argmax(1)
+        nearest = (unit_rows(updates) @ server.slots["directions"].T).argmax(1)
         old = [int(known[k]) if k < len(known) else -1 for k in uploads.clients]
         cluster = torch.where(new, nearest, torch.tensor(old).clamp(min=0))
         return Placed(server, cluster, ~new)
@@ -116,12 +116,7 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
     return features
 
 
-def _unit(rows: Tensor) -> Tensor:
-    norms = rows.norm(dim=1, keepdim=True)
-    return rows / torch.where(norms > 0, norms, 1)
-
-
 def _mean_directions(updates: Tensor, cluster: Tensor) -> Tensor:
     """Return the direction of each group's mean update."""
     means = [updates[cluster == g].mean(0) for g in range(int(cluster.max()) + 1)]
-    return _unit(torch.stack(means))
+    return unit_rows(torch.stack(means))

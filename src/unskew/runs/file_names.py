@@ -18,3 +18,6 @@ SAMPLE_WEIGHTS = "sample_weights.json"
 
 CHECKPOINTS = "checkpoints"
 """A folder, see :mod:`unskew.runs.checkpoint`."""
+
+LOCK = "run.lock"
+"""While a process writes the run, see :mod:`unskew.runs.lock`; one that was killed leaves it."""

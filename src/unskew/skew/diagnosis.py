@@ -68,14 +68,7 @@ class Diagnosis:
 
     def texts(self) -> dict[str, str]:
         """Return the values as they are shown, "-" for those that are not known."""
-        return {
-            name: "-"
-            if value is None
-            else f"{value:,}"
-            if isinstance(value, int)
-            else f"{value:.3f}"
-            for name, value in self.to_dict().items()
-        }
+        return {name: _text(value) for name, value in self.to_dict().items()}
 
     def to_dict(self) -> dict[str, int | float | None]:
         """Return plain values by name, for JSON and tables."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import binomtest, ttest_1samp
 from scipy.stats import t as student
 
 LEVEL = 0.05
@@ -70,8 +71,8 @@ def paired_p(values: Sequence[float]) -> float:
     if mean == 0:
         return 1.0
     if error <= 1e-9 * abs(mean):
-        return 2.0 ** (1 - len(values))
-    return float(2 * student.sf(abs(mean) / error, len(values) - 1))
+        return float(binomtest(len(values), len(values)).pvalue)
+    return float(ttest_1samp(values, 0).pvalue)
 
 
 def _difference(one: str, two: str, first: BySeed, second: BySeed) -> Difference:

@@ -14,7 +14,6 @@ from unskew.experiments.studies.measures import (
     communication_cost,
     effective_rounds,
     exchange_of,
-    over_clients,
     parameter_bias,
     rounds_to,
     rounds_to_best,
@@ -127,16 +126,6 @@ def test_time_per_round_is_the_median_of_the_task():
     run = run_of(row("density", 9, seconds=50.0), *(row("task", 9, seconds=s) for s in (1, 2, 90)))
     assert seconds_per_round(run) == 2.0
     assert math.isnan(seconds_per_round(run_of()))
-
-
-def test_accuracy_over_clients_is_the_last_table():
-    tables = [
-        {"kind": "local", "client": [0, 1], "accuracy": [0.1, 0.2]},
-        {"kind": "local", "client": [0, 1], "accuracy": [0.5, 0.7]},
-        {"kind": "personal", "client": [0, 1], "accuracy": [0.9, 0.9]},
-    ]
-    assert over_clients(run_of(tables=tables)) == [0.5, 0.7]
-    assert over_clients(run_of()) == []
 
 
 def test_bias_counts_means_deviations_shifts_and_scales_of_norm_layers():

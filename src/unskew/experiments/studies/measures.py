@@ -122,12 +122,6 @@ def seconds_per_round(run: Run) -> float:
     return float(np.median(times)) if times else math.nan
 
 
-def over_clients(run: Run, level: str = "local") -> list[float]:
-    """Return the last figure of every client on its own test, in the order of clients."""
-    tables = [table for table in run.client_tables if table["kind"] == level]
-    return [float(value) for value in tables[-1][run.metric.name]] if tables else []
-
-
 def worst_clients(run: Run, count: int) -> list[int]:
     """Return the clients whose last figure on their own test is worst, sorted by their number."""
     tables = [table for table in run.client_tables if table["kind"] == "local"]

@@ -76,7 +76,7 @@ class _TrialRunner:
         settings: Settings,
         out: Path | None,
     ) -> None:
-        self._plan, self._federation, self._execute = plan, federation, execute
+        self._federation, self._execute = federation, execute
         rounds = plan.rounds
         self._settings = settings.changed(
             {
