@@ -15,17 +15,17 @@ _NODE_LEVELS = ("local", "personal")
 def as_result(run: Run, server_metrics: Mapping[int, MetricRecord]) -> Result:
     """Return the final arrays of a run and its metrics by round, as Flower's result."""
     assert run.model is not None
-    last_stage = [line for line in run.metrics if line["stage"] == run.metrics[-1]["stage"]]
+    last_stage = [row for row in run.metrics if row["stage"] == run.metrics[-1]["stage"]]
     result = Result(arrays=ArrayRecord(run.model.state_dict()))
-    for line in last_stage:
-        round_ = line["round"]
-        if line["train_loss"] is not None:
-            result.train_metrics_clientapp[round_] = MetricRecord({"loss": line["train_loss"]})
-        on_nodes = {level: line[level] for level in _NODE_LEVELS if level in line}
+    for row in last_stage:
+        round_ = row["round"]
+        if row["train_loss"] is not None:
+            result.train_metrics_clientapp[round_] = MetricRecord({"loss": row["train_loss"]})
+        on_nodes = {level: row[level] for level in _NODE_LEVELS if level in row}
         if on_nodes:
             result.evaluate_metrics_clientapp[round_] = _record(on_nodes)
-        if "global" in line:
-            result.evaluate_metrics_serverapp[round_] = _record({"global": line["global"]})
+        if "global" in row:
+            result.evaluate_metrics_serverapp[round_] = _record({"global": row["global"]})
     result.evaluate_metrics_serverapp.update(server_metrics)
     return result
 
