@@ -1,4 +1,4 @@
-"""A Flower grid in this process: nodes answer at once, and can be made to fail."""
+"""A Flower grid in this process, whose nodes reply at once and can be made to fail."""
 
 import os
 
@@ -14,7 +14,7 @@ from toys import small_federation
 from unskew.flower import Strategy, client_app
 from unskew.models.layout import Layout, flatten
 
-# Messages can be made inside a run only; this is what tells Flower that there is one.
+# Flower creates messages only inside a run; this makes it believe that there is one.
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
 logging.getLogger("flwr").setLevel(logging.CRITICAL)
 
@@ -24,28 +24,28 @@ MODEL = "mlp:hidden=8"
 
 
 class InProcessGrid(Grid):
-    """Runs one app for every node; ``spoil`` may change what a node answers, None drops it."""
+    """Runs one app for every node; ``spoil`` may change a reply, or drop it by returning None."""
 
     def __init__(self, app, configs, spoil=None):
         self.app, self.spoil = app, spoil or (lambda name, kind, reply: reply)
-        # Numbers in no order, as Flower's are.
-        numbers = [(37 * i) % 1009 + 2 for i in range(len(configs))]
-        self.contexts = {n: _context(n, config) for n, config in zip(numbers, configs, strict=True)}
-        self.away = set()
+        # Unordered ids, like Flower's.
+        ids = [(37 * i) % 1009 + 2 for i in range(len(configs))]
+        self.contexts = {n: _context(n, config) for n, config in zip(ids, configs, strict=True)}
+        self.offline = set()
         self.log = []
-        self._box = {}
+        self._replies = {}
 
     def name_of(self, node):
         config = self.contexts[node].node_config
         return str(config.get("site", config.get("partition-id")))
 
     def add(self, config):
-        """Let one more node connect."""
+        """Connect one more node."""
         node = max(self.contexts) + 1
         self.contexts[node] = _context(node, config)
 
     def forget(self, name):
-        """Let a node lose its memory, as one that restarts does."""
+        """Clear a node's memory, as a restart does."""
         for node, context in self.contexts.items():
             if self.name_of(node) == name:
                 self.contexts[node] = _context(node, context.node_config)
@@ -61,18 +61,18 @@ class InProcessGrid(Grid):
         raise NotImplementedError
 
     def get_node_ids(self):
-        return [node for node in self.contexts if self.name_of(node) not in self.away]
+        return [node for node in self.contexts if self.name_of(node) not in self.offline]
 
     def push_messages(self, messages):
-        numbers = []
+        message_ids = []
         for message in messages:
-            message.metadata.__dict__["_message_id"] = number = message.object_id
+            message.metadata.__dict__["_message_id"] = message_id = message.object_id
             message.metadata.__dict__["_src_node_id"] = 1
-            numbers.append(number)
-            self._answer(number, message)
-        return numbers
+            message_ids.append(message_id)
+            self._deliver(message_id, message)
+        return message_ids
 
-    def _answer(self, number, message):
+    def _deliver(self, message_id, message):
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         try:
             reply = self.app(message, self.contexts[node])
@@ -81,17 +81,17 @@ class InProcessGrid(Grid):
         self.log.append((self.name_of(node), kind, message, reply))
         reply = self.spoil(self.name_of(node), kind, reply)
         if reply is not None:
-            self._box[number] = reply
+            self._replies[message_id] = reply
 
     def pull_messages(self, message_ids):
-        return [self._box.pop(number) for number in message_ids if number in self._box]
+        return [self._replies.pop(each) for each in message_ids if each in self._replies]
 
     def send_and_receive(self, messages, *, timeout=None):
         return self.pull_messages(self.push_messages(messages))[::-1]
 
     def of_kind(self, kind):
-        """What was sent and answered, of one kind: node, message, reply."""
-        return [(name, sent, reply) for name, what, sent, reply in self.log if what == kind]
+        """The exchanges of one message type, as (node, message, reply)."""
+        return [(name, sent, reply) for name, type_, sent, reply in self.log if type_ == kind]
 
 
 def _context(node, config):
@@ -101,17 +101,17 @@ def _context(node, config):
 
 
 def grid_of(app, nodes, spoil=None):
-    """A grid of so many partitions."""
+    """A grid with one node per partition."""
     return InProcessGrid(app, [{"partition-id": i} for i in range(nodes)], spoil)
 
 
-def few_clients():
+def seven_clients():
     """Seven small clients, enough for every rule."""
     return small_federation((20, 13, 9, 14, 8, 11, 17), unit=True)
 
 
-def play(federation, method, *, model=MODEL, grid=None, spoil=None, app=None, **options):
-    """Play a run on a grid; return the strategy, whose ``run`` says what happened."""
+def run_on_grid(federation, method, *, model=MODEL, grid=None, spoil=None, app=None, **options):
+    """Execute a run on a grid; return the strategy, which has the ``run``."""
     settings = dict(options)
     app_options = {name: settings.pop(name) for name in ("noise",) if name in settings}
     state = settings.pop("state", None)

@@ -1,4 +1,4 @@
-"""Users' own pieces: nodes that have only arrays, and apps with a training loop of their own."""
+"""Custom data and code: nodes with plain arrays, and apps with a custom training loop."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp.strategy import FedAvg  # noqa: E402
 
-from unskew.flower.custom_loop import with_usual_names  # noqa: E402
+from unskew.flower.custom_loop import with_standard_names  # noqa: E402
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8}
 SITES = ("clinic", "hospital", "praxis")
@@ -36,23 +36,23 @@ def sites():
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ida", "fedper"])
-def test_nodes_that_have_only_arrays_train_as_a_federation_of_them(method):
+def test_nodes_with_plain_arrays_train_like_a_federation_of_them(method):
     arrays = sites()
     app = grids.client_app(
         grids.MODEL, lambda context: arrays[context.node_config["site"]], method, state=None
     )
-    # Connected in another order than that of their names, which counts.
+    # The order of connection differs from the order of names, which decides.
     grid = grids.InProcessGrid(app, [{"site": site} for site in reversed(SITES)])
     strategy = grids.Strategy(method, model=grids.MODEL, nodes=3, wait=0.0, **OPTIONS)
     strategy.start(grid)
     federation = federation_of(*arrays.values())
-    is_local = us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS)
-    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(is_local.model))
+    simulated = us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS)
+    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(simulated.model))
     assert strategy.run.facts["data"]["client_names"] == sorted(SITES)
     assert strategy.run.facts["data"]["label_counts"] is None
 
 
-def test_own_test_samples_are_measured_on_the_node():
+def test_the_nodes_test_samples_are_evaluated_on_the_node():
     arrays = {site: (*pair, *pair) for site, pair in sites().items()}
     app = grids.client_app(
         grids.MODEL, lambda context: arrays[context.node_config["site"]], state=None
@@ -62,32 +62,32 @@ def test_own_test_samples_are_measured_on_the_node():
     result = strategy.start(grid)
     x = torch.cat([torch.from_numpy(pair[0]) for pair in sites().values()])
     y = torch.cat([torch.from_numpy(pair[1]) for pair in sites().values()])
-    guesses = strategy.run.model(x).argmax(1)
-    shares = [
-        (g == t).double().mean()
-        for g, t in zip(guesses.split([9, 14, 11]), y.split([9, 14, 11]), strict=True)
+    predictions = strategy.run.model(x).argmax(1)
+    accuracies = [
+        (p == t).double().mean()
+        for p, t in zip(predictions.split([9, 14, 11]), y.split([9, 14, 11]), strict=True)
     ]
-    assert strategy.run.last("local") == pytest.approx(float(torch.stack(shares).mean()))
+    assert strategy.run.last("local") == pytest.approx(float(torch.stack(accuracies).mean()))
     assert result.evaluate_metrics_clientapp[2]["local/accuracy"] == strategy.run.last("local")
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
         ((np.zeros((3, 2)),), "data must be"),
         ((np.zeros((3, 2)), [0, 1, 0], np.zeros((2, 3)), [0, 1]), "test samples have shape"),
     ],
 )
-def test_bad_arrays_are_named(data, words):
+def test_invalid_arrays_are_rejected(data, message):
     from unskew.flower.site import Site
 
     context = next(iter(grids.grid_of(None, 1).contexts.values()))
-    with pytest.raises(UnskewError, match=words):
+    with pytest.raises(UnskewError, match=message):
         Site.of(data, context)
 
 
-def own_app(federation):
-    """An app as in Flower's PyTorch quickstart: it knows nothing of unskew."""
+def custom_app(federation):
+    """An app as in Flower's PyTorch quickstart, without any unskew code."""
     app = ClientApp()
 
     @app.train()
@@ -111,8 +111,8 @@ def own_app(federation):
         model = make_net()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = federation.test.client(int(context.node_config["partition-id"]))
-        right = (model(torch.from_numpy(x)).argmax(1) == torch.from_numpy(y)).double().mean()
-        metrics = {"num-examples": len(y), "eval_loss": 2.0, "eval_acc": right.item()}
+        accuracy = (model(torch.from_numpy(x)).argmax(1) == torch.from_numpy(y)).double().mean()
+        metrics = {"num-examples": len(y), "eval_loss": 2.0, "eval_acc": accuracy.item()}
         return Message(content=RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
     return app
@@ -124,8 +124,8 @@ def make_net():
 
 
 def start(strategy, federation, rounds=3, **options):
-    """The rest of the quickstart's server app, which stays as it is."""
-    grid = grids.grid_of(own_app(federation), len(federation))
+    """The rest of the quickstart's server app, unchanged."""
+    grid = grids.grid_of(custom_app(federation), len(federation))
     result = strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(make_net().state_dict()),
@@ -136,10 +136,10 @@ def start(strategy, federation, rounds=3, **options):
     return result, grid
 
 
-def test_with_two_lines_changed_fedavg_is_flowers_own():
+def test_with_two_lines_changed_fedavg_agrees_with_flowers():
     federation = small_federation()
     ours, grid = start(
-        grids.Strategy("fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4), federation
+        grids.Strategy("fedavg", model=make_net(), custom_loop=True, wait=0.0, nodes=4), federation
     )
     theirs, _ = start(FedAvg(), federation)
     ours, theirs = ours.arrays.to_torch_state_dict(), theirs.arrays.to_torch_state_dict()
@@ -153,7 +153,7 @@ def test_with_two_lines_changed_fedavg_is_flowers_own():
 
 
 @pytest.mark.parametrize("method", ["ida", "fedsa", "fedfusion", "median", "fedadam", "krum:f=0"])
-def test_rules_of_the_server_need_nothing_of_the_client(method):
+def test_server_side_methods_need_no_client_code(method):
     federation = small_federation()
     measured = []
 
@@ -161,7 +161,7 @@ def test_rules_of_the_server_need_nothing_of_the_client(method):
         measured.append(round_)
         return MetricRecord({"tensors": len(arrays)})
 
-    strategy = grids.Strategy(method, model=make_net(), own_loop=True, wait=0.0, nodes=4)
+    strategy = grids.Strategy(method, model=make_net(), custom_loop=True, wait=0.0, nodes=4)
     result, _ = start(strategy, federation, rounds=2, evaluate_fn=evaluate_fn)
     assert measured == [1, 2]
     assert result.evaluate_metrics_serverapp[2]["tensors"] == 9
@@ -170,24 +170,24 @@ def test_rules_of_the_server_need_nothing_of_the_client(method):
     assert strategy.run.weights.shape == (2, 4)
 
 
-def test_what_apps_measure_gets_the_names_that_reports_know(tmp_path):
+def test_metrics_of_apps_get_the_names_that_reports_use(tmp_path):
     strategy = grids.Strategy(
-        "fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4, out=tmp_path / "run"
+        "fedavg", model=make_net(), custom_loop=True, wait=0.0, nodes=4, out=tmp_path / "run"
     )
     start(strategy, small_federation())
-    told = strategy.run.metrics[-1]["local"]
-    assert 0 <= told["min"] <= told["accuracy"] <= told["max"] <= 1
-    assert told["loss"] == 2.0
-    assert "num-examples" not in told
+    local = strategy.run.metrics[-1]["local"]
+    assert 0 <= local["min"] <= local["accuracy"] <= local["max"] <= 1
+    assert local["loss"] == 2.0
+    assert "num-examples" not in local
     runs = Runs([read_run(tmp_path / "run")])
     assert "2.0000" not in str(runs.table())
     assert "Accuracy of the global model on each client" in page_text(runs, None, None)
 
 
-def test_measures_of_another_kind_are_kept_and_reported_as_none(tmp_path):
+def test_other_metrics_keep_their_names_and_do_not_break_reports(tmp_path):
     measures = {"num-examples": np.array([3.0]), "rmse": np.array([0.5])}
-    assert list(with_usual_names(measures)) == ["rmse"]
-    strategy = grids.Strategy("fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4)
+    assert list(with_standard_names(measures)) == ["rmse"]
+    strategy = grids.Strategy("fedavg", model=make_net(), custom_loop=True, wait=0.0, nodes=4)
     start(strategy, small_federation())
     run = strategy.run
     for row in (*run.metrics, *run.client_tables):
@@ -198,9 +198,9 @@ def test_measures_of_another_kind_are_kept_and_reported_as_none(tmp_path):
     assert run.cost_to(0.5, "local") is None
 
 
-def test_one_round_is_the_rule_on_what_clients_sent():
+def test_one_round_applies_the_rule_to_the_uploads():
     federation = small_federation()
-    strategy = grids.Strategy("fedavg", model=make_net(), own_loop=True, wait=0.0, nodes=4)
+    strategy = grids.Strategy("fedavg", model=make_net(), custom_loop=True, wait=0.0, nodes=4)
     _, grid = start(strategy, federation, rounds=1)
     sent = {int(name): reply.content["arrays"] for name, _, reply in grid.of_kind("train")}
     rows = []
@@ -223,9 +223,9 @@ def test_one_round_is_the_rule_on_what_clients_sent():
         ("fedavg:buffers=local", "buffers=local"),
     ],
 )
-def test_methods_that_need_our_client_say_so(method, needed):
-    with pytest.raises(UnskewError, match=f"needs unskew's part on the nodes.*{needed}"):
-        grids.Strategy(method, model=make_net(), own_loop=True)
+def test_methods_that_need_client_code_are_rejected(method, needed):
+    with pytest.raises(UnskewError, match=f"needs unskew's client code.*{needed}"):
+        grids.Strategy(method, model=make_net(), custom_loop=True)
 
 
 @pytest.mark.parametrize(
@@ -236,45 +236,45 @@ def test_methods_that_need_our_client_say_so(method, needed):
         (lambda arrays: arrays.update({"0.bias": grids.Array(np.zeros(6))}), "float64"),
     ],
 )
-def test_answers_of_own_loops_are_checked_too(change, reason):
+def test_replies_of_custom_loops_are_checked(change, reason):
     def spoil(name, kind, reply):
         if (name, kind) == ("1", "train"):
             change(reply.content.array_records["arrays"])
         return reply
 
     federation = small_federation()
-    grid = grids.grid_of(own_app(federation), 4, spoil)
-    strategy = grids.Strategy("median", model=make_net(), own_loop=True, wait=0.0, nodes=4)
+    grid = grids.grid_of(custom_app(federation), 4, spoil)
+    strategy = grids.Strategy("median", model=make_net(), custom_loop=True, wait=0.0, nodes=4)
     strategy.start(grid, num_rounds=1, train_config=ConfigRecord({"lr": 0.1}))
-    (why,) = strategy.run.metrics[0]["rejected"].values()
-    assert reason in why
+    (message,) = strategy.run.metrics[0]["rejected"].values()
+    assert reason in message
 
 
-def test_an_app_of_its_own_is_recognised_by_the_advice_to_say_so(caplog):
+def test_a_custom_app_without_custom_loop_gets_advice(caplog):
     import logging
 
     federation = small_federation()
-    grid = grids.grid_of(own_app(federation), 4)
+    grid = grids.grid_of(custom_app(federation), 4)
     logger = logging.getLogger("flwr")
     logger.addHandler(caplog.handler)
     logger.setLevel(logging.WARNING)
     try:
-        with pytest.raises(UnskewError, match="0 were there"):
+        with pytest.raises(UnskewError, match="0 connected within"):
             grids.Strategy("fedavg", model=make_net(), wait=0.0).start(grid)
     finally:
         logger.setLevel(logging.CRITICAL)
         logger.removeHandler(caplog.handler)
-    assert "own_loop=True" in caplog.text
+    assert "custom_loop=True" in caplog.text
 
 
-def test_a_wrapper_around_the_strategy_is_refused():
+def test_a_wrapper_around_the_strategy_is_rejected():
     strategy = grids.Strategy("fedavg", model=make_net())
-    with pytest.raises(UnskewError, match="call its start"):
+    with pytest.raises(UnskewError, match="call its start directly"):
         strategy.configure_train(1, ArrayRecord(), ConfigRecord(), None)
 
 
-def test_wrong_initial_arrays_are_named():
-    grid = grids.grid_of(own_app(small_federation()), 4)
-    strategy = grids.Strategy("fedavg", model=make_net(), own_loop=True, wait=0.0)
-    with pytest.raises(UnskewError, match="initial_arrays: its arrays are not those"):
+def test_wrong_initial_arrays_are_rejected():
+    grid = grids.grid_of(custom_app(small_federation()), 4)
+    strategy = grids.Strategy("fedavg", model=make_net(), custom_loop=True, wait=0.0)
+    with pytest.raises(UnskewError, match="initial_arrays: the arrays are not those"):
         strategy.start(grid, initial_arrays=ArrayRecord({}))

@@ -1,4 +1,4 @@
-"""What nodes send is checked, who is missing is on record, and rounds go on."""
+"""Replies are checked, missing nodes are recorded, and rounds continue."""
 
 from dataclasses import replace
 
@@ -23,14 +23,14 @@ from flwr.app import Array, ConfigRecord, MetricRecord  # noqa: E402
 
 from unskew.flower.node import Node  # noqa: E402
 from unskew.flower.site import Site  # noqa: E402
-from unskew.flower.wire import Order, Refusal  # noqa: E402
+from unskew.flower.wire import Refusal, Request  # noqa: E402
 
 TRAIN = "train.unskew"
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
 
 
 def changed(change):
-    """Let node 1 change its model."""
+    """Make node 1 send a changed model."""
 
     def spoil(name, kind, reply):
         if (name, kind) == ("1", TRAIN) and not reply.has_error():
@@ -85,8 +85,8 @@ def not_a_number(model):
         (with_text, "cannot be read"),
     ],
 )
-def test_a_bad_upload_is_rejected_by_name_and_the_round_goes_on(spoil, reason):
-    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+def test_a_bad_upload_is_rejected_by_name_and_the_round_continues(spoil, reason):
+    run = grids.run_on_grid(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
     for line in run.metrics:
         assert list(line["rejected"]) == ["1"]
         assert reason in line["rejected"]["1"]
@@ -96,20 +96,22 @@ def test_a_bad_upload_is_rejected_by_name_and_the_round_goes_on(spoil, reason):
     assert bool(torch.isfinite(grids.vector_of(run.model)).all())
 
 
-def test_reasons_of_checks_begin_with_the_nodes_name():
+def test_reasons_start_with_the_nodes_name():
     spoil = changed(lambda model: model[:-1])
-    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+    run = grids.run_on_grid(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
     assert run.metrics[0]["rejected"]["1"].startswith("1: its model has shape")
 
 
-def test_the_bound_can_be_widened_or_left_out():
+def test_the_bound_can_be_raised_or_removed():
     spoil = changed(lambda model: model * np.float32(1e9))
     for bound in (1e12, None):
-        run = grids.play(small_federation(), "fedavg", spoil=spoil, bound=bound, **OPTIONS).run
+        run = grids.run_on_grid(
+            small_federation(), "fedavg", spoil=spoil, bound=bound, **OPTIONS
+        ).run
         assert "rejected" not in run.metrics[0]
 
 
-def test_extras_must_be_like_those_of_most_and_finite():
+def test_unusual_and_undefined_extras_are_rejected():
     def other_shape(name, kind, reply):
         if (name, kind) == ("1", TRAIN):
             arrays = reply.content.array_records["arrays"]
@@ -124,18 +126,21 @@ def test_extras_must_be_like_those_of_most_and_finite():
             arrays[extra] = Array(arrays[extra].numpy() * np.float32(np.nan))
         return reply
 
-    for spoil, reason in ((other_shape, "than most sent"), (undefined, "infinite or undefined")):
-        run = grids.play(small_federation(), "scaffold", spoil=spoil, **OPTIONS).run
+    for spoil, reason in (
+        (other_shape, "from those of most nodes"),
+        (undefined, "infinite or undefined"),
+    ):
+        run = grids.run_on_grid(small_federation(), "scaffold", spoil=spoil, **OPTIONS).run
         assert reason in run.metrics[0]["rejected"]["1"]
         assert bool(torch.isfinite(grids.vector_of(run.model)).all())
 
 
-def test_who_does_not_answer_is_on_record_and_sends_nothing():
+def test_a_node_without_a_reply_is_recorded_and_counts_no_traffic():
     def silent(name, kind, reply):
         return None if (name, kind) == ("2", TRAIN) else reply
 
-    run = grids.play(small_federation(), "fedavg", spoil=silent, timeout=7.0, **OPTIONS).run
-    assert run.metrics[0]["missing"] == {"2": "2: no answer within 7 s"}
+    run = grids.run_on_grid(small_federation(), "fedavg", spoil=silent, timeout=7.0, **OPTIONS).run
+    assert run.metrics[0]["missing"] == {"2": "2: no reply within 7 s"}
     assert "rejected" not in run.metrics[0]
     table = run.client_tables[0]
     assert table["bytes_up"][2] == 0
@@ -143,16 +148,16 @@ def test_who_does_not_answer_is_on_record_and_sends_nothing():
     assert table["weight"][2] is None
 
 
-def test_a_node_that_went_away_is_missing_until_it_is_back():
-    def leaves(name, kind, reply):
+def test_a_node_that_disconnects_is_missing_until_it_is_back():
+    def disconnect(name, kind, reply):
         trained = len(grid.of_kind(TRAIN))
-        grid.away = {"3"} if 4 <= trained < 7 else set()
+        grid.offline = {"3"} if 4 <= trained < 7 else set()
         return reply
 
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
-    grid = grids.grid_of(app, len(federation), leaves)
-    run = grids.play(federation, "fedavg", grid=grid, **OPTIONS | {"rounds": 3}).run
+    grid = grids.grid_of(app, len(federation), disconnect)
+    run = grids.run_on_grid(federation, "fedavg", grid=grid, **OPTIONS | {"rounds": 3}).run
     assert [line.get("missing") for line in run.metrics] == [
         None,
         {"3": "3: it is not connected"},
@@ -161,26 +166,28 @@ def test_a_node_that_went_away_is_missing_until_it_is_back():
 
 
 @pytest.mark.filterwarnings("ignore:.*left the model as it was")
-def test_below_the_quorum_the_model_stays_and_the_run_says_so():
+def test_below_the_quorum_the_model_is_kept_and_this_is_recorded():
     def silent(name, kind, reply):
         return None if kind == TRAIN and name in "12" else reply
 
     federation = small_federation()
-    strategy = grids.play(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS)
+    strategy = grids.run_on_grid(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS)
     assert all("fewer than 3 good uploads" in line["kept_model"] for line in strategy.run.metrics)
-    start = grids.play(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS | {"rounds": 1})
-    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(start.run.model))
+    one_round = grids.run_on_grid(
+        federation, "fedavg", spoil=silent, quorum=3, **OPTIONS | {"rounds": 1}
+    )
+    assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(one_round.run.model))
 
 
-def test_a_run_does_not_begin_below_the_quorum():
+def test_a_run_does_not_start_below_the_quorum():
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
-    with pytest.raises(UnskewError, match="2 were there within 0 s, and the quorum is 3"):
-        grids.play(federation, "fedavg", grid=grids.grid_of(app, 2), quorum=3, **OPTIONS)
+    with pytest.raises(UnskewError, match="2 connected within 0 s, and the quorum is 3"):
+        grids.run_on_grid(federation, "fedavg", grid=grids.grid_of(app, 2), quorum=3, **OPTIONS)
 
 
-class Careless(FedAvg):
-    """A method that tells what it sees in its errors."""
+class LeakyErrors(FedAvg):
+    """A method that puts samples into its error messages."""
 
     def prepare(self, client, payload, state):
         if client.id == 1:
@@ -188,47 +195,47 @@ class Careless(FedAvg):
         return super().prepare(client, payload, state)
 
 
-def test_an_error_of_a_node_tells_its_type_and_hook_and_nothing_of_its_data():
-    strategy = grids.play(small_federation(), Careless(), **OPTIONS)
+def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
+    strategy = grids.run_on_grid(small_federation(), LeakyErrors(), **OPTIONS)
     assert strategy.run.metrics[0]["rejected"] == {"1": "1: it raised ValueError in prepare"}
     sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
     assert all("secret" not in str(reply.content) for reply in sent)
 
 
-def test_nor_does_an_error_while_data_is_loaded():
+def test_an_error_while_loading_data_is_reported_without_data():
     federation = small_federation()
 
     def load(context):
-        if context.node_config["partition-id"] == 1 and asked:
+        if context.node_config["partition-id"] == 1 and loaded:
             raise RuntimeError("secret")
-        asked.append(True)
+        loaded.append(True)
         return federation
 
-    asked = []
+    loaded = []
     app = grids.client_app(grids.MODEL, load, "fedavg", state=None)
     grid = grids.grid_of(app, len(federation))
-    run = grids.play(federation, "fedavg", grid=grid, nodes=3, **OPTIONS).run
+    run = grids.run_on_grid(federation, "fedavg", grid=grid, nodes=3, **OPTIONS).run
     assert run.clients == 3
     assert "secret" not in str([reply for *_, reply in grid.log if not reply.has_error()])
 
 
 @pytest.mark.filterwarnings("ignore:.*left the model as it was")
-def test_a_node_with_another_method_or_network_says_so():
+def test_a_node_with_another_method_or_network_refuses():
     federation = small_federation()
     for model, method, reason in (
-        (grids.MODEL, "fedprox", "it runs fedprox, and the server asks for fedavg"),
-        ("mlp:hidden=9", "fedavg", "its network is not the server's"),
+        (grids.MODEL, "fedprox", "it runs fedprox, but the server runs fedavg"),
+        ("mlp:hidden=9", "fedavg", "its network differs from the server's"),
     ):
         app = grids.client_app(model, federation, method, state=None)
-        run = grids.play(federation, "fedavg", app=app, **OPTIONS).run
+        run = grids.run_on_grid(federation, "fedavg", app=app, **OPTIONS).run
         assert reason in run.metrics[0]["rejected"]["0"]
 
 
-def test_two_nodes_of_one_name_are_refused():
+def test_two_nodes_with_the_same_name_are_rejected():
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", name="mine", state=None)
-    with pytest.raises(UnskewError, match="two nodes call themselves 'mine'"):
-        grids.play(federation, "fedavg", app=app, **OPTIONS)
+    with pytest.raises(UnskewError, match="two nodes are named 'mine'"):
+        grids.run_on_grid(federation, "fedavg", app=app, **OPTIONS)
 
 
 class PrivateTask(Method):
@@ -236,7 +243,7 @@ class PrivateTask(Method):
         return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
 
 
-def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused():
+def test_a_node_refuses_too_little_noise_and_too_many_rounds():
     pytest.importorskip("opacus")
     federation = small_federation(unit=True)
 
@@ -249,21 +256,23 @@ def test_a_server_that_asks_for_too_little_noise_or_too_many_rounds_is_refused()
         None,
         secret_noise=True,
     )
-    order = Order("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
+    request = Request("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
     layout = FunctionalModel(make(grids.MODEL, (5,), 3)).layout.fingerprint
-    with pytest.raises(Refusal, match=r"its budget needs noise .*, and the server asks for 0.01"):
-        node.context(replace(order, layout=layout))
-    enough = replace(order, layout=layout, noise=50.0, round=2)
+    with pytest.raises(
+        Refusal, match=r"its privacy budget needs noise .*, but the server requests 0.01"
+    ):
+        node.context(replace(request, layout=layout))
+    enough = replace(request, layout=layout, noise=50.0, round=2)
     assert node.context(enough).private.noise_multiplier == 50
-    with pytest.raises(Refusal, match="over before round 3"):
+    with pytest.raises(Refusal, match="ends before round 3"):
         node.train(enough, None, None)
 
 
-def answering(kind, record, value):
-    """Let node 1 answer something else."""
+def replying(kind, record, value):
+    """Make node 1 reply with another record."""
 
-    def spoil(name, what, reply):
-        if (name, what) == ("1", kind):
+    def spoil(name, message_type, reply):
+        if (name, message_type) == ("1", kind):
             reply.content[record] = value
         return reply
 
@@ -273,22 +282,24 @@ def answering(kind, record, value):
 @pytest.mark.parametrize(
     "text", ["no json", "{}", '{"name": "1", "samples": -3}', '["a list"]', '{"name": 5}']
 )
-def test_a_node_that_introduces_itself_with_nonsense_is_left_out(text):
-    spoil = answering("query.unskew", "order", ConfigRecord({"json": text}))
-    run = grids.play(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+def test_a_node_with_invalid_info_is_left_out(text):
+    spoil = replying("query.unskew", "info", ConfigRecord({"json": text}))
+    run = grids.run_on_grid(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
     assert run.clients == 3
     assert "rejected" not in run.metrics[0]
 
 
-def test_nonsense_in_place_of_measures_leaves_the_others_measures():
-    spoil = answering("evaluate.unskew", "metrics", MetricRecord({"local/accuracy": [1, 2]}))
+def test_invalid_metrics_of_one_node_leave_those_of_the_others():
+    spoil = replying("evaluate.unskew", "metrics", MetricRecord({"local/accuracy": [1, 2]}))
     federation = small_federation()
-    run = grids.play(federation, "fedavg", spoil=spoil, **OPTIONS | {"evaluate_every": 1}).run
+    run = grids.run_on_grid(
+        federation, "fedavg", spoil=spoil, **OPTIONS | {"evaluate_every": 1}
+    ).run
     tables = [table for table in run.client_tables if table["kind"] == "local"]
     assert [table["client"] for table in tables] == [[0, 2, 3]] * 2
 
 
-def test_nobody_takes_the_place_of_a_node_that_is_there():
+def test_no_node_replaces_one_that_is_connected():
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
 
@@ -298,30 +309,30 @@ def test_nobody_takes_the_place_of_a_node_that_is_there():
         return reply
 
     grid = grids.grid_of(app, len(federation), intruder)
-    run = grids.play(federation, "fedavg", grid=grid, **OPTIONS).run
-    good = grids.play(federation, "fedavg", **OPTIONS).run
+    run = grids.run_on_grid(federation, "fedavg", grid=grid, **OPTIONS).run
+    good = grids.run_on_grid(federation, "fedavg", **OPTIONS).run
     assert torch.equal(grids.vector_of(run.model), grids.vector_of(good.model))
-    asked = {sent.metadata.dst_node_id for name, sent, _ in grid.of_kind(TRAIN) if name == "1"}
-    assert len(asked) == 1
+    node_ids = {sent.metadata.dst_node_id for name, sent, _ in grid.of_kind(TRAIN) if name == "1"}
+    assert len(node_ids) == 1
 
 
 def test_a_round_waits_for_its_quorum(monkeypatch):
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
 
-    def leave(name, kind, reply):
+    def disconnect(name, kind, reply):
         if kind == TRAIN and len(grid.of_kind(TRAIN)) == 4:
-            grid.away = {"2", "3"}
+            grid.offline = {"2", "3"}
         return reply
 
-    def come_back(seconds):
+    def reconnect(seconds):
         slept.append(seconds)
         if len(slept) == 3:
-            grid.away = set()
+            grid.offline = set()
 
     slept = []
-    monkeypatch.setattr("unskew.flower.registry.time.sleep", come_back)
-    grid = grids.grid_of(app, len(federation), leave)
-    run = grids.play(federation, "fedavg", grid=grid, quorum=3, wait=60.0, **OPTIONS).run
+    monkeypatch.setattr("unskew.flower.registry.time.sleep", reconnect)
+    grid = grids.grid_of(app, len(federation), disconnect)
+    run = grids.run_on_grid(federation, "fedavg", grid=grid, quorum=3, wait=60.0, **OPTIONS).run
     assert len(slept) == 3
     assert "missing" not in run.metrics[1]

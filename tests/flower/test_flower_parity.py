@@ -21,29 +21,29 @@ QUICK = {
     "fedrep": "fedrep:head_epochs=2",
     "fedcluster": "fedcluster:groups=2",
 }
-ELSEWHERE = ("central", "data-sharing")
+POOLED = ("central", "data-sharing")
 
 
 def assert_same(method, federation, model=grids.MODEL, **options):
     settings = OPTIONS | options
     noise = {"noise": "seeded"}
-    on_flower = grids.play(federation, method, model=model, **settings, **noise)
-    is_local = us.train(federation, method, model=model, runner="loop", **settings)
+    on_flower = grids.run_on_grid(federation, method, model=model, **settings, **noise)
+    simulated = us.train(federation, method, model=model, runner="loop", **settings)
     run = on_flower.run
-    assert torch.equal(grids.vector_of(run.model), grids.vector_of(is_local.model))
-    assert len(run.metrics) == len(is_local.metrics)
-    for ours, theirs in zip(run.metrics, is_local.metrics, strict=True):
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(simulated.model))
+    assert len(run.metrics) == len(simulated.metrics)
+    for ours, theirs in zip(run.metrics, simulated.metrics, strict=True):
         assert ours["traffic"] == theirs["traffic"]
         assert ours["train_loss"] == theirs["train_loss"]
         for level in ("global", "local", "personal"):
-            # On nodes, a client's test samples are run through the network by themselves.
+            # A node evaluates only its own test samples, in batches of their own.
             assert ours.get(level) == pytest.approx(theirs.get(level), abs=1e-6, nan_ok=True)
     return on_flower
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(ELSEWHERE)))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(POOLED)))
 def test_every_method_gives_the_same_bits(name):
-    assert_same(QUICK.get(name, name), grids.few_clients())
+    assert_same(QUICK.get(name, name), grids.seven_clients())
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_every_method_gives_the_same_bits(name):
         "ifca:models=2+ditto",
     ],
 )
-def test_so_do_variants_and_compositions(method):
+def test_variants_and_compositions_give_the_same_bits(method):
     assert_same(method, small_federation(unit=True))
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "ditto", "fedcluster:groups=2"])
-def test_so_does_a_drawn_part_of_the_clients(method):
-    assert_same(method, grids.few_clients(), participation=0.5, rounds=5)
+def test_a_sampled_cohort_gives_the_same_bits(method):
+    assert_same(method, grids.seven_clients(), participation=0.5, rounds=5)
 
 
 def with_batch_norm():
@@ -88,21 +88,21 @@ def with_batch_norm():
         "ditto+fedbn",
     ],
 )
-def test_so_does_a_module_with_statistics_of_its_own(method):
+def test_a_module_with_batch_statistics_gives_the_same_bits(method):
     assert_same(method, small_federation(), model=with_batch_norm())
 
 
 @pytest.mark.parametrize("method", ["fedbabu", "fedper", "fedbabu+scaffold", "local"])
-def test_the_start_is_the_servers_even_of_what_it_never_sees(method):
-    federation, is_local = small_federation(), with_batch_norm()
+def test_initial_weights_are_the_servers_even_for_layers_it_never_sees(method):
+    federation, module = small_federation(), with_batch_norm()
     torch.manual_seed(1)
     other = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     app = grids.client_app(other, federation, method, state=None)
-    on_flower = grids.play(federation, method, model=is_local, app=app, **OPTIONS).run
+    on_flower = grids.run_on_grid(federation, method, model=module, app=app, **OPTIONS).run
     simulated = us.train(federation, method, model=with_batch_norm(), runner="loop", **OPTIONS)
     assert torch.equal(grids.vector_of(on_flower.model), grids.vector_of(simulated.model))
-    level, figure = "personal", "loss"
-    assert on_flower.last(level, figure) == pytest.approx(simulated.last(level, figure), abs=1e-6)
+    level, metric = "personal", "loss"
+    assert on_flower.last(level, metric) == pytest.approx(simulated.last(level, metric), abs=1e-6)
 
 
 class PrivateTask(Method):
@@ -110,15 +110,15 @@ class PrivateTask(Method):
         return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
 
 
-def test_private_steps_are_the_same_if_noise_is_drawn_from_the_seed():
+def test_private_steps_are_the_same_if_the_noise_is_seeded():
     pytest.importorskip("opacus")
     federation = small_federation(unit=True)
     assert_same(PrivateTask(), federation)
-    secret = [grids.play(federation, PrivateTask(), **OPTIONS).run.model for _ in range(2)]
+    secret = [grids.run_on_grid(federation, PrivateTask(), **OPTIONS).run.model for _ in range(2)]
     assert not torch.equal(*(grids.vector_of(model) for model in secret))
 
 
-@pytest.mark.parametrize("method", [*ELSEWHERE, "feddisk:estimator=oracle"])
-def test_methods_that_need_others_samples_are_refused(method):
-    with pytest.raises(UnskewError, match="they stay with their nodes"):
-        grids.play(small_federation(unit=True), method, **OPTIONS)
+@pytest.mark.parametrize("method", [*POOLED, "feddisk:estimator=oracle"])
+def test_methods_that_need_pooled_samples_are_rejected(method):
+    with pytest.raises(UnskewError, match="they stay on their nodes"):
+        grids.run_on_grid(small_federation(unit=True), method, **OPTIONS)

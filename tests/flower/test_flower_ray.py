@@ -1,4 +1,4 @@
-"""Flower's simulation on Ray gives the bits of the plain loop; takes a minute to start."""
+"""Flower's simulation on Ray gives the same bits as the plain loop."""
 
 import pytest
 import torch
@@ -28,11 +28,11 @@ def test_a_run_on_ray_is_the_same_and_can_be_resumed(method, tmp_path):
             progress=False,
             **OPTIONS,
         )
-    is_local = us.train(federation, method, runner="loop", rounds=3, progress=False, **OPTIONS)
-    assert torch.equal(grids.vector_of(run.model), grids.vector_of(is_local.model))
-    assert run.last("personal") == pytest.approx(is_local.last("personal"), abs=1e-6)
+    simulated = us.train(federation, method, runner="loop", rounds=3, progress=False, **OPTIONS)
+    assert torch.equal(grids.vector_of(run.model), grids.vector_of(simulated.model))
+    assert run.last("personal") == pytest.approx(simulated.last("personal"), abs=1e-6)
 
 
-def test_what_trains_in_one_place_is_refused():
+def test_a_method_that_trains_in_one_place_is_rejected():
     with pytest.raises(UnskewError, match="trains in one place"):
         us.train(small_federation(), "central", engine="flower-ray", rounds=1, **OPTIONS)

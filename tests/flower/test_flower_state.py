@@ -1,4 +1,4 @@
-"""What a client keeps stays on its node, outlives a restart, and can be gone back on."""
+"""A client's state stays on its node, survives a restart, and can be rolled back."""
 
 import json
 
@@ -25,26 +25,26 @@ def simulated(method, federation, **options):
 
 
 @pytest.mark.parametrize("method", ["ditto", "fedper", "moon", DISK])
-def test_the_server_holds_and_gets_nothing_of_the_state(method):
+def test_the_server_neither_receives_nor_stores_the_state(method):
     federation = small_federation(unit=True)
-    strategy = grids.play(federation, method, **OPTIONS)
+    strategy = grids.run_on_grid(federation, method, **OPTIONS)
     assert len(strategy.run.states) == len(federation)
-    for ticket in strategy.run.states.values():
-        assert set(ticket) <= {"version", "kept"}
-        assert ticket["version"].shape == (2,)
-        assert ticket.get("kept", torch.empty(0)).numel() == 0
+    for stored in strategy.run.states.values():
+        assert set(stored) <= {"version", "kept"}
+        assert stored["version"].shape == (2,)
+        assert stored.get("kept", torch.empty(0)).numel() == 0
     kept = simulated(method, federation).states
     for name, _, reply in strategy.grid.of_kind(TRAIN):
         sent = [array.numpy() for array in reply.content.array_records["arrays"].values()]
         for tensor in kept[int(name)].values():
-            # Single numbers may coincide, and what is sent to everybody is nobody's.
+            # Single numbers may coincide, and tensors of an uploaded shape may be public.
             if tensor.ndim and not any(tensor.shape == array.shape for array in sent):
                 assert all(tensor.numpy().tobytes() not in array.tobytes() for array in sent)
 
 
 def test_sample_weights_never_leave_the_node():
     federation = small_federation(unit=True)
-    strategy = grids.play(federation, DISK, **OPTIONS)
+    strategy = grids.run_on_grid(federation, DISK, **OPTIONS)
     states = simulated(DISK, federation).states
     for name, _, reply in strategy.grid.of_kind(TRAIN):
         weights = states[int(name)]["sample_weights"].numpy().tobytes()
@@ -53,36 +53,36 @@ def test_sample_weights_never_leave_the_node():
 
 
 @pytest.mark.parametrize("method", ["ditto", "scaffold", "fedper", DISK])
-def test_a_node_that_forgets_everything_finds_its_state_in_its_file(method, tmp_path):
-    def forgetful(name, kind, reply):
+def test_a_restarted_node_reads_its_state_from_its_file(method, tmp_path):
+    def restart(name, kind, reply):
         grid.forget(name)
         return reply
 
     federation = small_federation(unit=True)
     app = grids.client_app(grids.MODEL, federation, method, state=tmp_path / "nodes")
-    grid = grids.grid_of(app, len(federation), forgetful)
-    run = grids.play(federation, method, grid=grid, **OPTIONS).run
+    grid = grids.grid_of(app, len(federation), restart)
+    run = grids.run_on_grid(federation, method, grid=grid, **OPTIONS).run
     assert torch.equal(bits(run), bits(simulated(method, federation)))
     files = list((tmp_path / "nodes").rglob("*.safetensors"))
     assert len(files) <= 3 * len(federation)
     assert all(file.parent.stat().st_mode & 0o077 == 0 for file in files)
 
 
-def test_a_node_that_lost_its_state_says_so_instead_of_starting_anew():
-    def forgetful(name, kind, reply):
+def test_a_node_that_lost_its_state_refuses_to_train():
+    def restart(name, kind, reply):
         if name == "1":
             grid.forget(name)
         return reply
 
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "scaffold", state=None)
-    grid = grids.grid_of(app, len(federation), forgetful)
-    run = grids.play(federation, "scaffold", grid=grid, **OPTIONS).run
+    grid = grids.grid_of(app, len(federation), restart)
+    run = grids.run_on_grid(federation, "scaffold", grid=grid, **OPTIONS).run
     assert "rejected" not in run.metrics[0]
     assert run.metrics[1]["rejected"] == {"1": "1: it has lost its state of stage 1, round 1"}
 
 
-def test_after_an_answer_that_never_came_a_node_goes_on_from_the_state_before():
+def test_after_a_lost_reply_a_node_starts_from_its_earlier_state():
     def late_once(name, kind, reply):
         trained = [name for name, *_ in grid.of_kind(TRAIN)]
         return None if kind == TRAIN and name == "1" and trained.count("1") == 2 else reply
@@ -90,13 +90,13 @@ def test_after_an_answer_that_never_came_a_node_goes_on_from_the_state_before():
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "scaffold", state=None)
     grid = grids.grid_of(app, len(federation), late_once)
-    run = grids.play(federation, "scaffold", grid=grid, **OPTIONS).run
-    orders = [
-        json.loads(sent.content.config_records["order"]["json"])["state"]
+    run = grids.run_on_grid(federation, "scaffold", grid=grid, **OPTIONS).run
+    versions = [
+        json.loads(sent.content.config_records["request"]["json"])["state"]
         for name, sent, _ in grid.of_kind(TRAIN)
         if name == "1"
     ]
-    assert orders == [None, [0, 0], [0, 0], [0, 2]]
+    assert versions == [None, [0, 0], [0, 0], [0, 2]]
     assert "rejected" not in run.metrics[2]
 
 
@@ -108,52 +108,52 @@ class Stop(KeyboardInterrupt):
     ("method", "at"),
     [("fedavg", 2), ("scaffold", 3), ("fedper", 2), ("ifca:models=2", 3), (DISK, 2), (DISK, 5)],
 )
-def test_a_restarted_server_goes_on_bit_for_bit(method, at, tmp_path):
+def test_a_restarted_server_resumes_bit_for_bit(method, at, tmp_path):
     federation = small_federation(unit=True)
     app = grids.client_app(grids.MODEL, federation, method, state=tmp_path / "nodes")
 
     def killed(name, kind, reply):
-        # In the middle of a round: some nodes have answered, and have moved on.
+        # In the middle of a round: some nodes have replied and have a newer state.
         if len(grid.of_kind(TRAIN)) == at * len(federation) - 1:
             raise Stop
         return reply
 
     grid = grids.grid_of(app, len(federation), killed)
     with pytest.raises(Stop):
-        grids.play(federation, method, grid=grid, out=tmp_path / "run", **OPTIONS)
-    again = grids.grid_of(app, len(federation))
+        grids.run_on_grid(federation, method, grid=grid, out=tmp_path / "run", **OPTIONS)
+    resumed_grid = grids.grid_of(app, len(federation))
     options = OPTIONS | {"out": tmp_path / "run", "resume": True}
-    run = grids.play(federation, method, grid=again, **options).run
+    run = grids.run_on_grid(federation, method, grid=resumed_grid, **options).run
     whole = simulated(method, federation)
     assert torch.equal(bits(run), bits(whole))
     assert [line["round"] for line in run.metrics] == [line["round"] for line in whole.metrics]
-    trained = len(again.of_kind(TRAIN)) // len(federation)
+    trained = len(resumed_grid.of_kind(TRAIN)) // len(federation)
     assert trained == len(whole.metrics) - (at - 1)
 
 
-def test_a_module_whose_weights_are_drawn_anew_can_be_resumed(tmp_path):
+def test_a_module_with_new_initial_weights_can_be_resumed(tmp_path):
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
     for rounds in (2, 4):
         model = torch.nn.Sequential(torch.nn.Linear(5, 3))
         app = grids.client_app(model, federation, "fedavg", state=None)
         options = OPTIONS | {"rounds": rounds, "out": tmp_path, "resume": rounds == 4}
-        run = grids.play(federation, "fedavg", model=model, app=app, **options).run
+        run = grids.run_on_grid(federation, "fedavg", model=model, app=app, **options).run
     assert [line["round"] for line in run.metrics] == [1, 2, 3, 4]
 
 
-def test_numbers_of_nodes_stay_when_others_join_or_are_away(tmp_path):
+def test_nodes_keep_their_numbers_when_others_join_or_leave(tmp_path):
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "ditto", state=tmp_path / "nodes")
 
-    def played(configs, rounds, resume):
+    def run_with(configs, rounds, resume):
         grid = grids.InProcessGrid(app, configs)
         options = OPTIONS | {"rounds": rounds, "out": tmp_path / "run", "resume": resume}
-        return grids.play(federation, "ditto", grid=grid, nodes=2, **options).run
+        return grids.run_on_grid(federation, "ditto", grid=grid, nodes=2, **options).run
 
-    played([{"site": "b", "partition-id": 0}, {"site": "d", "partition-id": 1}], 1, False)
+    run_with([{"site": "b", "partition-id": 0}, {"site": "d", "partition-id": 1}], 1, False)
     joined = [{"site": "a", "partition-id": 2}, {"site": "d", "partition-id": 1}]
-    run = played(joined, 2, True)
+    run = run_with(joined, 2, True)
     assert run.metrics[1]["missing"] == {"0": "b: it is not connected"}
     assert run.client_tables[-1]["client"] == [0, 1, 2]
     assert json.loads((tmp_path / "run" / "nodes.json").read_text())["nodes"].keys() == {
@@ -165,8 +165,8 @@ def test_numbers_of_nodes_stay_when_others_join_or_are_away(tmp_path):
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
     federation = small_federation()
-    grids.play(federation, "fedavg", out=tmp_path, **OPTIONS)
+    grids.run_on_grid(federation, "fedavg", out=tmp_path, **OPTIONS)
     before = (tmp_path / "nodes.json").read_text()
-    with pytest.raises(UnskewError, match="there is a run already"):
-        grids.play(federation, "fedavg", out=tmp_path, **OPTIONS)
+    with pytest.raises(UnskewError, match="it already has a run"):
+        grids.run_on_grid(federation, "fedavg", out=tmp_path, **OPTIONS)
     assert (tmp_path / "nodes.json").read_text() == before

@@ -1,9 +1,9 @@
-"""Real federations on loopback for the tests: apps, nodes with faults, and what runs wrote down."""
+"""Real federations on loopback for the tests: apps, faulty nodes, and recorded runs."""
 
 import json
 from pathlib import Path
 
-from unskew.flower.loopback.apps import changed, read_app_config
+from unskew.flower.loopback.apps import read_app_config, with_changes
 from unskew.flower.loopback.environment import wait_until
 from unskew.flower.loopback.federation import Loopback
 from unskew.flower.loopback.parity import Parity, check_parity
@@ -11,12 +11,12 @@ from unskew.flower.scaffolding import write_app
 from unskew.runs.folder import read_lines
 
 NODES = 3
-A_RUN = 1200.0
-"""Seconds that a run of a few rounds gets; on an idle machine it takes half a minute."""
+RUN_TIMEOUT = 1200.0
+"""Seconds to wait for a run of a few rounds; it takes half a minute on an idle machine."""
 SECRET = "patient 4711"
 
 FAULTY_CLIENT = f'''
-"""Nodes that do what they are told to do wrong: ``faults`` is a list of round:node:fault."""
+"""Nodes that fail on request: ``faults`` is a list of round:node:fault."""
 
 import json
 import time
@@ -31,7 +31,7 @@ import unskew.flower
 
 
 def fault(message, context):
-    round_ = json.loads(message.content.config_records["order"]["json"])["round"]
+    round_ = json.loads(message.content.config_records["request"]["json"])["round"]
     for text in context.run_config["faults"].split():
         when, node, kind = text.split(":")
         if int(when) == round_ and node == str(context.node_config["partition-id"]):
@@ -39,7 +39,7 @@ def fault(message, context):
     return None
 
 
-def sound(message, context, broken=False):
+def healthy_reply(message, context, broken=False):
     def samples(context):
         if broken:
             raise ValueError("{SECRET} is in a wrong column")
@@ -48,7 +48,7 @@ def sound(message, context, broken=False):
     return unskew.flower.client_app(MODEL, samples, METHOD)(message, context)
 
 
-SPOILT = {{
+CORRUPTIONS = {{
     "nan": lambda model: np.where(np.arange(len(model)) == 3, np.float32("nan"), model),
     "shape": lambda model: model[:-1],
     "dtype": lambda model: model.astype(np.float64),
@@ -59,8 +59,8 @@ app = ClientApp()
 
 
 @app.query("unskew")
-def hello(message, context):
-    return sound(message, context)
+def describe(message, context):
+    return healthy_reply(message, context)
 
 
 @app.train("unskew")
@@ -71,17 +71,17 @@ def train(message, context):
         if not mark.exists():
             mark.touch()
             time.sleep(3600)
-    reply = sound(message, context, broken=kind == "raise")
-    if kind in SPOILT:
+    reply = healthy_reply(message, context, broken=kind == "raise")
+    if kind in CORRUPTIONS:
         arrays = dict(reply.content.array_records["arrays"])
-        arrays["model"] = Array(SPOILT[kind](arrays["model"].numpy()))
+        arrays["model"] = Array(CORRUPTIONS[kind](arrays["model"].numpy()))
         reply.content["arrays"] = ArrayRecord(arrays)
     return reply
 '''
 
 
 def make_app(folder: Path, method: str) -> Path:
-    """Write an app as ``unskew flower new`` does, small enough to try."""
+    """Write an app like ``unskew flower new``, small enough for a test."""
     write_app(
         folder, method=method, data="digits", model="mlp:hidden=8", clients=NODES,
         skew="dirichlet:alpha=1", rounds=2,
@@ -90,7 +90,7 @@ def make_app(folder: Path, method: str) -> Path:
 
 
 def make_faulty_app(folder: Path, method: str) -> Path:
-    """Write an app whose nodes do wrong what its setting ``faults`` says."""
+    """Write an app whose nodes fail as its setting ``faults`` says."""
     make_app(folder, method)
     (folder / "client_app.py").write_text(FAULTY_CLIENT)
     project = folder / "pyproject.toml"
@@ -100,28 +100,28 @@ def make_faulty_app(folder: Path, method: str) -> Path:
 
 
 def settings(out: Path, **changes) -> dict:
-    """Return what a run is told; evaluation is a phase of its own and left out."""
+    """Return the config of a run without evaluation, which would take one more message phase."""
     return {"out": str(out), "train.evaluate_every": 0, **changes}
 
 
-def play(federation: Loopback, app: Path, config: dict) -> str:
-    """Play an app to its end and return what its server said."""
-    outcome = federation.run(app, config, A_RUN)
+def run_app(federation: Loopback, app: Path, config: dict) -> str:
+    """Run an app until it has completed and return the server's log."""
+    outcome = federation.run(app, config, RUN_TIMEOUT)
     assert outcome.completed, outcome.log
     return outcome.log
 
 
 def parity(app: Path, config: dict) -> Parity:
     """Repeat a run in this process and compare."""
-    return check_parity(app, changed(read_app_config(app), config, app), Path(config["out"]))
+    return check_parity(app, with_changes(read_app_config(app), config, app), Path(config["out"]))
 
 
 def rounds(out: Path) -> list[dict]:
     return read_lines(out / "metrics.jsonl")
 
 
-def until(is_so, what: str, seconds: float = A_RUN) -> None:
-    assert wait_until(is_so, seconds), f"not within {seconds} s: {what}"
+def until(condition, description: str, seconds: float = RUN_TIMEOUT) -> None:
+    assert wait_until(condition, seconds), f"not within {seconds} s: {description}"
 
 
 def names_of(out: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""``unskew flower`` as a user types it; the federation is played in this process."""
+"""``unskew flower`` as a user types it; the federation is simulated in this process."""
 
 import json
 
@@ -9,17 +9,17 @@ pytest.importorskip("trustme")
 
 import unskew as us
 from unskew.cli import flower_up
-from unskew.flower.loopback.apps import changed, load_task, read_app_config
+from unskew.flower.loopback.apps import load_task, read_app_config, with_changes
 from unskew.flower.loopback.federation import Outcome
 
 
 @pytest.fixture
 def unskew(tmp_path, monkeypatch, capsys):
-    """Type a command; return its exit code, and what it prints on both streams."""
+    """Run a command; return its exit code, and what it prints on both streams."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
-    def type_(*arguments: object) -> tuple[int, str, str]:
+    def run_command(*arguments: object) -> tuple[int, str, str]:
         from unskew.cli import main
 
         monkeypatch.setattr("sys.argv", ["unskew", *map(str, arguments)])
@@ -27,15 +27,15 @@ def unskew(tmp_path, monkeypatch, capsys):
             main()
         return end.value.code, *capsys.readouterr()
 
-    return type_
+    return run_command
 
 
-class PlayedHere:
-    """Stands in for the programs of a federation: it trains in this process, on the side."""
+class SimulatedLoopback:
+    """Replaces the programs of a federation: it trains in this process."""
 
     seed_shift, status = 0, "finished:completed"
 
-    def __init__(self, folder, nodes, *, tls, kept):
+    def __init__(self, folder, nodes, *, tls, out):
         self.nodes = nodes
 
     def __enter__(self):
@@ -45,7 +45,7 @@ class PlayedHere:
         pass
 
     def run(self, app, changes, seconds, watch):
-        config = changed(read_app_config(app), changes, app)
+        config = with_changes(read_app_config(app), changes, app)
         assert config["nodes"] == self.nodes
         task = load_task(app)
         settings = {**task.settings(config), "runner": "loop"}
@@ -55,12 +55,12 @@ class PlayedHere:
             resume=config["resume"], progress=False, **settings,
         )  # fmt: skip
         watch()
-        return Outcome(1, self.status, "the server said\nsomething last")
+        return Outcome(1, self.status, "first line\nlast line")
 
 
 @pytest.fixture
 def app(unskew, monkeypatch):
-    monkeypatch.setattr(flower_up, "Loopback", PlayedHere)
+    monkeypatch.setattr(flower_up, "Loopback", SimulatedLoopback)
     monkeypatch.setattr("unskew.cli.flower.find_spec", lambda name: object())
     code, output, errors = unskew(
         "flower", "new", "app", "--method", "ida", "--model", "mlp:hidden=4", "--clients", 3,
@@ -72,7 +72,7 @@ def app(unskew, monkeypatch):
     return "app"
 
 
-def test_rounds_are_shown_and_parity_is_said(unskew, app):
+def test_rounds_and_parity_are_printed(unskew, app):
     code, output, errors = unskew(
         "flower", "up", app, "--nodes", 2, "--rounds", 2, "--check-parity"
     )
@@ -81,59 +81,65 @@ def test_rounds_are_shown_and_parity_is_said(unskew, app):
     assert lines[0] == "2 nodes, no TLS; logs: app/runs/1/logs"
     assert " ".join(lines[1].split()) == "stage round nodes train loss global local seconds"
     assert [line.split()[:3] for line in lines[2:4]] == [["task", "1", "2/2"], ["task", "2", "2/2"]]
-    assert lines[-1].startswith("parity: in one process, all ")
+    assert lines[-1].startswith("parity: all ")
     assert unskew("flower", "up", app, "--rounds", 1)[1].startswith(
         "3 nodes, no TLS; logs: app/runs/2"
     )
 
 
-def test_other_weights_exit_with_one(unskew, app, monkeypatch):
-    monkeypatch.setattr(PlayedHere, "seed_shift", 1)
+def test_different_weights_exit_with_one(unskew, app, monkeypatch):
+    monkeypatch.setattr(SimulatedLoopback, "seed_shift", 1)
     code, output, _ = unskew("flower", "up", app, "--rounds", 1, "--check-parity")
     assert code == 1
     assert "NOT allowed" in output
 
 
-def test_a_run_that_failed_is_told_with_its_last_words(unskew, app, monkeypatch):
-    monkeypatch.setattr(PlayedHere, "status", "finished:failed")
+def test_a_failed_run_is_reported_with_its_last_lines(unskew, app, monkeypatch):
+    monkeypatch.setattr(SimulatedLoopback, "status", "finished:failed")
     code, _, errors = unskew("flower", "up", app, "--rounds", 1)
     assert code == 2
     assert errors.startswith("error: the run ended as finished:failed; logs are in app/runs/1/logs")
-    assert "    something last" in errors
+    assert "    last line" in errors
 
 
-def test_a_run_goes_on_where_it_was(unskew, app):
-    assert unskew("flower", "up", app, "--rounds", 1, "--out", "kept")[0] == 0
-    code, output, _ = unskew("flower", "up", app, "--rounds", 3, "--out", "kept", "--resume")
+def test_a_run_can_be_resumed(unskew, app):
+    assert unskew("flower", "up", app, "--rounds", 1, "--out", "run")[0] == 0
+    code, output, _ = unskew("flower", "up", app, "--rounds", 3, "--out", "run", "--resume")
     assert code == 0
     assert [line.split()[1] for line in output.splitlines() if line.startswith("task")] == list(
         "123"
     )
 
 
-def test_what_to_go_on_with_must_be_said(unskew, app):
+def test_resume_needs_a_folder(unskew, app):
     code, output, errors = unskew("flower", "up", app, "--resume")
     assert (code, output) == (2, "")
-    assert errors == "error: --resume: give --out too, the folder of the run to go on with\n"
+    assert errors == "error: --resume: give --out, the folder of the run to resume\n"
 
 
-def test_without_flower_the_fix_is_said(unskew, monkeypatch):
-    monkeypatch.setattr("unskew.cli.flower.find_spec", lambda name: None)
+@pytest.mark.parametrize("missing", [["flwr"], ["psutil", "trustme"], ["trustme"]])
+def test_missing_packages_and_their_extra_are_named(unskew, monkeypatch, missing):
+    monkeypatch.setattr(
+        "unskew.cli.flower.find_spec", lambda name: None if name in missing else object()
+    )
     code, output, errors = unskew("flower", "up", "app")
     assert (code, output) == (2, "")
-    assert errors == 'error: flower: it is not installed; pip install "unskew[flower]"\n'
+    assert errors == (
+        f"error: flower: missing packages: {', '.join(missing)}; they are in the extra flower: "
+        'pip install "unskew[flower]"\n'
+    )
 
 
-def test_what_is_sent_is_told(unskew):
+def test_traffic_is_listed(unskew):
     code, output, _ = unskew("flower", "sends", "fedper", "feddisco", "--json")
     assert code == 0
     personal, histograms = json.loads(output)
-    assert personal["of the model stays"] == "head"
-    assert histograms["up besides the model"] == "label_counts"
+    assert personal["model parts that stay"] == "head"
+    assert histograms["sent up besides the model"] == "label_counts"
     assert "label_counts" in unskew("flower", "sends", "feddisco")[1]
 
 
-def test_rounds_say_who_was_missing_and_why(capsys, tmp_path):
+def test_rounds_list_missing_nodes_and_reasons(capsys, tmp_path):
     row = {
         "stage": "task", "round": 3, "clients": 4, "train_loss": None, "seconds": 1.25,
         "missing": {"1": "clinic-b: it is not connected"},
@@ -142,7 +148,7 @@ def test_rounds_say_who_was_missing_and_why(capsys, tmp_path):
         "local": {"accuracy": 0.5, "loss": 1.0},
     }  # fmt: skip
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
-    flower_up.Rounds(tmp_path).show()
+    flower_up.RoundPrinter(tmp_path).print_new()
     _, line, *notes = capsys.readouterr().out.splitlines()
     assert line.split() == ["task", "3", "2/4", "-", "-", "50.00%", "1.2"]
     assert notes == [

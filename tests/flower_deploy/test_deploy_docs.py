@@ -1,4 +1,4 @@
-"""The deployment guide says what methods really send."""
+"""The deployment guide lists what methods send."""
 
 import re
 import warnings
@@ -6,48 +6,48 @@ from pathlib import Path
 
 import pytest
 
-from unskew.flower.traffic_preview import sends
+from unskew.flower.traffic_preview import preview_traffic
 from unskew.methods.common.registry import METHODS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "deploy.md"
 SHORT = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}
-"""Methods whose own number of rounds is too large for a test; they send the same."""
+"""Methods whose default number of rounds is too large for a test; they send the same."""
 BEGIN, END = "<!-- sends: begin -->\n", "<!-- sends: end -->\n"
 
 
 @pytest.fixture(scope="module")
-def told():
+def previews():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {name: sends(SHORT.get(name, name)) for name in sorted(METHODS)}
+        return {name: preview_traffic(SHORT.get(name, name)) for name in sorted(METHODS)}
 
 
-def table(told) -> str:
-    rows = [{**sent.row, "method": f"`{name}`"} for name, sent in told.items()]
+def table(previews) -> str:
+    rows = [{**each.row, "method": f"`{name}`"} for name, each in previews.items()]
     lines = [" | ".join(rows[0]), "|".join("---" for _ in rows[0])]
     lines += [" | ".join(row.values()) for row in rows]
     return "".join(f"| {line} |\n" if "---" not in line else f"|{line}|\n" for line in lines)
 
 
-def test_the_table_is_what_methods_send(told):
+def test_the_table_lists_what_methods_send(previews):
     _, _, rest = GUIDE.read_text(encoding="utf-8").partition(BEGIN)
     written, _, _ = rest.partition(END)
-    assert written == table(told)
+    assert written == table(previews)
 
 
-def test_everything_that_is_sent_up_is_explained(told):
+def test_everything_that_is_sent_up_is_explained(previews):
     explained = set(re.findall(r"`([^`]+)`", GUIDE.read_text(encoding="utf-8").partition(END)[2]))
-    sent = set().union(*(each.up for each in told.values()))
+    sent = set().union(*(each.up for each in previews.values()))
     assert sent
     assert sent <= explained
 
 
-def test_what_is_known_of_some_methods(told):
-    assert told["fedavg"].row["up besides the model"] == "-"
-    assert told["ida"].individual
-    assert told["feddisco"].up == {"label_counts"}
-    assert told["scaffold"].up == told["scaffold"].down == {"control"}
-    assert "sample_weights" in told["feddisk"].kept
-    assert "sample_weights" not in told["feddisk"].up
-    assert told["fedper"].stays == {"head"}
-    assert told["central"].needs_samples
+def test_known_methods(previews):
+    assert previews["fedavg"].row["sent up besides the model"] == "-"
+    assert previews["ida"].needs_individual_updates
+    assert previews["feddisco"].up == {"label_counts"}
+    assert previews["scaffold"].up == previews["scaffold"].down == {"control"}
+    assert "sample_weights" in previews["feddisk"].state
+    assert "sample_weights" not in previews["feddisk"].up
+    assert previews["fedper"].local_parts == {"head"}
+    assert previews["central"].needs_samples

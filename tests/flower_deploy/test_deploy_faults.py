@@ -1,4 +1,4 @@
-"""What a federation makes of nodes that die, raise, or send what cannot be used."""
+"""How a federation handles nodes that die, raise, or send unusable replies."""
 
 import signal
 
@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("flwr")
 
 from deployments import (
-    A_RUN,
     NODES,
+    RUN_TIMEOUT,
     SECRET,
     make_app,
     make_faulty_app,
     names_of,
     parity,
-    play,
     rounds,
+    run_app,
     settings,
     until,
 )
@@ -31,31 +31,31 @@ def federation(tmp_path):
     assert started.programs.leftovers() == []
 
 
-def test_bad_answers_are_rejected_by_name_and_the_round_goes_on(federation, tmp_path):
+def test_bad_replies_are_rejected_by_name_and_the_round_continues(federation, tmp_path):
     app, out = make_faulty_app(tmp_path / "app", "ida"), tmp_path / "run"
     faults = "0:1:nan 0:2:shape 1:0:dtype 1:1:raise 2:2:scale"
-    log = play(federation, app, settings(out, faults=faults, **{"train.rounds": 3}))
-    words = {
+    log = run_app(federation, app, settings(out, faults=faults, **{"train.rounds": 3}))
+    expected = {
         (1, "1"): "infinite or undefined",
         (1, "2"): "shape",
         (2, "0"): "float64",
         (2, "1"): "it raised ValueError",
         (3, "2"): "times as far",
     }
-    said = {
+    reasons = {
         (row["round"], name): why for row in rounds(out) for name, why in row["rejected"].items()
     }
-    assert said.keys() == words.keys()
-    for (number, name), word in words.items():
-        assert said[number, name].startswith(f"{names_of(out)[int(name)]}: ")
-        assert word in said[number, name]
+    assert reasons.keys() == expected.keys()
+    for (number, name), text in expected.items():
+        assert reasons[number, name].startswith(f"{names_of(out)[int(name)]}: ")
+        assert text in reasons[number, name]
     assert all(row["train_loss"] is not None and "kept_model" not in row for row in rounds(out))
     assert SECRET not in log + (out / "metrics.jsonl").read_text()
-    assert SECRET in federation.programs[node_name(1)].text()  # its owner can look it up
+    assert SECRET in federation.programs[node_name(1)].text()  # the node's own log has it
 
 
 def kill_in_round_two(federation, app, out, sign, **changes):
-    """Submit a run, and end node 1 with a signal when it trains in the second round."""
+    """Submit a run, and send a signal to node 1 while it trains in the second round."""
     run = federation.submit(app, settings(out, faults="1:1:sleep", **changes))
     until((out / "asleep-1").exists, "node 1 trains in round 2")
     federation.programs[node_name(1)].signal(sign)
@@ -70,13 +70,13 @@ def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path)
     )  # fmt: skip
     until(lambda: len(rounds(out)) == 2, "round 2 ends without node 1")
     federation.start_node(1)
-    assert federation.wait(run, A_RUN).completed
+    assert federation.wait(run, RUN_TIMEOUT).completed
     first, second, third = rounds(out)
     assert "missing" not in first
     assert list(second["missing"]) == ["1"]
     assert second["missing"]["1"].startswith("1: ")
     assert second["kept_model"] == "fewer than 3 good uploads: the old model stays"
-    # With its memory gone, only its file can hold the state that the server asks for.
+    # Its memory is gone, so the state that the server requests can only come from its file.
     assert not {"missing", "rejected", "kept_model"} & set(third)
 
 
@@ -86,11 +86,11 @@ def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tm
     run = kill_in_round_two(
         federation, app, out, signal.SIGKILL, **{"train.rounds": 4, "timeout": 150.0}
     )
-    assert federation.wait(run, A_RUN).completed
+    assert federation.wait(run, RUN_TIMEOUT).completed
     first, second, *later = rounds(out)
     assert "missing" not in first
     assert list(second["missing"]) == ["1"]
-    assert second["seconds"] < 150 + 15  # the timeout, and the pauses between Flower's looks
+    assert second["seconds"] < 150 + 15  # the timeout, plus Flower's polling intervals
     for row in (second, *later):
         assert list(row["missing"]) == ["1"]
         assert row["train_loss"] is not None
@@ -105,9 +105,9 @@ def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_pat
     run = federation.submit(app, settings(out, **options))
     until(lambda: len(rounds(out)) == 1, "a round with two of three nodes")
     federation.programs[node_name(1)].stop()
-    outcome = federation.wait(run, A_RUN)
+    outcome = federation.wait(run, RUN_TIMEOUT)
     assert outcome.completed
-    assert "2 of 3 nodes after 20 s; going on" in outcome.log
+    assert "2 of 3 nodes connected after 20 s; starting without the others" in outcome.log
     first, second, third = rounds(out)
     assert "kept_model" not in first
     for row in (second, third):
@@ -117,17 +117,17 @@ def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_restarted_superlink_goes_on_bit_for_bit(federation, tmp_path):
+def test_a_restarted_superlink_resumes_bit_for_bit(federation, tmp_path):
     app, out = make_app(tmp_path / "app", "scaffold"), tmp_path / "run"
     changes = settings(out, **{"train.rounds": 4})
     federation.submit(app, changes)
-    until(lambda: len(rounds(out)) >= 2, "two rounds are played")
+    until(lambda: len(rounds(out)) >= 2, "two rounds have ended")
     superlink = federation.programs["superlink"]
     superlink.signal(signal.SIGKILL)
     superlink.stop()
     before = final_tensors(out)
     federation.start_superlink()
-    play(federation, app, {**changes, "resume": True})
+    run_app(federation, app, {**changes, "resume": True})
     assert [row["round"] for row in rounds(out)] == [1, 2, 3, 4]
     assert not before["/vector"].equal(final_tensors(out)["/vector"])
-    assert parity(app, {**changes, "resume": True}).largest == 0
+    assert parity(app, {**changes, "resume": True}).largest_difference == 0

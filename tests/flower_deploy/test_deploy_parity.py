@@ -1,10 +1,10 @@
-"""A SuperLink and three SuperNodes with TLS and node keys come to the weights of one process."""
+"""A SuperLink and three SuperNodes with TLS and node keys end with the weights of one process."""
 
 import pytest
 
 pytest.importorskip("flwr")
 
-from deployments import NODES, make_app, parity, play, rounds, settings, until
+from deployments import NODES, make_app, parity, rounds, run_app, settings, until
 
 from unskew.flower.loopback.certificates import make_node_key
 from unskew.flower.loopback.federation import Loopback
@@ -24,22 +24,22 @@ def federation(tmp_path_factory):
 def test_real_nodes_and_one_process_end_with_the_same_bits(federation, tmp_path, method):
     app = make_app(tmp_path / "app", method)
     config = settings(tmp_path / "run")
-    play(federation, app, config)
+    run_app(federation, app, config)
     found = parity(app, config)
-    assert found.largest == 0, str(found)
+    assert found.largest_difference == 0, str(found)
     assert found.numbers > 600
     assert [row.get("missing") for row in rounds(tmp_path / "run")].count(None) >= 2
 
 
-def test_strangers_and_plain_text_are_refused(federation):
-    stranger = make_node_key(federation.folder / "keys", "stranger")
+def test_unregistered_nodes_and_plain_text_are_rejected(federation):
+    key = make_node_key(federation.folder / "keys", "unregistered")
     trust = ["--root-certificates", str(federation.folder / "certificates" / "ca.crt")]
-    unknown = federation.launch_node(
-        NODES, [*trust, "--auth-supernode-private-key", str(stranger.private)]
+    unregistered = federation.launch_node(
+        NODES, [*trust, "--auth-supernode-private-key", str(key.private)]
     )
-    nameless = federation.launch_node(NODES + 1, trust)
-    plain = federation.launch_node(NODES + 2, ["--insecure", "--max-retries", "1"])
-    refused = (unknown, nameless, plain)
-    until(lambda: not any(each.is_running for each in refused), "strangers are sent away", 180)
-    assert all(each.exit_code != 0 for each in refused), [each.text() for each in refused]
+    without_key = federation.launch_node(NODES + 1, trust)
+    without_tls = federation.launch_node(NODES + 2, ["--insecure", "--max-retries", "1"])
+    rejected = (unregistered, without_key, without_tls)
+    until(lambda: not any(each.is_running for each in rejected), "unregistered nodes exit", 180)
+    assert all(each.exit_code != 0 for each in rejected), [each.text() for each in rejected]
     assert federation.online() <= NODES

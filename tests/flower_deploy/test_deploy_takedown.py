@@ -1,4 +1,4 @@
-"""``unskew flower up`` leaves nothing behind, however it ends."""
+"""``unskew flower up`` leaves no process running, however it ends."""
 
 import os
 import signal
@@ -8,43 +8,43 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from deployments import A_RUN, make_app, until
+from deployments import RUN_TIMEOUT, make_app, until
 
 from terminal import PROGRAM
-from unskew.flower.loopback.process_tree import descendants, end, living
+from unskew.flower.loopback.process_tree import alive, descendants, terminate
 
 UP = [*PROGRAM, "flower", "up"]
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_try_that_is_stopped_leaves_no_process(tmp_path, sign):
+def test_an_interrupted_command_leaves_no_process(tmp_path, sign):
     app = make_app(tmp_path / "app", "fedavg")
-    typed = subprocess.Popen(
+    command = subprocess.Popen(
         [*UP, str(app), "--nodes", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     logs = app / "runs" / "1" / "logs"
     nodes = [logs / "node-0.log", logs / "node-1.log"]
     until(lambda: all(log.is_file() and log.stat().st_size for log in nodes), "nodes start")
-    family = descendants(typed.pid)
-    assert len(family) >= 5  # the command, a SuperLink and what it started, two nodes
-    os.kill(typed.pid, sign)
+    processes = descendants(command.pid)
+    assert len(processes) >= 5  # the command, a SuperLink and what it started, two nodes
+    os.kill(command.pid, sign)
     try:
-        _, errors = typed.communicate(timeout=120)
+        _, errors = command.communicate(timeout=120)
     finally:
-        left = living(family)
-        end(left)
+        left = alive(processes)
+        terminate(left)
     assert left == []
-    assert typed.returncode == 130
+    assert command.returncode == 130
     assert errors == "stopped; what has a folder goes on with --resume\n"
 
 
 @pytest.mark.slow
-def test_a_whole_try_with_tls_holds_parity(tmp_path):
+def test_a_run_with_tls_passes_the_parity_check(tmp_path):
     app = make_app(tmp_path / "app", "ida")
     done = subprocess.run(
         [*UP, str(app), "--nodes", "2", "--tls", "--rounds", "1", "--check-parity"],
-        capture_output=True, text=True, timeout=A_RUN, check=False,
+        capture_output=True, text=True, timeout=RUN_TIMEOUT, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert "numbers are the same to the bit" in done.stdout
+    assert "numbers are bit-identical to a single process" in done.stdout
     assert (app / "runs" / "1" / "logs" / "superlink.log").is_file()

@@ -1,23 +1,23 @@
-"""The app that ``unskew flower new`` writes, and what is made of it without any federation."""
+"""The app that ``unskew flower new`` writes, without running a federation."""
 
 import tomllib
 
 import pytest
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.apps import changed, load_task, read_app_config
+from unskew.flower.loopback.apps import load_task, read_app_config, with_changes
 from unskew.flower.scaffolding import write_app
 
-WANTED = {"method": "fedprox:mu=0.1+ida", "data": "digits", "skew": "dirichlet:alpha=0.5"}
+OPTIONS = {"method": "fedprox:mu=0.1+ida", "data": "digits", "skew": "dirichlet:alpha=0.5"}
 
 
 @pytest.fixture
 def app(tmp_path):
-    write_app(tmp_path / "My App_2", **WANTED, clients=3, rounds=7)
+    write_app(tmp_path / "My App_2", **OPTIONS, clients=3, rounds=7)
     return tmp_path / "My App_2"
 
 
-def test_the_files_are_short_and_python_reads_them(app):
+def test_the_files_are_short_and_valid_python(app):
     names = {
         ".gitignore",
         "README.md",
@@ -33,7 +33,7 @@ def test_the_files_are_short_and_python_reads_them(app):
         assert "$" not in path.read_text()
 
 
-def test_flower_takes_the_project(app):
+def test_flower_accepts_the_project(app):
     config = pytest.importorskip("flwr.common.config")
     project = tomllib.loads((app / "pyproject.toml").read_text())
     valid, errors, warnings = config.validate_config(project, check_module=True, project_dir=app)
@@ -42,16 +42,16 @@ def test_flower_takes_the_project(app):
     assert project["project"]["name"] == "my-app-2"
 
 
-def test_the_configuration_is_flat_as_flower_hands_it_out(app):
+def test_the_configuration_is_flat_like_flowers(app):
     config = read_app_config(app)
     assert config["nodes"] == 3
     assert config["train.rounds"] == 7
-    assert changed(config, {"nodes": 5}, app) == {**config, "nodes": 5}
+    assert with_changes(config, {"nodes": 5}, app) == {**config, "nodes": 5}
     with pytest.raises(UnskewError, match=r"has no train\.momentum; add it there"):
-        changed(config, {"train.momentum": 0.9}, app)
+        with_changes(config, {"train.momentum": 0.9}, app)
 
 
-def test_the_task_is_what_was_asked_for(app):
+def test_the_task_has_the_given_options(app):
     task, config = load_task(app), read_app_config(app)
     assert (task.METHOD, task.MODEL) == ("fedprox:mu=0.1+ida", None)
     federation = task.federation({**config, "nodes": 5})
@@ -64,36 +64,38 @@ def test_the_task_is_what_was_asked_for(app):
 
 def test_nothing_is_overwritten(app):
     before = (app / "task.py").read_text()
-    with pytest.raises(UnskewError, match="it is there already; choose a folder that is not"):
-        write_app(app, **{**WANTED, "method": "fedavg"})
+    with pytest.raises(
+        UnskewError, match="it already exists; choose a folder that is new or empty"
+    ):
+        write_app(app, **{**OPTIONS, "method": "fedavg"})
     assert (app / "task.py").read_text() == before
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("invalid", "message"),
     [
         ({"method": "idaa"}, "idaa"),
         ({"data": "digit"}, "digits"),
         ({"skew": "dirichlett"}, "skew"),
         ({"model": "mlpp"}, "mlp"),
         ({"clients": 0}, "clients"),
-        ({"method": "central"}, "they stay with their nodes"),
-        ({"method": "feddisk:estimator=oracle"}, "they stay with their nodes"),
+        ({"method": "central"}, "they stay on their nodes"),
+        ({"method": "feddisk:estimator=oracle"}, "they stay on their nodes"),
     ],
 )
-def test_what_is_not_known_is_said_before_anything_is_written(tmp_path, wrong, message):
+def test_invalid_options_are_rejected_before_anything_is_written(tmp_path, invalid, message):
     with pytest.raises(UnskewError, match=message):
-        write_app(tmp_path / "app", **{**WANTED, **wrong})
+        write_app(tmp_path / "app", **{**OPTIONS, **invalid})
     assert not (tmp_path / "app").exists()
 
 
-def test_a_folder_that_is_no_app_is_said(tmp_path):
+def test_a_folder_without_an_app_is_rejected(tmp_path):
     with pytest.raises(UnskewError, match="unskew flower new DIR writes an app"):
         read_app_config(tmp_path)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'a'\n")
     with pytest.raises(UnskewError, match="is it a Flower app"):
         read_app_config(tmp_path)
-    with pytest.raises(UnskewError, match=r"parity needs a task\.py"):
+    with pytest.raises(UnskewError, match=r"--check-parity needs the task\.py"):
         load_task(tmp_path)
     (tmp_path / "task.py").write_text("METHOD = 'ida'\n")
     with pytest.raises(UnskewError, match="has no MODEL"):

@@ -1,4 +1,4 @@
-"""How the ends of two runs are compared."""
+"""How the final weights of two runs are compared."""
 
 import pytest
 import torch
@@ -12,44 +12,44 @@ from unskew.flower.scaffolding import write_app
 ONE = {"/vector": torch.tensor([1.0, float("nan"), 3.0]), "/step": torch.tensor([4])}
 
 
-def moved(by: float) -> dict[str, torch.Tensor]:
+def shifted(by: float) -> dict[str, torch.Tensor]:
     return {**ONE, "/vector": ONE["/vector"] + torch.tensor([0.0, 0.0, by])}
 
 
-def test_the_same_bits_are_the_same():
+def test_identical_tensors_pass():
     found = compare(ONE, {name: tensor.clone() for name, tensor in ONE.items()})
     assert found.holds
-    assert found.largest == 0
-    assert str(found) == "parity: in one process, all 4 numbers are the same to the bit"
+    assert found.largest_difference == 0
+    assert str(found) == "parity: all 4 numbers are bit-identical to a single process"
 
 
-def test_a_last_digit_is_allowed_and_said():
-    found = compare(ONE, moved(2.4e-7))
+def test_a_rounding_difference_is_allowed_and_reported():
+    found = compare(ONE, shifted(2.4e-7))
     assert found.holds
-    assert 0 < found.largest < 1e-6
+    assert 0 < found.largest_difference < 1e-6
     assert "(allowed: 1e-06)" in str(found)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        moved(1e-3),
-        moved(float("inf")),
-        moved(float("nan")),
+        shifted(1e-3),
+        shifted(float("inf")),
+        shifted(float("nan")),
         {"/vector": ONE["/vector"]},
         {**ONE, "/step": torch.tensor([5])},
         {**ONE, "/vector": torch.ones(4)},
     ],
 )
-def test_another_end_is_not_allowed(other):
+def test_different_tensors_fail(other):
     found = compare(ONE, other)
     assert not found.holds
-    assert found.largest > 0
+    assert found.largest_difference > 0
     assert "NOT allowed" in str(found)
 
 
 @pytest.mark.parametrize(("seed", "same"), [(0, True), (1, False)])
-def test_a_run_is_repeated_as_the_app_says(tmp_path, seed, same):
+def test_a_run_is_repeated_with_the_apps_settings(tmp_path, seed, same):
     app = tmp_path / "app"
     write_app(app, method="scaffold", data="digits", model="mlp:hidden=4", clients=2, rounds=2)
     config = {**read_app_config(app), "train.rounds": 1}
@@ -60,6 +60,6 @@ def test_a_run_is_repeated_as_the_app_says(tmp_path, seed, same):
     assert check_parity(app, config, tmp_path / "run").holds is same
 
 
-def test_a_run_without_a_checkpoint_is_said(tmp_path):
-    with pytest.raises(UnskewError, match="there is no checkpoint to compare"):
+def test_a_run_without_a_checkpoint_is_rejected(tmp_path):
+    with pytest.raises(UnskewError, match="it has no checkpoint to compare"):
         final_tensors(tmp_path)

@@ -14,9 +14,9 @@ from unskew.flower.loopback.certificates import make_node_key, make_server_files
 
 
 def handshake(files, server_name: str) -> None:
-    """Let a client that trusts the authority alone greet a server, both in memory."""
+    """Connect a client that trusts only this authority to a server, both in memory."""
     client_context = ssl.create_default_context(cafile=files.authority)
-    client_context.verify_flags |= ssl.VERIFY_X509_STRICT  # as newer versions of Python do
+    client_context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default in Python 3.13
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_context.load_cert_chain(files.certificate, files.key)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -32,7 +32,7 @@ def handshake(files, server_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_who_trusts_the_authority_trusts_the_server(tmp_path, name):
+def test_a_client_that_trusts_the_authority_trusts_the_server(tmp_path, name):
     handshake(make_server_files(tmp_path), name)
 
 
@@ -48,7 +48,7 @@ def test_another_authority_is_not_trusted(tmp_path):
         handshake(ours, "127.0.0.1")
 
 
-def test_private_keys_are_for_their_owner_alone(tmp_path):
+def test_only_the_owner_can_read_private_keys(tmp_path):
     for path in (make_server_files(tmp_path).key, make_node_key(tmp_path, "node-0").private):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

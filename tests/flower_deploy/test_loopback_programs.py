@@ -1,4 +1,4 @@
-"""Programs in the background end with all their children, whatever happens."""
+"""Programs in the background are stopped with all their descendants, whatever happens."""
 
 import os
 import signal
@@ -12,13 +12,13 @@ pytest.importorskip("psutil")
 import psutil
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.environment import free_ports, listens, wait_until
-from unskew.flower.loopback.process_tree import descendants, end, living
+from unskew.flower.loopback.environment import free_ports, is_listening, wait_until
+from unskew.flower.loopback.process_tree import alive, descendants, terminate
 from unskew.flower.loopback.programs import Programs
 
 SLEEPER = "import time; print('asleep', flush=True); time.sleep(600)"
-DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
-HEADLESS = (  # its first thread is gone, as for a moment in a program with threads that ends
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+HEADLESS = (  # its first thread has ended, as happens briefly when a threaded program exits
     "import ctypes, threading, time\n"
     "threading.Thread(target=time.sleep, args=(600,)).start()\n"
     "print('asleep', flush=True)\n"
@@ -31,7 +31,7 @@ PARENT = (
 )
 
 
-def is_there(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     return bool(descendants(pid))
 
 
@@ -42,48 +42,50 @@ def programs(tmp_path):
 
 
 def start(programs, name: str, text: str):
-    """Start a program and wait until it, or its child, says that it sleeps."""
+    """Start a program and wait until it, or its child, prints that it sleeps."""
     program = programs.start(name, [sys.executable, "-c", text])
     assert wait_until(lambda: "asleep" in program.text(), 20)
     return program
 
 
-def test_the_end_reaches_children_in_sessions_of_their_own(programs):
+def test_children_in_new_sessions_are_stopped(programs):
     program = start(programs, "parent", PARENT.format(child=SLEEPER))
-    family = descendants(program.pid)
-    assert len(family) == 2
+    processes = descendants(program.pid)
+    assert len(processes) == 2
     program.stop()
-    assert living(family) == []
+    assert alive(processes) == []
     assert programs.leftovers() == []
 
 
-def test_who_does_not_listen_is_killed(programs):
-    program = start(programs, "deaf", DEAF)
+def test_a_program_that_ignores_sigterm_is_killed(programs):
+    program = start(programs, "stubborn", STUBBORN)
     began = time.monotonic()
-    end(program.family, grace=0.3)
-    assert not is_there(program.pid)
+    terminate(program.processes, grace=0.3)
+    assert not is_alive(program.pid)
     assert 0.3 <= time.monotonic() - began < 5
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no thread outlives the first one")
-def test_a_program_has_ended_only_with_its_last_thread(programs):
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only on Linux do threads outlive the first one"
+)
+def test_a_program_is_alive_until_its_last_thread_ends(programs):
     program = start(programs, "headless", HEADLESS)
-    assert is_there(program.pid)
+    assert is_alive(program.pid)
     program.stop()
-    assert program._process.returncode == -signal.SIGTERM  # taken note of, without asking again
+    assert program._process.returncode == -signal.SIGTERM  # recorded by stop
 
 
 def test_a_zombie_that_its_parent_does_not_reap_is_not_alive(programs):
     child = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', '']); "
     program = start(programs, "careless", child + SLEEPER)
     (zombie,) = psutil.Process(program.pid).children()
-    assert wait_until(lambda: living([zombie]) == [], 20)
-    assert zombie.is_running()  # it still has its entry in the process table
-    assert [process.pid for process in program.family] == [program.pid]
+    assert wait_until(lambda: alive([zombie]) == [], 20)
+    assert zombie.is_running()  # it is still in the process table
+    assert [process.pid for process in program.processes] == [program.pid]
 
 
 def test_a_second_interrupt_kills_at_once_and_is_raised(programs, monkeypatch):
-    program = start(programs, "deaf", DEAF)
+    program = start(programs, "stubborn", STUBBORN)
 
     def interrupt(seconds: float) -> None:
         monkeypatch.undo()
@@ -109,57 +111,57 @@ def test_children_are_found_after_their_parent_was_killed(programs):
 
 
 @pytest.mark.parametrize("reason", [KeyboardInterrupt, RuntimeError])
-def test_an_error_leaves_nothing_behind(tmp_path, reason):
-    families = []
+def test_an_error_leaves_no_process(tmp_path, reason):
+    processes = []
 
     def fail() -> None:
         with Programs(tmp_path / "logs", os.environ) as programs:
-            families.extend(start(programs, "parent", PARENT.format(child=SLEEPER)).family)
+            processes.extend(start(programs, "parent", PARENT.format(child=SLEEPER)).processes)
             raise reason
 
     with pytest.raises(reason):
         fail()
-    assert len(families) == 2
-    assert living(families) == []
+    assert len(processes) == 2
+    assert alive(processes) == []
 
 
-def test_a_process_that_got_the_same_id_is_left_alone(programs):
+def test_a_process_that_reuses_an_id_is_not_touched(programs):
     program = start(programs, "sleeper", SLEEPER)
     earlier = psutil.Process(program.pid)
     earlier._ident = (program.pid, earlier.create_time() - 60)  # as if it had started earlier
-    assert living([earlier]) == []
-    end([earlier], grace=0.1)
+    assert alive([earlier]) == []
+    terminate([earlier], grace=0.1)
     assert program.is_running
 
 
-def test_a_program_that_ends_by_itself_is_told_with_its_last_words(programs):
+def test_a_program_that_exits_is_reported_with_its_last_lines(programs):
     program = programs.start(
         "weak", [sys.executable, "-c", "print('no port'); raise SystemExit(3)"]
     )
     assert wait_until(lambda: not program.is_running, 20)
     with pytest.raises(
-        UnskewError, match=r"weak ended with code 3; the end of .*weak\.log:"
-    ) as told:
+        UnskewError, match=r"weak exited with code 3; the end of .*weak\.log:"
+    ) as raised:
         programs.check("weak")
-    assert "    no port" in str(told.value)
+    assert "    no port" in str(raised.value)
 
 
-def test_a_name_is_free_again_after_an_end_and_the_log_goes_on(programs):
+def test_a_stopped_program_can_be_restarted_and_its_log_continues(programs):
     first = start(programs, "sleeper", SLEEPER)
     with pytest.raises(UnskewError, match="sleeper is already running"):
         programs.start("sleeper", [sys.executable, "-c", SLEEPER])
     first.stop()
     second = programs.start("sleeper", [sys.executable, "-c", SLEEPER])
     assert wait_until(lambda: "asleep" in second.text(), 20)
-    assert second.text().count("asleep") == 1  # what the first one said is not the second's
+    assert second.text().count("asleep") == 1  # without the output of the first one
     assert second.log.read_text().count("asleep") == 2
     assert programs["sleeper"] is second
 
 
-def test_free_ports_differ_and_nobody_listens_there():
+def test_free_ports_differ_and_are_unused():
     ports = free_ports(5)
     assert len(set(ports)) == 5
-    assert not any(map(listens, ports))
+    assert not any(map(is_listening, ports))
 
 
 def test_waiting_is_bounded():

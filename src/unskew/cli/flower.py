@@ -1,4 +1,4 @@
-"""``unskew flower``: write a Flower app, and try it on a federation on this machine."""
+"""``unskew flower``: write a Flower app, and run it on a federation on this machine."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,30 +10,34 @@ from unskew.cli.output import Json
 from unskew.errors import UnskewError
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run methods on a real Flower federation: write an app, try it."
+    no_args_is_help=True, help="Write a Flower app and run it on a federation on this machine."
 )
+
+_REQUIRED = ("flwr", "psutil", "trustme")
+"""The packages of the extra ``flower``."""
 
 
 @app.command("new")
 def new_app(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create.")],
     method: Annotated[
         str, typer.Option(help="A method with options (unskew methods), such as fedprox:mu=0.1.")
     ] = "fedavg",
-    data: Annotated[str, typer.Option(help="A source (unskew data list).")] = "digits",
+    data: Annotated[str, typer.Option(help="A dataset (unskew data list).")] = "digits",
     model: Annotated[
         str | None, typer.Option(help="A network (unskew models); default: one for the data.")
     ] = None,
-    clients: Annotated[int, typer.Option(min=1, help="How many nodes it is dealt out to.")] = 4,
+    clients: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 4,
     skew: Annotated[
-        str, typer.Option(help="The recipe for skew (unskew data skews).")
+        str, typer.Option(help="The partitioner (unskew data skews).")
     ] = "dirichlet:alpha=0.5",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of training.")] = 5,
 ) -> None:
-    """Write a complete Flower app: a server, a client, what they agree on, and a README.
+    """Write a complete Flower app: a server, a client, what they share, and a README.
 
-    The app deals a source out to its nodes, so that it runs at once. For a real federation,
-    change one function: what a node's samples are. Nothing is overwritten.
+    The app partitions a dataset among its nodes, so that it runs without changes. For a real
+    federation, change one function: the one that returns a node's samples. Existing files are
+    never overwritten.
 
     Example:  [bold]unskew flower new hospitals --method ida --data digits[/bold]
 
@@ -50,25 +54,25 @@ def new_app(
 
 
 @app.command("sends")
-def list_what_is_sent(
+def list_traffic(
     methods: Annotated[
         list[str] | None,
         typer.Argument(metavar="[METHOD]...", help="Methods with options; default: all."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Tell what methods send from nodes to server and back, and what stays on the node.
+    """List what methods send between nodes and server, and what stays on the node.
 
-    Found out by playing each on a toy federation; docs/deploy.md says what a curious server could
-    learn from it. A name, counts of samples and a loss are sent by all of them.
+    Each method is run on a toy federation. docs/deploy.md explains what a curious server could
+    learn from it. All methods also send the node's name, its numbers of samples and a loss.
 
     Example:  [bold]unskew flower sends ida feddisco feddisk[/bold]
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
-    from unskew.flower.traffic_preview import sends  # noqa: PLC0415
+    from unskew.flower.traffic_preview import preview_traffic  # noqa: PLC0415
     from unskew.methods.common.registry import METHODS  # noqa: PLC0415
 
-    rows = [sends(method).row for method in methods or sorted(METHODS)]
+    rows = [preview_traffic(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)
 
 
@@ -76,15 +80,15 @@ def list_what_is_sent(
 def run_app(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a Flower app.")],
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="How many SuperNodes; default: what the app says.")
+        int | None, typer.Option(min=1, help="Number of SuperNodes; default: from the app.")
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Encrypt, and let only registered nodes in.")
+        bool, typer.Option("--tls", help="Encrypt, and accept only registered nodes.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds of training; default: what the app says.")
+        int | None, typer.Option(min=1, help="Rounds of training; default: from the app.")
     ] = None,
-    parity: Annotated[
+    check_parity: Annotated[
         bool,
         typer.Option(
             "--check-parity",
@@ -92,40 +96,44 @@ def run_app(
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; default: the next below DIR/runs.")
+        Path | None, typer.Option(help="The run's folder; default: the next number in DIR/runs.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
+        bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which the whole try is given up.")
+        float, typer.Option(min=1, help="Seconds after which the run is stopped.")
     ] = 1800.0,
 ) -> None:
-    """Run a Flower app on a federation of its own on this machine, and take it down again.
+    """Run a Flower app on a temporary federation on this machine.
 
-    Starts a SuperLink and SuperNodes on free ports of 127.0.0.1, with certificates and keys made
-    for the occasion, registers the nodes, runs the app and shows its rounds as they come.
-    Whatever happens, Ctrl-C included, no process is left behind. Logs stay in the run's folder.
+    Starts a SuperLink and SuperNodes on free ports of 127.0.0.1 with temporary certificates and
+    keys, registers the nodes, runs the app and prints every round as it ends. All processes are
+    stopped at the end, also after Ctrl-C and errors. Logs stay in the run's folder.
 
     A real federation needs the same programs on several machines: see docs/deploy.md.
 
     Example:  [bold]unskew flower up hospitals --nodes 4 --tls --rounds 3 --check-parity[/bold]
     """
-    if find_spec("flwr") is None:
-        raise UnskewError('flower: it is not installed; pip install "unskew[flower]"')
-    from unskew.cli.flower_up import Try, play  # noqa: PLC0415
+    missing = [package for package in _REQUIRED if find_spec(package) is None]
+    if missing:
+        raise UnskewError(
+            f"flower: missing packages: {', '.join(missing)}; they are in the extra flower: "
+            'pip install "unskew[flower]"'
+        )
+    from unskew.cli.flower_up import UpOptions, run_and_check  # noqa: PLC0415
 
-    holds = play(
-        Try(
+    succeeded = run_and_check(
+        UpOptions(
             app=folder,
             nodes=nodes,
             tls=tls,
             rounds=rounds,
-            parity=parity,
+            check_parity=check_parity,
             out=out,
             resume=resume,
             timeout=timeout,
         )
     )
-    if not holds:
+    if not succeeded:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""A try of a Flower app, as ``unskew flower up`` shows it."""
+"""What ``unskew flower up`` does: run an app on a temporary federation and print its rounds."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.apps import Config, changed, read_app_config
+from unskew.flower.loopback.apps import Config, read_app_config, with_changes
 from unskew.flower.loopback.federation import Loopback, Outcome
 from unskew.runs.tail import Tail
 
@@ -21,58 +21,58 @@ _WIDTHS = (10, 5, 7, 10, 8, 8, 8)
 
 
 @dataclass(frozen=True)
-class Try:
-    """What was asked for; None means what the app says."""
+class UpOptions:
+    """The options of the command; None means the value from the app."""
 
     app: Path
     nodes: int | None
     tls: bool
     rounds: int | None
-    parity: bool
+    check_parity: bool
     out: Path | None
     resume: bool
     timeout: float
 
 
-def play(wanted: Try) -> bool:
-    """Play the app; tell whether everything asked for holds."""
-    if wanted.resume and wanted.out is None:
-        raise UnskewError("--resume: give --out too, the folder of the run to go on with")
-    out = wanted.out or _next_folder(wanted.app / "runs")
-    config = _config(wanted, out)
+def run_and_check(options: UpOptions) -> bool:
+    """Run the app; return False if the parity check was requested and failed."""
+    if options.resume and options.out is None:
+        raise UnskewError("--resume: give --out, the folder of the run to resume")
+    out = options.out or _next_folder(options.app / "runs")
+    config = _config(options, out)
     nodes = config["nodes"]
     typer.echo(
-        f"{nodes} nodes, {'TLS and node keys' if wanted.tls else 'no TLS'}; logs: {out}/logs"
+        f"{nodes} nodes, {'TLS and node keys' if options.tls else 'no TLS'}; logs: {out}/logs"
     )
     with (
-        _ended_by_sigterm(),
+        _sigterm_as_interrupt(),
         TemporaryDirectory(prefix="unskew-flower-") as folder,
-        Loopback(Path(folder), nodes, tls=wanted.tls, kept=out) as federation,
+        Loopback(Path(folder), nodes, tls=options.tls, out=out) as federation,
     ):
-        changes = _differences(config, wanted.app)
-        outcome = federation.run(wanted.app, changes, wanted.timeout, Rounds(out).show)
-    _complain_unless_completed(outcome, out)
-    typer.echo(f"run: {out}   (unskew report {out} makes a page of it)")
-    if not wanted.parity:
+        changes = _changed_values(config, options.app)
+        outcome = federation.run(options.app, changes, options.timeout, RoundPrinter(out).print_new)
+    _require_completed(outcome, out)
+    typer.echo(f"run: {out}   (unskew report {out} writes a report)")
+    if not options.check_parity:
         return True
     from unskew.flower.loopback.parity import check_parity  # noqa: PLC0415
 
-    parity = check_parity(wanted.app, config, out)
+    parity = check_parity(options.app, config, out)
     typer.echo(str(parity))
     return parity.holds
 
 
-def _config(wanted: Try, out: Path) -> Config:
-    given = {"nodes": wanted.nodes, "train.rounds": wanted.rounds}
+def _config(options: UpOptions, out: Path) -> Config:
+    given = {"nodes": options.nodes, "train.rounds": options.rounds}
     changes: Config = {key: value for key, value in given.items() if value is not None}
-    changes |= {"out": str(out.resolve()), "resume": wanted.resume}
-    return changed(read_app_config(wanted.app), changes, wanted.app)
+    changes |= {"out": str(out.resolve()), "resume": options.resume}
+    return with_changes(read_app_config(options.app), changes, options.app)
 
 
-def _differences(config: Config, app: Path) -> Config:
-    """Return what must be told to Flower, which knows the app's own configuration."""
-    own = read_app_config(app)
-    return {key: value for key, value in config.items() if own[key] != value}
+def _changed_values(config: Config, app: Path) -> Config:
+    """Return the values that differ from those in the app, which are passed to Flower."""
+    unchanged = read_app_config(app)
+    return {key: value for key, value in config.items() if unchanged[key] != value}
 
 
 def _next_folder(parent: Path) -> Path:
@@ -82,40 +82,40 @@ def _next_folder(parent: Path) -> Path:
     return parent / str(number)
 
 
-def _complain_unless_completed(outcome: Outcome, out: Path) -> None:
+def _require_completed(outcome: Outcome, out: Path) -> None:
     if not outcome.completed:
-        words = "\n".join(f"    {line}" for line in outcome.log.splitlines()[-15:])
+        last_lines = "\n".join(f"    {line}" for line in outcome.log.splitlines()[-15:])
         raise UnskewError(
-            f"the run ended as {outcome.status}; logs are in {out / 'logs'}, its last words:\n"
-            + words
+            f"the run ended as {outcome.status}; logs are in {out / 'logs'}, the last lines:\n"
+            + last_lines
         )
 
 
-class Rounds:
-    """The rounds of a run, a line each as they are written down."""
+class RoundPrinter:
+    """Prints one line per round of a run as the rounds are recorded."""
 
     def __init__(self, folder: Path) -> None:
         self._tail = Tail(folder)
-        self._begun = False
+        self._has_header = False
 
-    def show(self) -> None:
-        """Print the rounds that are new."""
+    def print_new(self) -> None:
+        """Print the rounds that have ended since the last call."""
         for row in self._tail.read():
-            if not self._begun:
+            if not self._has_header:
                 typer.echo(_line(_COLUMNS))
-                self._begun = True
+                self._has_header = True
             typer.echo(_line(_cells(row)))
             for note in _notes(row):
                 typer.echo(f"  {note}")
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    absent = len(row.get("missing", {})) + len(row.get("rejected", {}))
+    unused = len(row.get("missing", {})) + len(row.get("rejected", {}))
     loss = row["train_loss"]
     return (
         row["stage"],
         str(row["round"]),
-        f"{row['clients'] - absent}/{row['clients']}",
+        f"{row['clients'] - unused}/{row['clients']}",
         "-" if loss is None else f"{loss:.4f}",
         _accuracy(row.get("global")),
         _accuracy(row.get("local")),
@@ -142,15 +142,15 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the try as Ctrl-C does, so that nothing is left running."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that no process is left running."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

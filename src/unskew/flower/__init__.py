@@ -1,6 +1,6 @@
-"""Every method on a Flower federation: one strategy for the server, one app for the nodes.
+"""Run any method on a Flower federation: one strategy for the server, one app for the nodes.
 
-Names are loaded on first use; they need ``pip install "unskew[flower]"``.
+The names are imported on first use and need ``pip install "unskew[flower]"``.
 """
 
 from importlib import import_module
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from unskew.flower.app import client_app
     from unskew.flower.strategy import Strategy
 
-_HOMES = {"Strategy": "unskew.flower.strategy", "client_app": "unskew.flower.app"}
+_MODULES = {"Strategy": "unskew.flower.strategy", "client_app": "unskew.flower.app"}
 
 __all__ = ["Strategy", "client_app"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'unskew.flower' has no attribute {name!r}")
     try:
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "flwr":
             raise
-        raise UnskewError("flower: it is not installed; pip install 'unskew[flower]'") from None
+        raise UnskewError("flower: flwr is not installed; pip install 'unskew[flower]'") from None
     globals()[name] = value
     return value
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from unskew.engine.cohort import ClientFailed
 from unskew.flower.node import Node, refusal
-from unskew.flower.site import Data, DataOf, Site
-from unskew.flower.wire import ACTION, ARRAYS, ORDER, Order, Refusal, log
+from unskew.flower.site import Data, DataFn, Site
+from unskew.flower.wire import ACTION, ARRAYS, NODE_INFO, REQUEST, Refusal, Request, log
 from unskew.methods.common.base import Method
 from unskew.methods.common.registry import make_method
 
@@ -25,7 +25,7 @@ _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
 
 def client_app(
     model: str | nn.Module | None,
-    data: Data | DataOf,
+    data: Data | DataFn,
     method: str | Method = "fedavg",
     *,
     name: str | None = None,
@@ -33,19 +33,21 @@ def client_app(
     state: str | Path | Literal["auto"] | None = "auto",
     noise: Literal["secret", "seeded"] = "secret",
 ) -> ClientApp:
-    """Return the app of a node, for every method: its preparatory stages, training, evaluation.
+    """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
-    ``data`` are the node's own samples, (x, y) or (x, y, test x, test y), or a federation of which
-    the node is the client that its ``partition-id`` says, or a function of Flower's context that
-    returns either. ``model`` and ``method`` are those of the server's strategy.
+    ``data`` is the node's samples as (x, y) or (x, y, test x, test y), or a federation of which
+    the node is the client given by its ``partition-id``, or a function of Flower's context that
+    returns one of these. ``model`` and ``method`` must be those of the server's strategy.
 
-    A node goes by ``name``; without it, by ``name``, ``site`` or ``partition-id`` of its config.
-    What it keeps between rounds is in a file below ``state`` too, so that a restart loses nothing:
-    without it the folder that its config calls ``state-dir``, that of the environment's
-    ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None there are no files.
+    The node is called ``name``; the default is ``name``, ``site`` or ``partition-id`` of its
+    config.
 
-    The noise of private stages is drawn in ``secret``, for the server knows the run's seed;
-    ``seeded`` draws it as a simulation does, to compare with one.
+    The node also writes its state between rounds to a file in the folder ``state``, so that a
+    restart loses nothing. The default is ``state-dir`` of the node's config, the environment
+    variable ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None, no files are written.
+
+    With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
+    the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
     """
     chosen = make_method(method)
     app = ClientApp()
@@ -57,41 +59,38 @@ def client_app(
         return Node(site, chosen, model, device, path, secret_noise=noise == "secret")
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
-        def answer(message: Message, context: Context) -> Message:
+        def reply(message: Message, context: Context) -> Message:
             try:
                 content = handler(node(context), message, context)
             except Exception as error:
-                content = refusal(_without_data(error))
+                content = refusal(_describe_without_data(error))
             return Message(content, reply_to=message)
 
-        return answer
+        return reply
 
-    app.query(ACTION)(handle(_hello))
+    app.query(ACTION)(handle(_describe_node))
     app.train(ACTION)(handle(_train))
     app.evaluate(ACTION)(handle(_evaluate))
     return app
 
 
-def _hello(node: Node, message: Message, context: Context) -> RecordDict:
+def _describe_node(node: Node, message: Message, context: Context) -> RecordDict:
     del message, context
-    return RecordDict({ORDER: ConfigRecord({"json": json.dumps(node.site.facts())})})
+    return RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(node.site.info())})})
 
 
 def _train(node: Node, message: Message, context: Context) -> RecordDict:
-    order = Order.of(message.content.config_records[ORDER])
-    return node.train(order, message.content.array_records[ARRAYS], context)
+    request = Request.of(message.content.config_records[REQUEST])
+    return node.train(request, message.content.array_records[ARRAYS], context)
 
 
 def _evaluate(node: Node, message: Message, context: Context) -> RecordDict:
-    order = Order.of(message.content.config_records[ORDER])
-    return node.evaluate(order, message.content.array_records[ARRAYS], context)
+    request = Request.of(message.content.config_records[REQUEST])
+    return node.evaluate(request, message.content.array_records[ARRAYS], context)
 
 
-def _without_data(error: Exception) -> str:
-    """Say what went wrong in words that hold nothing of the node's samples.
-
-    The whole story goes to the node's own log.
-    """
+def _describe_without_data(error: Exception) -> str:
+    """Describe an error without its text, which may contain data; log it in full on the node."""
     if isinstance(error, Refusal):
         return str(error)
     log(ERROR, "unskew: this node failed", exc_info=error)
@@ -101,5 +100,5 @@ def _without_data(error: Exception) -> str:
 
 
 def _state_folder(context: Context) -> Path:
-    told = context.node_config.get(_STATE_CONFIG) or os.environ.get(_STATE_VARIABLE)
-    return Path(str(told)) if told else Path.home() / ".unskew" / "flower"
+    configured = context.node_config.get(_STATE_CONFIG) or os.environ.get(_STATE_VARIABLE)
+    return Path(str(configured)) if configured else Path.home() / ".unskew" / "flower"

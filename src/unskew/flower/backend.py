@@ -1,4 +1,4 @@
-"""What every crew of a Flower federation has: its nodes, and the server's own measuring."""
+"""The backend of a Flower federation: its nodes, and the evaluation on the server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,37 +15,37 @@ from unskew.flower.wire import named_tensors, to_arrays
 from unskew.runs.checkpoint import Position
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
-"""Measures the global model on the server; its round and its arrays are given."""
+"""Evaluates the global model on the server, given the round and the model's arrays."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowerBackend(ABC):
-    """Clients of other machines."""
+    """Trains and evaluates clients on the nodes of a Flower federation."""
 
     nodes: Nodes
     bound: float | None
-    """How much further than the median a model may move; None: any way."""
-    measure: EvaluateFn | None
-    told: dict[int, MetricRecord] = field(default_factory=dict, init=False)
-    """What was measured on the server, by round."""
+    """How many times further than the median a model may move; None: no limit."""
+    evaluate_fn: EvaluateFn | None
+    server_metrics: dict[int, MetricRecord] = field(default_factory=dict, init=False)
+    """The results of ``evaluate_fn``, by round."""
 
     is_local: ClassVar[bool] = False
 
     @abstractmethod
     def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
-        """Return what lets nodes train a stage."""
+        """Return the runner that trains a stage on the nodes."""
 
     @abstractmethod
-    def tests(self, context: ClientContext, position: Position) -> Levels:
-        """Let nodes measure on their own test samples."""
+    def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
+        """Evaluate on the nodes' test samples."""
 
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
-        """Measure on the server, and let nodes measure."""
+        """Evaluate on the server with ``evaluate_fn``, then on the nodes."""
         assert position.server is not None
-        if self.measure is not None:
+        if self.evaluate_fn is not None:
             model = context.method.model(position.server)
             arrays = to_arrays(named_tensors(model, context.network.layout))
-            found = self.measure(position.round, arrays)
-            if found is not None:
-                self.told[position.round] = found
-        return self.tests(context, position)
+            metrics = self.evaluate_fn(position.round, arrays)
+            if metrics is not None:
+                self.server_metrics[position.round] = metrics
+        return self.evaluate_on_nodes(context, position)

@@ -1,4 +1,4 @@
-"""The crew whose clients have an app and a training loop of their own: only the rule is ours."""
+"""The backend for nodes with a custom app and training loop: only the server runs unskew."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,61 +16,70 @@ from unskew.engine.round_metrics import Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
 from unskew.flower.uploads import (
-    Unusable,
+    UnusableReply,
     Upload,
-    columns_of,
-    figures,
-    number,
-    result_of,
-    usable,
-    whole_number,
+    check_uploads,
+    cohort_result,
+    numeric_metrics,
+    read_count,
+    read_number,
+    tabulate_metrics,
 )
-from unskew.flower.wire import MODEL, named_tensors, to_arrays
+from unskew.flower.wire import MODEL, SAMPLES, named_tensors, to_arrays
 from unskew.methods.common.base import Method, Trained
 from unskew.methods.common.registry import name_of
 from unskew.models.layout import Layout
 from unskew.runs.checkpoint import Position
 
 _CLIENT_HOOKS = (
-    "stages", "adapt", "check", "broadcast", "prepare", "objective", "losses", "draws", "finish",
-    "passes", "trains", "travels", "tuning",
-)  # fmt: skip
+    Method.stages,
+    Method.adapt,
+    Method.check,
+    Method.broadcast,
+    Method.prepare,
+    Method.objective,
+    Method.losses,
+    Method.noise_per_sample,
+    Method.finish,
+    Method.extra_trainings,
+    Method.trains,
+    Method.travels,
+    Method.fine_tuning,
+)
+"""The hooks that run on clients, or change what clients do."""
 _LOSSES = ("train_loss", "train-loss", "loss")
-"""What apps call the training loss."""
+"""The names that apps use for the training loss."""
 
-SAMPLES = "num-examples"
-"""What apps call the number of their samples."""
-
-_MEASURED = re.compile(r"((eval(uate)?|test|val(id(ation)?)?)[-_])?(?P<figure>acc(uracy)?|loss)")
-"""What apps call accuracy and loss of their test samples."""
+_TEST_METRIC = re.compile(r"((eval(uate)?|test|val(id(ation)?)?)[-_])?(?P<metric>acc(uracy)?|loss)")
+"""The names that apps use for accuracy and loss on their test samples."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CustomLoopBackend(FlowerBackend):
-    """Nodes that get and send a model as Flower's own strategies have it."""
+    """Nodes that receive and send a model in the format of Flower's strategies."""
 
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
 
     def runner(self, context: ClientContext, stage: int, cohort: int) -> "CustomLoopRunner":
-        """Return what lets nodes train."""
+        """Return the runner that trains on the nodes."""
         del stage, cohort
         return CustomLoopRunner(self, context)
 
-    def tests(self, context: ClientContext, position: Position) -> Levels:
-        """Let nodes measure what they measure; figures that most tell are kept."""
+    def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
+        """Evaluate on the nodes and keep the metrics that most of them report."""
         assert position.server is not None
         model, layout = context.method.model(position.server), context.network.layout
-        content = letter(model, layout, self.evaluate_config, position.round)
-        letters = dict.fromkeys(range(len(context.federation)), content)
-        answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
-        columns = columns_of(answers.contents)
-        measured = {} if columns is None else with_usual_names(columns.measures)
-        return {"local": replace(columns, measures=measured)} if columns and measured else {}
+        content = model_message(model, layout, self.evaluate_config, position.round)
+        contents = dict.fromkeys(range(len(context.federation)), content)
+        replies = self.nodes.request(MessageType.EVALUATE, contents, wait_for_quorum=False)
+        table = tabulate_metrics(replies.contents)
+        measures = {} if table is None else with_standard_names(table.measures)
+        return {"local": replace(table, measures=measures)} if table and measures else {}
 
 
 class CustomLoopRunner:
-    """Trains clients by whatever their app does with a model."""
+    """Trains clients with the training loop of their app."""
 
     kind = "per client"
 
@@ -78,65 +87,64 @@ class CustomLoopRunner:
         self._backend, self._context = backend, context
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
-        """Send the model out, and make one result of the models that come back."""
+        """Send the model to the nodes and combine the models they return into one result."""
         layout = self._context.network.layout
         config = self._backend.train_config
-        content = letter(tasks[0].payload[MODEL], layout, config, round_ + 1)
-        letters = {task.client: content for task in tasks}
-        answers = self._backend.nodes.ask(MessageType.TRAIN, letters, patient=True)
+        content = model_message(tasks[0].payload[MODEL], layout, config, round_ + 1)
+        contents = {task.client: content for task in tasks}
+        replies = self._backend.nodes.request(MessageType.TRAIN, contents, wait_for_quorum=True)
         sent = {task.client: task.payload[MODEL] for task in tasks}
-        uploads, refused = usable(
-            answers.contents,
-            lambda content: _read(content, layout),
+        uploads, rejected = check_uploads(
+            replies.contents,
+            lambda content: _read_upload(content, layout),
             sent,
             None,
             layout,
             self._backend.bound,
         )
-        refused = self._backend.nodes.named(refused, "rejected")
-        return result_of(
-            tasks, uploads, {}, layout.size, None, {**answers.refused, **refused}, answers.missing
+        rejected = self._backend.nodes.with_names(rejected, "rejected")
+        return cohort_result(
+            tasks, uploads, {}, layout.size, None, {**replies.refused, **rejected}, replies.missing
         )
 
     def close(self) -> None:
-        """Nothing to release: nodes stay connected."""
+        """Do nothing: the nodes stay connected."""
 
 
-def with_usual_names(measures: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return what was measured by the names that reports know, accuracy and loss first.
+def with_standard_names(measures: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Rename test metrics to the names that reports use, accuracy and loss first.
 
-    Apps call them ``eval_acc`` or ``test_loss``; how many samples there were is no measure.
+    Apps use names such as ``eval_acc`` or ``test_loss``. The number of samples is left out.
     """
-    named = {_usual_name(name): values for name, values in measures.items() if name != SAMPLES}
-    first = [name for name in ("accuracy", "loss") if name in named]
-    return {name: named[name] for name in dict.fromkeys([*first, *named])}
+    renamed = {_standard_name(name): values for name, values in measures.items() if name != SAMPLES}
+    first = [name for name in ("accuracy", "loss") if name in renamed]
+    return {name: renamed[name] for name in dict.fromkeys([*first, *renamed])}
 
 
-def _usual_name(name: str) -> str:
-    what = _MEASURED.fullmatch(name)
-    if what is None:
+def _standard_name(name: str) -> str:
+    match = _TEST_METRIC.fullmatch(name)
+    if match is None:
         return name
-    return "loss" if what["figure"] == "loss" else "accuracy"
+    return "loss" if match["metric"] == "loss" else "accuracy"
 
 
-def refuse_if_client_matters(method: Method) -> None:
-    """Complain about methods whose clients do more than train a model they are sent."""
-    changed = [
-        hook for hook in _CLIENT_HOOKS if getattr(type(method), hook) is not getattr(Method, hook)
-    ]
+def check_needs_no_client_code(method: Method) -> None:
+    """Raise for a method whose clients do more than train the model they receive."""
+    names = [hook.__name__ for hook in _CLIENT_HOOKS]
+    needed = [name for name in names if getattr(type(method), name) is not getattr(Method, name)]
     if method.wants_train_accuracy:
-        changed.append("the training accuracy")
+        needed.append("the training accuracy")
     if method.buffers == "local":
-        changed.append("buffers=local")
-    if changed:
+        needed.append("buffers=local")
+    if needed:
         raise UnskewError(
-            f"own_loop: {name_of(method)} needs unskew's part on the nodes ({', '.join(changed)}); "
-            "make their app with unskew.flower.client_app"
+            f"custom_loop: {name_of(method)} needs unskew's client code ({', '.join(needed)}); "
+            "create the nodes' app with unskew.flower.client_app"
         )
 
 
-def letter(model: Tensor, layout: Layout, config: ConfigRecord, round_: int) -> RecordDict:
-    """Return a message's content as Flower's own strategies write it."""
+def model_message(model: Tensor, layout: Layout, config: ConfigRecord, round_: int) -> RecordDict:
+    """Return a message's content in the format of Flower's strategies."""
     arrays = to_arrays(named_tensors(model, layout))
     return RecordDict(
         {"arrays": arrays, "config": ConfigRecord({**config, "server-round": round_})}
@@ -144,28 +152,30 @@ def letter(model: Tensor, layout: Layout, config: ConfigRecord, round_: int) -> 
 
 
 def vector_of(arrays: ArrayRecord, layout: Layout) -> Tensor:
-    """Return the vector of a module's state, which must be that of the layout."""
+    """Flatten the arrays of a module's state; raise if they do not match the layout."""
     missing = [entry.name for entry in layout if entry.name not in arrays]
     if missing or len(arrays) != len(layout.entries):
-        raise Unusable(f"its arrays are not those of the network (missing: {missing})")
+        raise UnusableReply(f"the arrays are not those of the network (missing: {missing})")
     vector = torch.empty(layout.size)
     for entry in layout:
         array = arrays[entry.name].numpy()
         if array.shape != entry.shape:
-            raise Unusable(f"its {entry.name} has shape {array.shape}, not {entry.shape}")
+            raise UnusableReply(
+                f"the array {entry.name} has shape {array.shape}, not {entry.shape}"
+            )
         tensor = torch.from_numpy(np.array(array))
         if tensor.dtype != entry.dtype:
-            raise Unusable(f"its {entry.name} is of {tensor.dtype}, not {entry.dtype}")
+            raise UnusableReply(f"the array {entry.name} is of {tensor.dtype}, not {entry.dtype}")
         vector[entry.place] = tensor.flatten()
     return vector
 
 
-def _read(content: RecordDict, layout: Layout) -> Upload:
-    arrays, metrics = list(content.array_records.values()), figures(content)
+def _read_upload(content: RecordDict, layout: Layout) -> Upload:
+    arrays, metrics = list(content.array_records.values()), numeric_metrics(content)
     if len(arrays) != 1:
-        raise Unusable(f"its answer has {len(arrays)} records of arrays, not one")
+        raise UnusableReply(f"its reply has {len(arrays)} array records instead of one")
     vector = vector_of(arrays[0], layout)
-    loss = next((number(metrics, name) for name in _LOSSES if name in metrics), float("nan"))
-    samples = whole_number(metrics, SAMPLES)
+    loss = next((read_number(metrics, name) for name in _LOSSES if name in metrics), float("nan"))
+    samples = read_count(metrics, SAMPLES)
     finite = bool(torch.isfinite(vector).all())
-    return Upload(Trained(vector, 1, loss, finite=finite), {}, samples, keeps=False)
+    return Upload(Trained(vector, 1, loss, finite=finite), {}, samples, has_new_state=False)

@@ -1,4 +1,4 @@
-"""A node's part of a round: the engine's own code for one client, between two messages."""
+"""A node's part of a round: the engine's code for one client, between two messages."""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -35,9 +35,10 @@ from unskew.flower.wire import (
     METRICS,
     MODEL,
     REFUSAL,
+    SAMPLES,
     SLOT,
-    Order,
     Refusal,
+    Request,
     to_arrays,
     to_tensors,
 )
@@ -46,10 +47,8 @@ from unskew.methods.common.registry import name_of
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 
-Figures = dict[str, MetricRecordValues]
-
 _HIDDEN = "unskew.hidden"
-"""In a node's state: the start of what the server never sees, which is sent just once."""
+"""In a node's state: initial values of what the server never sees, which are sent only once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,132 +60,140 @@ class Node:
     model: str | nn.Module | None
     device: str
     folder: Path | None
-    """Where states are written down; None: nowhere."""
+    """The folder for state files; None: states are not written to files."""
     secret_noise: bool
-    """Whether the noise of private stages is drawn here, or from the run's seed."""
+    """Whether the noise of private stages is drawn secretly instead of from the run's seed."""
 
-    def train(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
-        """Take part in a round; what is kept stays here."""
-        client = self.context(order)
-        if order.round >= rounds_of(self.method.stages()[order.stage], client.settings):
-            raise Refusal(f"the stage is over before round {order.round + 1}")
-        book = NodeStateStore(context, self.folder, order.run, self.site.name)
-        state = dict(book.read(order.state))
+    def train(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
+        """Train one round; the client's state stays on the node."""
+        client = self.context(request)
+        if request.round >= rounds_of(self.method.stages()[request.stage], client.settings):
+            raise Refusal(f"the stage ends before round {request.round + 1}")
+        state_store = self._state_store(request, context)
+        state = dict(state_store.read(request.state))
         hidden = hidden_from_server(client.method, client.network.layout)
         payload = to_tensors(arrays)
-        payload[MODEL] = _whole(payload[MODEL], client, state)
-        start = None if hidden is None else payload[MODEL][hidden]
+        payload[MODEL] = _complete_model(payload[MODEL], client, state)
+        hidden_values = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
-        result = Loop(client).train(order.round, [Task(order.client, payload, state)])
+        result = Loop(client).train(request.round, [Task(request.client, payload, state)])
         trained, finished = result.trained[0], result.finished[0]
-        kept = dict(finished.state)
-        if start is not None:
-            kept[_HIDDEN] = start
-        keeps = bool(kept) and trained.finite and trained.steps > 0
-        if keeps:
-            book.write((order.stage, order.round), order.state, kept)
-        return _reply(client, order, trained, finished, keeps=keeps)
+        new_state = dict(finished.state)
+        if hidden_values is not None:
+            new_state[_HIDDEN] = hidden_values
+        has_new_state = bool(new_state) and trained.finite and trained.steps > 0
+        if has_new_state:
+            state_store.write((request.stage, request.round), request.state, new_state)
+        return _reply(client, request, trained, finished, has_new_state=has_new_state)
 
-    def evaluate(self, order: Order, arrays: ArrayRecord, context: Context) -> RecordDict:
-        """Measure the global model and the client's own on its test samples."""
-        client, tensors = self.context(order), to_tensors(arrays)
-        x, y = client.federation.test.client(order.client)
+    def evaluate(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
+        """Evaluate the global and the client's personal model on its test samples."""
+        client, tensors = self.context(request), to_tensors(arrays)
+        x, y = client.federation.test.client(request.client)
         local = score(client.network, tensors["global"], x, y, client.device).means()
         personal = local
         if has_personal_models(client.method, client.network):
-            book = NodeStateStore(context, self.folder, order.run, self.site.name)
-            state = {k: t for k, t in book.read(order.state).items() if k != _HIDDEN}
+            stored = self._state_store(request, context).read(request.state)
+            state = {name: tensor for name, tensor in stored.items() if name != _HIDDEN}
             slots = {
                 name.removeprefix(SLOT): tensor
                 for name, tensor in tensors.items()
                 if name.startswith(SLOT)
             }
             position = Position(
-                stage=order.stage,
-                round=order.round,
+                stage=request.stage,
+                round=request.round,
                 server=Server(tensors["vector"], slots),
-                states=ClientStates().updated({order.client: state} if state else {}),
+                states=ClientStates().updated({request.client: state} if state else {}),
             )
-            (model,) = personal_models(client, position, [order.client])
+            (model,) = personal_models(client, position, [request.client])
             personal = score(client.network, model, x, y, client.device).means()
-        told: Figures = {f"local/{name}": value for name, value in local.items()}
-        told |= {f"personal/{name}": value for name, value in personal.items()}
-        told["num-examples"] = len(y)
-        return RecordDict({METRICS: MetricRecord(told)})
+        metrics: dict[str, MetricRecordValues] = {SAMPLES: len(y)}
+        for level, measured in (("local", local), ("personal", personal)):
+            metrics |= {f"{level}/{name}": value for name, value in measured.items()}
+        return RecordDict({METRICS: MetricRecord(metrics)})
 
-    def context(self, order: Order) -> ClientContext:
-        """Lay out the stage that the server plays, after making sure that it means the same."""
-        if order.method != self._name:
-            raise Refusal(f"it runs {self._name}, and the server asks for {order.method}")
-        federation = self.site.as_client(order.client, order.clients, order.classes)
-        settings = order.settings.model_copy(update={"runner": "loop", "device": self.device})
+    def context(self, request: Request) -> ClientContext:
+        """Set up the requested stage; refuse if method or network differ from the server's."""
+        if request.method != self._method_name:
+            raise Refusal(f"it runs {self._method_name}, but the server runs {request.method}")
+        federation = self.site.as_client(request.client, request.clients, request.classes)
+        settings = request.settings.model_copy(update={"runner": "loop", "device": self.device})
         device = choose_device(settings)
         _, module = make_module(federation, self.model, settings.seed)
         stages = self.method.stages()
-        stage, last = stages[order.stage], order.stage == len(stages) - 1
+        stage, last = stages[request.stage], request.stage == len(stages) - 1
         context = client_context(stage, module.to(device), federation, settings, device, last=last)
-        if context.network.layout.fingerprint != order.layout:
-            raise Refusal("its network is not the server's: tensors, shapes or kinds differ")
+        if context.network.layout.fingerprint != request.layout:
+            raise Refusal("its network differs from the server's in tensors, shapes or kinds")
         context.network.goal.check(federation)
-        return context if stage.privacy is None else self._private(context, stage, order)
+        return context if stage.privacy is None else self._private(context, stage, request)
 
-    def _private(self, context: ClientContext, stage: Stage, order: Order) -> ClientContext:
-        """Let steps be private, with the noise of the client that needs most."""
+    def _state_store(self, request: Request, context: Context) -> NodeStateStore:
+        return NodeStateStore(context, self.folder, request.run, self.site.name)
+
+    def _private(self, context: ClientContext, stage: Stage, request: Request) -> ClientContext:
+        """Make the steps private, with the noise that the server requests for all clients."""
         assert stage.privacy is not None
         sizes, rounds = context.federation.train.sizes, rounds_of(stage, context.settings)
-        own = PrivateStage.of(stage.privacy, stage.name, sizes, context.settings, rounds)
-        noise = order.noise or 0.0
+        needed = PrivateStage.of(stage.privacy, stage.name, sizes, context.settings, rounds)
+        noise = request.noise or 0.0
         secret = secrets.randbits(62) if self.secret_noise else None
-        asked = replace(own, noise_multiplier=noise, secret=secret)
-        if asked.spent(rounds)["epsilon"] > stage.privacy.epsilon:
+        requested = replace(needed, noise_multiplier=noise, secret=secret)
+        if requested.spent(rounds)["epsilon"] > stage.privacy.epsilon:
             raise Refusal(
-                f"its budget needs noise {own.noise_multiplier:.4g}, and the server asks for "
-                f"{noise:.4g}"
+                f"its privacy budget needs noise {needed.noise_multiplier:.4g}, but the server "
+                f"requests {noise:.4g}"
             )
-        return replace(context, private=asked)
+        return replace(context, private=requested)
 
     @cached_property
-    def _name(self) -> str:
+    def _method_name(self) -> str:
         return name_of(self.method)
 
 
 def refusal(reason: str) -> RecordDict:
-    """Return the content of an answer that says no."""
+    """Return the content of a reply that refuses a request."""
     return RecordDict({REFUSAL: ConfigRecord({"reason": reason})})
 
 
-def _whole(model: Tensor, context: ClientContext, state: Tensors) -> Tensor:
-    """Return a received model with everything that was not sent in its place."""
+def _complete_model(model: Tensor, context: ClientContext, state: Tensors) -> Tensor:
+    """Return a received model with the coordinates that were not sent filled in."""
     method, layout = context.method, context.network.layout
     if len(model) == layout.size:
         return model
     mask = sent_down(method, layout) if "kept" in state else sent_up(method, layout)
     if mask is None or int(mask.sum()) != len(model):
-        raise Refusal(f"it got a model of {len(model)} numbers, which does not fit its network")
-    whole = torch.zeros(layout.size)
+        raise Refusal(f"it received a model of {len(model)} numbers, which its network cannot use")
+    complete = torch.zeros(layout.size)
     hidden = hidden_from_server(method, layout)
     if hidden is not None:
-        whole[hidden] = state[_HIDDEN]
-    whole[mask] = model
-    return whole
+        complete[hidden] = state[_HIDDEN]
+    complete[mask] = model
+    return complete
 
 
 def _reply(
-    context: ClientContext, order: Order, trained: Trained, finished: Finished, *, keeps: bool
+    context: ClientContext,
+    request: Request,
+    trained: Trained,
+    finished: Finished,
+    *,
+    has_new_state: bool,
 ) -> RecordDict:
-    """Return what leaves the node: the coordinates that travel, the extras, a few figures."""
+    """Return everything that leaves the node: the uploaded coordinates, extras, and metrics."""
     mask = sent_up(context.method, context.network.layout)
     vector = trained.vector if mask is None else trained.vector[mask]
     extras = {f"{EXTRA}{name}": tensor for name, tensor in finished.extras.items()}
-    figures: Figures = {
-        "num-examples": int(context.federation.train.sizes[order.client]),
+    metrics: dict[str, MetricRecordValues] = {
+        SAMPLES: int(context.federation.train.sizes[request.client]),
         "steps": trained.steps,
         "loss": trained.loss,
         "finite": int(trained.finite),
-        "keeps": int(keeps),
+        "new_state": int(has_new_state),
     }
     if trained.accuracy is not None:
-        figures["accuracy"] = trained.accuracy
+        metrics["accuracy"] = trained.accuracy
     return RecordDict(
-        {ARRAYS: to_arrays({MODEL: vector, **extras}), METRICS: MetricRecord(figures)}
+        {ARRAYS: to_arrays({MODEL: vector, **extras}), METRICS: MetricRecord(metrics)}
     )

@@ -1,4 +1,4 @@
-"""Letters to the nodes of a run, by the numbers of its clients; answers and absences by name."""
+"""Messages to the nodes of a run, addressed by client number; reasons are reported by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,38 +7,40 @@ from logging import WARNING
 from flwr.app import RecordDict
 
 from unskew.flower.registry import NodeRegistry
-from unskew.flower.transport import Answers, GridLink, send
+from unskew.flower.transport import GridLink, Replies, send
 from unskew.flower.wire import log
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """The nodes of a run: how to reach them, and how long to wait."""
+    """The nodes of a run: how to contact them, and how long to wait."""
 
     grid: GridLink
-    roster: NodeRegistry
+    registry: NodeRegistry
     quorum: int
     wait: float
-    """Seconds that a round waits for its quorum to be connected."""
+    """Seconds that a round waits for a quorum of nodes to connect."""
     timeout: float
-    """Seconds that a round waits for answers."""
+    """Seconds that a round waits for replies."""
 
-    def ask(self, kind: str, letters: Mapping[int, RecordDict], *, patient: bool) -> Answers:
-        """Send letters to the clients that are connected; ``patient`` waits for the quorum."""
-        least = self.quorum if patient else 0
-        there = self.roster.online(list(letters), least, self.wait)
-        sent = {k: (there[k], letter) for k, letter in letters.items() if k in there}
-        answers = send(self.grid, kind, sent, self.timeout)
-        away = {k: "it is not connected" for k in letters if k not in there}
-        return Answers(
-            answers.contents,
-            self.named(answers.refused, "refused"),
-            self.named({**answers.missing, **away}, "missing"),
+    def request(
+        self, message_type: str, contents: Mapping[int, RecordDict], *, wait_for_quorum: bool
+    ) -> Replies:
+        """Send one message per client to the nodes that are connected and return the replies."""
+        minimum = self.quorum if wait_for_quorum else 0
+        connected = self.registry.connected(list(contents), minimum, self.wait)
+        sent = {k: (connected[k], content) for k, content in contents.items() if k in connected}
+        replies = send(self.grid, message_type, sent, self.timeout)
+        offline = {k: "it is not connected" for k in contents if k not in connected}
+        return Replies(
+            replies.contents,
+            self.with_names(replies.refused, "refused"),
+            self.with_names({**replies.missing, **offline}, "missing"),
         )
 
-    def named(self, reasons: Mapping[int, str], what: str) -> dict[int, str]:
-        """Return reasons with the names of the nodes they are about, and log them."""
-        named = {k: f"{self.roster.names[k]}: {why}" for k, why in sorted(reasons.items())}
+    def with_names(self, reasons: Mapping[int, str], outcome: str) -> dict[int, str]:
+        """Return reasons with the names of their nodes, and log them."""
+        named = {k: f"{self.registry.names[k]}: {why}" for k, why in sorted(reasons.items())}
         for why in named.values():
-            log(WARNING, "unskew: %s: %s", what, why)
+            log(WARNING, "unskew: %s: %s", outcome, why)
         return named

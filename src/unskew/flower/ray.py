@@ -1,7 +1,7 @@
-"""Flower's simulation engine on Ray as the engine of a run: virtual nodes on a cluster.
+"""Runs on Flower's simulation engine, with virtual nodes on a Ray cluster.
 
-Workers get data, method and network through Ray's store, once each; what Flower sends to them with
-every message is the place to find them.
+Each worker fetches data, method and network once from Ray's object store; the messages that Flower
+sends to it contain only a reference to them.
 """
 
 import logging
@@ -35,11 +35,11 @@ from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 _START = 600.0
-"""Seconds for the virtual nodes to be there."""
-_GROUP = 100
-"""Messages that are sent at once, at least."""
-_ANSWERS = 24 * 3600.0
-"""Seconds that answers may take: virtual nodes do not get lost."""
+"""Seconds to wait for the virtual nodes."""
+_MIN_GROUP = 100
+"""The smallest number of messages that are sent at once."""
+_REPLY_TIMEOUT = 24 * 3600.0
+"""Seconds to wait for replies; long, because virtual nodes do not disconnect."""
 
 
 def train_on_ray(
@@ -50,41 +50,43 @@ def train_on_ray(
     progress: bool | Watcher | None,
     notes: Mapping[str, Any] | None,
 ) -> Run:
-    """Play a run whose clients are virtual nodes, each message a job of a Ray cluster.
+    """Execute a run whose clients are virtual nodes; each message is a job of a Ray cluster.
 
-    The cluster is the one that ``RAY_ADDRESS`` names, or this machine.
+    The cluster is the one given by ``RAY_ADDRESS``, or this machine.
     """
     clients = len(setup.federation)
     if len(setup.federation.test) != clients:
         raise UnskewError(
-            f"engine: {name_of(setup.method)} trains in one place, so that there is nothing for "
-            "flower-ray to spread; use engine='unskew'"
+            f"engine: {name_of(setup.method)} trains in one place, which flower-ray cannot "
+            "distribute; use engine='unskew'"
         )
     runs: list[Run] = []
 
-    def play(grid: Grid, context: Context) -> None:
+    def main(grid: Grid, context: Context) -> None:
         del context
-        line = _InGroups(grid, max(_GROUP, 8 * workers))
-        roster = NodeRegistry(line, _ANSWERS)
-        roster.wait_for_nodes(clients, clients, _START)
+        link = _GroupedGrid(grid, max(_MIN_GROUP, 8 * workers))
+        registry = NodeRegistry(link, _REPLY_TIMEOUT)
+        registry.wait_for_nodes(clients, clients, _START)
         if folder is not None:
-            roster.remember(folder.path, resume=resume)
+            registry.save(folder.path, resume=resume)
         setup.backend = NodeBackend(
-            nodes=Nodes(line, roster, setup.settings.quorum, _START, _ANSWERS),
+            nodes=Nodes(link, registry, setup.settings.quorum, _START, _REPLY_TIMEOUT),
             bound=None,
-            measure=None,
+            evaluate_fn=None,
             method=name_of(setup.method),
             settings=setup.settings,
         )
         runs.append(run_training(setup, folder, resume=resume, progress=progress, notes=notes))
 
     server = ServerApp()
-    server.main()(play)
+    server.main()(main)
     _connect()
     workers = int(ray.cluster_resources().get("CPU", 1) / setup.settings.client_cpus)
     states = None if folder is None else folder.path.resolve() / "nodes"
     settings = setup.settings
-    app = _Stored(ray.put((setup.module, setup.federation, setup.method)), states, settings.device)
+    app = _StoredApp(
+        ray.put((setup.module, setup.federation, setup.method)), states, settings.device
+    )
     run_simulation(
         server_app=server,
         client_app=app,
@@ -100,8 +102,8 @@ def train_on_ray(
 
 
 @dataclass(frozen=True)
-class _InGroups:
-    """Sends messages in groups: Flower goes through all that wait for each of the nodes."""
+class _GroupedGrid:
+    """Sends messages in groups, because Flower scans all waiting messages for every node."""
 
     grid: Grid
     size: int
@@ -112,34 +114,34 @@ class _InGroups:
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        waiting = list(messages)
+        pending = list(messages)
         replies: list[Message] = []
-        for first in range(0, len(waiting), self.size):
-            group = waiting[first : first + self.size]
+        for first in range(0, len(pending), self.size):
+            group = pending[first : first + self.size]
             replies += self.grid.send_and_receive(group, timeout=timeout)
         return replies
 
 
-class _Stored(ClientApp):
-    """An app whose parts are in Ray's store; it is pickled as the place to find them."""
+class _StoredApp(ClientApp):
+    """An app whose parts are in Ray's object store; it is pickled as a reference to them."""
 
-    def __init__(self, *place: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__()
-        self._place = place
+        self._arguments = arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _fetch, self._place
+        return _load_app, self._arguments
 
 
 @lru_cache(maxsize=1)
-def _fetch(reference: Any, states: Path | None, device: Any) -> ClientApp:
-    """Return the app on a worker."""
+def _load_app(reference: Any, states: Path | None, device: Any) -> ClientApp:
+    """Create the app on a worker."""
     model, federation, method = ray.get(reference)
     return client_app(model, federation, method, device=device, state=states, noise="seeded")
 
 
 def _connect() -> None:
-    """Join the cluster; workers find the packages that are found here."""
+    """Connect to the cluster; workers import packages from the paths of this process."""
     if not ray.is_initialized():
         path = os.pathsep.join([*sys.path, os.environ.get("PYTHONPATH", "")])
         ray.init(

@@ -1,4 +1,4 @@
-"""Who the nodes are: names that stay, whatever numbers Flower gives them from run to run."""
+"""The names and numbers of the nodes, which stay the same although Flower's node ids change."""
 
 import json
 import time
@@ -11,152 +11,160 @@ from pathlib import Path
 from flwr.app import ConfigRecord, RecordDict
 
 from unskew.errors import UnskewError
-from unskew.flower.server_view import Facts, read_facts
+from unskew.flower.server_view import NodeInfo, parse_node_info
 from unskew.flower.transport import GridLink, send
-from unskew.flower.wire import HELLO, ORDER, log
+from unskew.flower.wire import NODE_INFO, QUERY, REQUEST, log
 from unskew.runs.atomic import write_json
 
 _POLL = 0.5
-"""Seconds between two looks at who is connected."""
-_ANSWER = 60.0
-"""Seconds that a node has at least to say who it is."""
-
-
-_LISTED = 20
-"""How many names the log lists."""
+"""Seconds between two looks at which nodes are connected."""
+_MIN_REPLY_TIMEOUT = 60.0
+"""Seconds that a node has at least to report its name and its samples."""
+_MAX_LOGGED_NAMES = 20
 
 
 class NodeRegistry:
-    """The nodes of a run. A client's number is the place of its name, so that it stays."""
+    """The nodes of a run. A client's number is the position of its node's name."""
 
-    def __init__(self, grid: GridLink, patience: float = _ANSWER) -> None:
+    def __init__(self, grid: GridLink, reply_timeout: float = _MIN_REPLY_TIMEOUT) -> None:
         self._grid = grid
-        self._patience = max(patience, _ANSWER)
-        """Seconds for an answer, and until one that gave none is asked again."""
-        self._facts: dict[str, Facts] = {}
-        self._told: dict[int, Facts] = {}
-        """What nodes told, by Flower's number and in the order they came."""
-        self._asked: dict[int, float] = {}
+        self._reply_timeout = max(reply_timeout, _MIN_REPLY_TIMEOUT)
+        """Seconds to wait for a reply, and until a node without a reply is queried again."""
+        self._info_by_name: dict[str, NodeInfo] = {}
+        self._info_by_id: dict[int, NodeInfo] = {}
+        """What nodes reported, by Flower's node id and in the order in which they connected."""
+        self._next_query: dict[int, float] = {}
         self.names: list[str] = []
         self.run = uuid.uuid4().hex
-        """The same when a run is resumed, another for every new one."""
+        """The id of the run; a resumed run keeps its id."""
 
-    def wait_for_nodes(self, least: int, quorum: int, wait: float) -> None:
-        """Wait for so many nodes and number them in the order of their names.
+    def wait_for_nodes(self, minimum: int, quorum: int, wait: float) -> None:
+        """Wait for ``minimum`` nodes and number them in the order of their names.
 
-        After ``wait`` seconds the run begins without the others, if there are as many as a quorum.
+        After ``wait`` seconds the run starts with the nodes that are connected, if they are at
+        least ``quorum``.
         """
         deadline = time.monotonic() + wait
-        while len(self._present()) < least and time.monotonic() < deadline:
+        while len(self._id_by_name()) < minimum and time.monotonic() < deadline:
             time.sleep(_POLL)
-        present = self._present()
+        present = self._id_by_name()
         if len(present) < quorum:
             raise UnskewError(
-                f"nodes: {len(present)} were there within {wait:g} s, and the quorum is {quorum}; "
-                "start more SuperNodes, wait longer, or lower the quorum"
+                f"nodes: {len(present)} connected within {wait:g} s, and the quorum is {quorum}; "
+                "start more SuperNodes, increase wait, or lower the quorum"
             )
-        if len(present) < least:
-            log(WARNING, "unskew: %d of %d nodes after %g s; going on", len(present), least, wait)
-        names = Counter(str(self._told[node]["name"]) for node in self._connected())
-        twice = sorted(name for name, nodes in names.items() if nodes > 1)
-        if twice:
-            raise UnskewError(f"name: two nodes call themselves {twice[0]!r}; give each its own")
-        self.names = sorted(present, key=_in_order)
-        self._facts = {name: self._told[node] for name, node in present.items()}
-        first = ", ".join(self.names[:_LISTED]) + (", …" if len(self.names) > _LISTED else "")
-        log(INFO, "unskew: %d nodes: %s", len(self.names), first)
+        if len(present) < minimum:
+            log(
+                WARNING,
+                "unskew: %d of %d nodes connected after %g s; starting without the others",
+                len(present),
+                minimum,
+                wait,
+            )
+        connected = [node for node in self._grid.get_node_ids() if node in self._info_by_id]
+        names = Counter(str(self._info_by_id[node]["name"]) for node in connected)
+        duplicates = sorted(name for name, count in names.items() if count > 1)
+        if duplicates:
+            raise UnskewError(
+                f"name: two nodes are named {duplicates[0]!r}; give each node its own name"
+            )
+        self.names = sorted(present, key=_sort_key)
+        self._info_by_name = {name: self._info_by_id[node] for name, node in present.items()}
+        first = ", ".join(self.names[:_MAX_LOGGED_NAMES])
+        more = ", …" if len(self.names) > _MAX_LOGGED_NAMES else ""
+        log(INFO, "unskew: %d nodes: %s", len(self.names), first + more)
 
-    def remember(self, folder: Path, *, resume: bool) -> None:
-        """Write the nodes down, or give them the numbers they had when the run began.
+    def save(self, folder: Path, *, resume: bool) -> None:
+        """Write the nodes to a file; a resumed run restores the numbers from that file first.
 
-        Nodes that were not there then come behind the others.
+        Nodes that the file does not list are numbered after the others.
         """
         path = folder / "nodes.json"
         if resume and path.is_file():
-            known = json.loads(path.read_text())
-            self.run = known["run"]
-            new = [name for name in self.names if name not in known["nodes"]]
-            self._facts = {**known["nodes"], **self._facts}
-            self.names = [*known["nodes"], *new]
+            saved = json.loads(path.read_text())
+            self.run = saved["run"]
+            new = [name for name in self.names if name not in saved["nodes"]]
+            self._info_by_name = {**saved["nodes"], **self._info_by_name}
+            self.names = [*saved["nodes"], *new]
         folder.mkdir(parents=True, exist_ok=True)
-        nodes = {name: self._facts[name] for name in self.names}
+        nodes = {name: self._info_by_name[name] for name in self.names}
         write_json(path, {"run": self.run, "nodes": nodes})
 
-    def facts(self) -> list[Facts]:
-        """Return what the nodes told of their samples, in their order."""
-        return [self._facts[name] for name in self.names]
+    def infos(self) -> list[NodeInfo]:
+        """Return what the nodes reported about their samples, in the order of ``names``."""
+        return [self._info_by_name[name] for name in self.names]
 
-    def online(self, clients: Sequence[int], least: int, wait: float) -> dict[int, int]:
-        """Return the nodes of the clients that are connected.
+    def connected(self, clients: Sequence[int], minimum: int, wait: float) -> dict[int, int]:
+        """Return the node ids of the clients that are connected.
 
-        If they are fewer than ``least``, others get so many seconds to come.
+        If they are fewer than ``minimum``, wait up to ``wait`` seconds for more.
         """
         deadline = time.monotonic() + wait
         while True:
-            present = self._present()
+            present = self._id_by_name()
             found = {k: present[name] for k in clients if (name := self.names[k]) in present}
-            if len(found) >= min(least, len(clients)) or time.monotonic() >= deadline:
+            if len(found) >= min(minimum, len(clients)) or time.monotonic() >= deadline:
                 return found
             time.sleep(_POLL)
 
-    def ask(self, nodes: Iterable[int]) -> dict[int, Facts]:
-        """Ask nodes who they are and what they have; return what those told that answered."""
-        content = RecordDict({ORDER: ConfigRecord({"run": self.run})})
-        letters = {node: (node, content) for node in nodes}
-        answers = send(self._grid, HELLO, letters, self._patience)
-        told, silent = {}, {**answers.refused, **answers.missing}
-        for node, answer in answers.contents.items():
+    def query(self, nodes: Iterable[int]) -> dict[int, NodeInfo]:
+        """Ask nodes for their names and samples; return what those that replied reported."""
+        content = RecordDict({REQUEST: ConfigRecord({"run": self.run})})
+        contents = {node: (node, content) for node in nodes}
+        replies = send(self._grid, QUERY, contents, self._reply_timeout)
+        reported, failed = {}, {**replies.refused, **replies.missing}
+        for node, reply in replies.contents.items():
             try:
-                told[node] = read_facts(str(answer.config_records[ORDER]["json"]))
+                reported[node] = parse_node_info(str(reply.config_records[NODE_INFO]["json"]))
             except (KeyError, ValueError, TypeError) as error:
-                silent[node] = f"its answer cannot be read ({type(error).__name__})"
-        for node, why in silent.items():
+                failed[node] = f"its reply cannot be read ({type(error).__name__})"
+        for node, why in failed.items():
             log(
                 WARNING,
-                "unskew: node %s does not say who it is: %s. If its app is not made by "
-                "unskew.flower.client_app, make the strategy with own_loop=True",
+                "unskew: node %s does not report its name: %s. If its app does not come from "
+                "unskew.flower.client_app, create the strategy with custom_loop=True",
                 node,
                 why,
             )
-        return told
+        return reported
 
-    def _present(self) -> dict[str, int]:
-        """Return the connected nodes by name; of two with one name, the one that came first.
+    def _id_by_name(self) -> dict[str, int]:
+        """Return the connected nodes by name; of two with the same name, the first to connect.
 
-        So nobody takes another's place while it is there, and one that came back gets its own as
-        soon as Flower has noticed that it was away.
+        So no node replaces another one that is still connected, and a node that reconnects is
+        used as soon as Flower has noticed that its earlier connection is gone.
         """
         connected = set(self._grid.get_node_ids())
         now = time.monotonic()
-        new = [node for node in sorted(connected) if self._asked.get(node, 0.0) <= now]
-        new = [node for node in new if node not in self._told]
+        new = [
+            node
+            for node in sorted(connected)
+            if node not in self._info_by_id and self._next_query.get(node, 0.0) <= now
+        ]
         if new:
-            self._asked |= dict.fromkeys(new, now + self._patience)
-            self._told |= self.ask(new)
+            self._next_query |= dict.fromkeys(new, now + self._reply_timeout)
+            self._info_by_id |= self.query(new)
         present: dict[str, int] = {}
-        for node, facts in self._told.items():
+        for node, info in self._info_by_id.items():
             if node in connected:
-                present.setdefault(facts["name"], node)
+                present.setdefault(info["name"], node)
         return present
-
-    def _connected(self) -> list[int]:
-        return [node for node in self._grid.get_node_ids() if node in self._told]
 
 
 class AnonymousNodes(NodeRegistry):
-    """Nodes with an app of their own, which cannot be asked: Flower's numbers are their names."""
+    """Nodes with a custom app, which report nothing: Flower's node ids are their names."""
 
-    def ask(self, nodes: Iterable[int]) -> dict[int, Facts]:
-        """Take every node for one with a sample of unknown kind."""
+    def query(self, nodes: Iterable[int]) -> dict[int, NodeInfo]:
+        """Return placeholder information for every node, without sending a message."""
         unknown = {"samples": 1, "tests": 1, "shape": [1], "dtype": "<f4", "classes": 1, "words": 0}
         return {node: {"name": str(node), **unknown} for node in nodes}
 
-    def remember(self, folder: Path, *, resume: bool) -> None:
-        """Write the nodes down; after a restart their numbers may be others."""
+    def save(self, folder: Path, *, resume: bool) -> None:
+        """Write the nodes to a file; nothing is restored, because node ids may have changed."""
         del resume
-        super().remember(folder, resume=False)
+        super().save(folder, resume=False)
 
 
-def _in_order(name: str) -> tuple[int, str]:
-    """Put numbers in the order of numbers, and names behind them."""
+def _sort_key(name: str) -> tuple[int, str]:
+    """Sort names that are numbers by value, before all other names."""
     return (int(name), "") if name.isdecimal() else (2**64, name)

@@ -1,4 +1,4 @@
-"""The crew whose clients are nodes with unskew's app: their samples and states stay there."""
+"""The backend for nodes with unskew's app: their samples and states stay on the nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,43 +15,43 @@ from unskew.engine.round_metrics import Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
 from unskew.flower.backend import FlowerBackend
-from unskew.flower.uploads import columns_of, read_upload, result_of, usable
+from unskew.flower.uploads import check_uploads, cohort_result, read_upload, tabulate_metrics
 from unskew.flower.wire import (
     ARRAYS,
     EVALUATE,
     MODEL,
-    ORDER,
+    REQUEST,
     SLOT,
     TRAIN,
-    Order,
-    Packing,
-    Version,
+    ArrayPacker,
+    Request,
+    StateVersion,
 )
 from unskew.methods.common.base import Tensors
 from unskew.runs.checkpoint import Position
 
-_TICKET = "version"
-"""The server keeps no client's state, only which version of it counts."""
+_VERSION = "version"
+"""In place of a client's state the server stores only which version of it counts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NodeBackend(FlowerBackend):
-    """Nodes that train by unskew's own code."""
+    """Nodes that train with unskew's code."""
 
     method: str
     settings: Settings
 
     def runner(self, context: ClientContext, stage: int, cohort: int) -> "NodeRunner":
-        """Return what lets nodes train a stage."""
+        """Return the runner that trains a stage on the nodes."""
         del cohort
         return NodeRunner(self, context, stage)
 
-    def tests(self, context: ClientContext, position: Position) -> Levels:
-        """Let every node that has test samples measure on them; personal models stay there."""
+    def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
+        """Evaluate on every node that has test samples; personal models stay on the node."""
         server, method = position.server, context.method
         assert server is not None
         model: Tensors = {"global": method.model(server)}
-        letters, packing = {}, Packing()
+        contents, pack = {}, ArrayPacker()
         for k in np.flatnonzero(context.federation.test.sizes).tolist():
             tensors = model
             if has_personal_models(method, context.network):
@@ -59,17 +59,22 @@ class NodeBackend(FlowerBackend):
                 slots = {f"{SLOT}{name}": slot for name, slot in view.slots.items()}
                 tensors = {**model, "vector": view.vector, **slots}
             version = _version(position.states.get(k, {}))
-            order = self.order(context, position.stage, position.round, k, version)
-            letters[k] = RecordDict({ORDER: order.to_record(), ARRAYS: packing(tensors)})
-        answers = self.nodes.ask(EVALUATE, letters, patient=False)
-        return _levels(answers.contents)
+            request = self.request(context, position.stage, position.round, k, version)
+            contents[k] = RecordDict({REQUEST: request.to_record(), ARRAYS: pack(tensors)})
+        replies = self.nodes.request(EVALUATE, contents, wait_for_quorum=False)
+        return _levels(replies.contents)
 
-    def order(
-        self, context: ClientContext, stage: int, round_: int, client: int, state: Version | None
-    ) -> Order:
-        """Return what a client must know to do its part."""
-        return Order(
-            run=self.nodes.roster.run,
+    def request(
+        self,
+        context: ClientContext,
+        stage: int,
+        round_: int,
+        client: int,
+        state: StateVersion | None,
+    ) -> Request:
+        """Return the request to one client."""
+        return Request(
+            run=self.nodes.registry.run,
             method=self.method,
             settings=self.settings,
             stage=stage,
@@ -84,7 +89,7 @@ class NodeBackend(FlowerBackend):
 
 
 class NodeRunner:
-    """Trains the clients of one stage where their samples are."""
+    """Trains the clients of one stage on the nodes that have their samples."""
 
     kind = "per client"
 
@@ -94,69 +99,75 @@ class NodeRunner:
         self._up, self._down = sent_up(context.method, layout), sent_down(context.method, layout)
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
-        """Send the tasks out, and make one result of the answers that can be used."""
-        letters, packing = {}, Packing()
+        """Send the tasks to the nodes and combine the usable replies into one result."""
+        contents, pack = {}, ArrayPacker()
         for task in tasks:
             version = _version(task.state)
-            order = self._backend.order(self._context, self._stage, round_, task.client, version)
-            arrays = packing(task.payload, self._mask(task))
-            letters[task.client] = RecordDict({ORDER: order.to_record(), ARRAYS: arrays})
-        answers = self._backend.nodes.ask(TRAIN, letters, patient=True)
+            request = self._backend.request(
+                self._context, self._stage, round_, task.client, version
+            )
+            arrays = pack(task.payload, self._download_mask(task))
+            contents[task.client] = RecordDict({REQUEST: request.to_record(), ARRAYS: arrays})
+        replies = self._backend.nodes.request(TRAIN, contents, wait_for_quorum=True)
         size = self._context.network.layout.size if self._up is None else int(self._up.sum())
-        undefined = self._context.method.may_be_undefined
-        uploads, refused = usable(
-            answers.contents,
-            lambda content: read_upload(content, size, undefined),
+        may_be_undefined = self._context.method.may_be_undefined
+        uploads, rejected = check_uploads(
+            replies.contents,
+            lambda content: read_upload(content, size, may_be_undefined),
             {task.client: task.payload[MODEL] for task in tasks},
             self._up,
             self._context.network.layout,
             self._backend.bound,
         )
-        named = self._backend.nodes.named(refused, "rejected")
-        tickets = {task.client: self._ticket(round_, task.state) for task in tasks}
-        return result_of(
+        rejected = self._backend.nodes.with_names(rejected, "rejected")
+        return cohort_result(
             tasks,
             uploads,
-            tickets,
+            {task.client: self._new_state(round_, task.state) for task in tasks},
             self._context.network.layout.size,
             self._up,
-            {**answers.refused, **named},
-            answers.missing,
+            {**replies.refused, **rejected},
+            replies.missing,
         )
 
     def close(self) -> None:
-        """Nothing to release: nodes stay connected."""
+        """Do nothing: the nodes stay connected."""
 
-    def _mask(self, task: Task) -> Tensor | None:
-        """Mark what of the model this client does not have itself; None means all."""
+    def _download_mask(self, task: Task) -> Tensor | None:
+        """Select the coordinates of the model that the client does not have; None means all."""
         version = _version(task.state)
         if version is None or version[0] != self._stage:
             return None
         return self._down if "kept" in task.state else self._up
 
-    def _ticket(self, round_: int, before: Tensors) -> Tensors:
-        """Return what the server keeps of a client that keeps a new state."""
-        ticket = {**before, _TICKET: torch.tensor([self._stage, round_])}
+    def _new_state(self, round_: int, before: Tensors) -> Tensors:
+        """Return what the server stores for a client whose node has a new state."""
+        state = {**before, _VERSION: torch.tensor([self._stage, round_])}
         if self._context.method.kept(self._context.network.layout) is not None:
-            ticket["kept"] = torch.empty(0)
-        return ticket
+            state["kept"] = torch.empty(0)
+        return state
 
 
-def _version(state: Tensors) -> Version | None:
-    if _TICKET not in state:
+def _version(state: Tensors) -> StateVersion | None:
+    if _VERSION not in state:
         return None
-    stage, round_ = state[_TICKET].tolist()
+    stage, round_ = state[_VERSION].tolist()
     return stage, round_
 
 
 def _levels(contents: Mapping[int, RecordDict]) -> Levels:
-    """Make a table a level of what nodes measured."""
-    told = columns_of(contents)
+    """Return one table per level of what the nodes measured."""
+    table = tabulate_metrics(contents)
+    if table is None:
+        return {}
     levels = {}
     for level in ("local", "personal"):
-        start = f"{level}/"
-        columns = {} if told is None else told.measures
-        own = {k.removeprefix(start): v for k, v in columns.items() if k.startswith(start)}
-        if told is not None and own:
-            levels[level] = ByClient(told.clients, own)
+        prefix = f"{level}/"
+        measures = {
+            name.removeprefix(prefix): values
+            for name, values in table.measures.items()
+            if name.startswith(prefix)
+        }
+        if measures:
+            levels[level] = ByClient(table.clients, measures)
     return levels

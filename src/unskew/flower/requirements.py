@@ -1,4 +1,4 @@
-"""Which methods can do without the clients' samples in one place."""
+"""Which methods need the samples of several clients in one place."""
 
 import numpy as np
 
@@ -8,14 +8,19 @@ from unskew.methods.common.base import Method
 from unskew.methods.common.registry import name_of
 
 
-def refuse_if_it_gathers(method: Method, federation: Federation | None = None) -> None:
-    """Complain about a method that looks at samples of others, with a toy federation to try."""
+def needs_pooled_samples(method: Method, federation: Federation) -> bool:
+    """Return whether a method moves samples between clients or to the server."""
+    transformed = method.transform_federation(federation)
+    extended, state = method.shared_samples(federation, 0)
+    return transformed is not federation or extended is not federation or bool(state)
+
+
+def check_runs_on_nodes(method: Method, federation: Federation | None = None) -> None:
+    """Raise for a method that needs pooled samples; by default, try it on a toy federation."""
     if federation is None:
         federation = Federation.from_arrays(np.zeros((4, 1), np.float32), [0, 1] * 2, [0, 0, 1, 1])
-    gathered = method.transform_federation(federation)
-    handed, held = method.shared_samples(federation, 0)
-    if gathered is not federation or handed is not federation or held:
+    if needs_pooled_samples(method, federation):
         raise UnskewError(
-            f"method: {name_of(method)} needs the samples of other clients in one place, and on "
-            "Flower they stay with their nodes; use it in a simulation (unskew compare)"
+            f"method: {name_of(method)} needs the samples of several clients in one place, but on "
+            "Flower they stay on their nodes; run it in a simulation (unskew compare)"
         )

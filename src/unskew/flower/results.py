@@ -1,4 +1,4 @@
-"""What Flower's own strategies return of a run."""
+"""A run in the format that Flower's strategies return."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,34 +8,33 @@ from flwr.serverapp.strategy import Result
 
 from unskew.runs.run import Run
 
+_NODE_LEVELS = ("local", "personal")
+"""The levels that are measured on the nodes."""
 
-def as_result(run: Run, told: Mapping[int, MetricRecord]) -> Result:
-    """Return a run as Flower has it: the final arrays, and by round what was measured."""
+
+def as_result(run: Run, server_metrics: Mapping[int, MetricRecord]) -> Result:
+    """Return the final arrays of a run and its metrics by round, as Flower's result."""
     assert run.model is not None
-    last = [line for line in run.metrics if line["stage"] == run.metrics[-1]["stage"]]
+    last_stage = [row for row in run.metrics if row["stage"] == run.metrics[-1]["stage"]]
     result = Result(arrays=ArrayRecord(run.model.state_dict()))
-    for line in last:
-        round_ = line["round"]
-        if line["train_loss"] is not None:
-            result.train_metrics_clientapp[round_] = MetricRecord({"loss": line["train_loss"]})
-        own = {level: line[level] for level in _OWN if level in line}
-        if own:
-            result.evaluate_metrics_clientapp[round_] = _record(own)
-        if "global" in line:
-            result.evaluate_metrics_serverapp[round_] = _record({"global": line["global"]})
-    result.evaluate_metrics_serverapp.update(told)
+    for row in last_stage:
+        round_ = row["round"]
+        if row["train_loss"] is not None:
+            result.train_metrics_clientapp[round_] = MetricRecord({"loss": row["train_loss"]})
+        on_nodes = {level: row[level] for level in _NODE_LEVELS if level in row}
+        if on_nodes:
+            result.evaluate_metrics_clientapp[round_] = _record(on_nodes)
+        if "global" in row:
+            result.evaluate_metrics_serverapp[round_] = _record({"global": row["global"]})
+    result.evaluate_metrics_serverapp.update(server_metrics)
     return result
 
 
 def _record(levels: Mapping[str, Mapping[str, Any]]) -> MetricRecord:
-    figures: dict[str, MetricRecordValues] = {
+    metrics: dict[str, MetricRecordValues] = {
         f"{level}/{name}": value
         for level, measured in levels.items()
         for name, value in measured.items()
         if value is not None
     }
-    return MetricRecord(figures)
-
-
-_OWN = ["local", "personal"]
-"""The levels that are measured on the nodes."""
+    return MetricRecord(metrics)

@@ -8,7 +8,7 @@ from string import Template
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.config import DataConfig
 from unskew.errors import UnskewError
-from unskew.flower.requirements import refuse_if_it_gathers
+from unskew.flower.requirements import check_runs_on_nodes
 from unskew.methods.common.registry import make_method, name_of
 from unskew.models import MODELS
 from unskew.utils.specs import build, lookup, validated
@@ -33,19 +33,19 @@ def write_app(
     clients: int = 4,
     rounds: int = 5,
 ) -> list[Path]:
-    """Write a complete app into a new folder and return its files.
+    """Write a complete app into a new folder and return the paths of its files.
 
-    Everything that is named is looked up first, so that the app can run.
+    All spec strings are validated first, so that the app can run.
     """
     lookup(CATALOGUE, data, "data")
     validated(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:
         build(MODELS, model, "model")
     chosen = make_method(method)
-    refuse_if_it_gathers(chosen)
+    check_runs_on_nodes(chosen)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UnskewError(f"{folder}: it is there already; choose a folder that is not")
-    words = {
+        raise UnskewError(f"{folder}: it already exists; choose a folder that is new or empty")
+    values = {
         "name": _project_name(folder),
         "publisher": "unskew",
         "method": name_of(chosen),
@@ -55,17 +55,17 @@ def write_app(
         "clients": clients,
         "rounds": rounds,
     }
-    texts = files("unskew.flower").joinpath("template")
+    templates = files("unskew.flower").joinpath("template")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, template in _FILES.items():
-        text = Template(texts.joinpath(template).read_text(encoding="utf-8"))
-        (folder / name).write_text(text.substitute(words), encoding="utf-8")
+    for name, template_name in _FILES.items():
+        template = Template(templates.joinpath(template_name).read_text(encoding="utf-8"))
+        (folder / name).write_text(template.substitute(values), encoding="utf-8")
         written.append(folder / name)
     return written
 
 
 def _project_name(folder: Path) -> str:
-    """Return the folder's name as Flower allows it: letters, digits and hyphens."""
+    """Return the folder's name in the form Flower allows: lower case, digits and hyphens."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")
     return name if name[:1].isalpha() else f"app-{name}".strip("-")

@@ -1,4 +1,4 @@
-"""The federation as the server sees it: how many samples each node has, and none of them."""
+"""The federation as the server sees it: how many samples each node has, but no samples."""
 
 import hashlib
 import json
@@ -14,76 +14,79 @@ from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.utils.rng import generator
 
-Facts = dict[str, Any]
-"""What a node tells of its samples, see :meth:`unskew.flower.site.Site.facts`."""
+NodeInfo = dict[str, Any]
+"""What a node reports about its samples, see :meth:`unskew.flower.site.Site.info`."""
 
 
-_KINDS = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
-_KINDS |= {"classes": int, "words": int}
+_TYPES = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
+_TYPES |= {"classes": int, "words": int}
 
 
-def read_facts(text: str) -> Facts:
-    """Read what a node tells; complain if it is not that."""
-    facts: Facts = json.loads(text)
-    if any(type(facts[key]) is not kind for key, kind in _KINDS.items()):
-        raise TypeError("facts of the wrong type")
-    if min(facts["samples"], facts["tests"], *facts["shape"]) < 0 or facts["classes"] < 1:
-        raise ValueError("facts that count nothing")
-    return facts
+def parse_node_info(text: str) -> NodeInfo:
+    """Parse what a node reports about its samples; raise if it has the wrong form."""
+    info: NodeInfo = json.loads(text)
+    if any(type(info[key]) is not expected for key, expected in _TYPES.items()):
+        raise TypeError("node info has a field of the wrong type")
+    if min(info["samples"], info["tests"], *info["shape"]) < 0 or info["classes"] < 1:
+        raise ValueError("node info has a negative count or no class")
+    return info
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteFederation(Federation):
-    """Clients whose samples are elsewhere; rows here only have their shape."""
+    """A federation whose samples are on other machines; its rows only have the right shape."""
 
     has_samples: ClassVar[bool] = False
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what does not change when nodes come and go."""
+        """A hash of what does not change when nodes join or leave."""
         known = f"flower {self.shape} {self.train.x.dtype.str} {self.classes}"
         return hashlib.sha256(known.encode()).hexdigest()[:32]
 
     @classmethod
-    def told(
+    def from_info(
         cls,
         names: Sequence[str],
-        facts: Sequence[Facts],
+        infos: Sequence[NodeInfo],
         classes: int | None = None,
         common: tuple[Array, Array] | None = None,
     ) -> "RemoteFederation":
-        """Build it from what nodes tell, in the order of their names."""
-        looks = {(tuple(each["shape"]), each["dtype"], each["words"]) for each in facts}
-        if len(looks) > 1:
+        """Build the federation from what the nodes report, in the order of ``names``."""
+        formats = {(tuple(info["shape"]), info["dtype"], info["words"]) for info in infos}
+        if len(formats) > 1:
             raise UnskewError(
-                "data: nodes hold samples of different kinds (shape, type, vocabulary): "
-                f"{sorted(map(str, looks))}"
+                "data: nodes have samples of different shapes, types or vocabularies; give all of "
+                f"them the same preprocessing (got {sorted(map(str, formats))})"
             )
-        shape, dtype, words = looks.pop()
-        most = max(each["classes"] for each in facts)
-        if classes is not None and classes < most:
-            raise UnskewError(f"classes must be at least {most}, which a node has (got {classes})")
-        row = _row(shape, dtype, words)
+        shape, dtype, words = formats.pop()
+        reported = max(info["classes"] for info in infos)
+        if classes is not None and classes < reported:
+            raise UnskewError(
+                f"classes must be at least {reported}, the number that a node reports "
+                f"(got {classes})"
+            )
+        row = _placeholder_row(shape, dtype, words)
         return cls(
-            train=_columns(row, [each["samples"] for each in facts]),
-            test=_columns(row, [each["tests"] for each in facts]),
-            common=Columns.whole(*common) if common else _columns(row, [0]),
-            classes=classes or most,
+            train=_placeholder_columns(row, [info["samples"] for info in infos]),
+            test=_placeholder_columns(row, [info["tests"] for info in infos]),
+            common=Columns.whole(*common) if common else _placeholder_columns(row, [0]),
+            classes=classes or reported,
             name="flower",
             client_names=np.array(names),
             vocabulary=("",) * words if words else None,
         )
 
 
-def _columns(row: Array, sizes: Sequence[int]) -> Columns:
-    """Return rows that take no memory, the same sample again and again."""
+def _placeholder_columns(row: Array, sizes: Sequence[int]) -> Columns:
+    """Return columns that repeat one sample by broadcasting, so that they take no memory."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     x = np.broadcast_to(row, (int(offsets[-1]), *row.shape))
     return Columns(x, np.broadcast_to(np.int64(0), (len(x),)), offsets)
 
 
-def _row(shape: tuple[int, ...], dtype: str, words: int) -> Array:
-    """Return something that looks like a sample, to try networks on."""
+def _placeholder_row(shape: tuple[int, ...], dtype: str, words: int) -> Array:
+    """Return a random sample of the right shape and type, to check networks with."""
     random = generator(0, "absent sample")
     if np.dtype(dtype).kind == "f":
         return random.random(shape).astype(dtype)

@@ -1,4 +1,4 @@
-"""A node's own samples, and the federation as it looks from there: everybody else is empty."""
+"""A node's samples, and the federation as the node sees it: all other clients are empty."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,62 +14,62 @@ from unskew.errors import UnskewError
 
 Arrays = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 Data = Federation | Arrays
-"""A federation of which the node is one client, or its own x, y and perhaps test x, test y."""
-DataOf = Callable[[Context], Data]
+"""A federation of which the node is one client, or the node's x, y and optional test x, test y."""
+DataFn = Callable[[Context], Data]
 
-_NAMES = ("name", "site", "partition-id")
+_NAME_KEYS = ("name", "site", "partition-id")
+"""The keys of a node's config that may hold its name; the first one present is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """What a node holds."""
+    """A node's name and its samples."""
 
     name: str
-    own: Federation
-    """Of one client, this one."""
+    data: Federation
+    """A federation whose only client is this node."""
 
     @staticmethod
-    def of(data: Data | DataOf, context: Context, name: str | None = None) -> "Site":
-        """Load a node's samples and find its name."""
-        found = data(context) if callable(data) else data
-        own = name or _name_of(context)
-        if isinstance(found, Federation):
-            return Site(own, _client_of(found, context))
-        return Site(own, _from_arrays(found))
+    def of(data: Data | DataFn, context: Context, name: str | None = None) -> "Site":
+        """Load a node's samples and determine its name."""
+        loaded = data(context) if callable(data) else data
+        resolved_name = name or _name_of(context)
+        if isinstance(loaded, Federation):
+            return Site(resolved_name, _client_of(loaded, context))
+        return Site(resolved_name, _from_arrays(loaded))
 
     def as_client(self, client: int, clients: int, classes: int) -> Federation:
         """Return the federation in which this node is one of many and the others are empty."""
         return replace(
-            self.own,
-            train=_placed(self.own.train, client, clients),
-            test=_placed(self.own.test, client, clients),
+            self.data,
+            train=_columns_at(self.data.train, client, clients),
+            test=_columns_at(self.data.test, client, clients),
             classes=classes,
         )
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is told of the samples before anything is trained."""
-        own = self.own
-        words = 0 if own.vocabulary is None else len(own.vocabulary)
+    def info(self) -> dict[str, Any]:
+        """Return what the node reports about its samples before training starts."""
+        data = self.data
         return {
             "name": self.name,
-            "samples": own.train.samples,
-            "tests": own.test.samples,
-            "shape": list(own.shape),
-            "dtype": own.train.x.dtype.str,
-            "classes": own.classes,
-            "words": words,
+            "samples": data.train.samples,
+            "tests": data.test.samples,
+            "shape": list(data.shape),
+            "dtype": data.train.x.dtype.str,
+            "classes": data.classes,
+            "words": 0 if data.vocabulary is None else len(data.vocabulary),
         }
 
 
 def _name_of(context: Context) -> str:
-    for key in _NAMES:
+    for key in _NAME_KEYS:
         if key in context.node_config:
             return str(context.node_config[key])
     return str(context.node_id)
 
 
 def _client_of(federation: Federation, context: Context) -> Federation:
-    """Return the part of a federation that belongs to the node, by its partition's number."""
+    """Return the client of a federation that the node's ``partition-id`` selects."""
     number = context.node_config.get("partition-id")
     if number is None or not 0 <= int(number) < len(federation):
         raise UnskewError(
@@ -93,17 +93,19 @@ def _client_of(federation: Federation, context: Context) -> Federation:
 def _from_arrays(arrays: Arrays) -> Federation:
     if len(arrays) not in (2, 4):
         raise UnskewError(f"data must be (x, y) or (x, y, test x, test y), not {len(arrays)} items")
-    own = Federation.from_arrays(arrays[0], arrays[1])
+    train = Federation.from_arrays(arrays[0], arrays[1])
     if len(arrays) == 2:
-        return own
-    held = Federation.from_arrays(arrays[2], arrays[3])
-    if held.shape != own.shape:
-        raise UnskewError(f"data: test samples have shape {held.shape}, the others {own.shape}")
-    return replace(own, test=held.train, classes=max(own.classes, held.classes))
+        return train
+    test = Federation.from_arrays(arrays[2], arrays[3])
+    if test.shape != train.shape:
+        raise UnskewError(
+            f"data: test samples have shape {test.shape}, training samples {train.shape}"
+        )
+    return replace(train, test=test.train, classes=max(train.classes, test.classes))
 
 
-def _placed(columns: Columns, client: int, clients: int) -> Columns:
-    """Return one client's samples as those of one of many."""
+def _columns_at(columns: Columns, client: int, clients: int) -> Columns:
+    """Return one client's samples as those of client number ``client`` out of ``clients``."""
     offsets = np.zeros(clients + 1, np.int64)
     offsets[client + 1 :] = columns.samples
     return Columns(columns.x, columns.y, offsets)

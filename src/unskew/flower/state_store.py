@@ -1,8 +1,8 @@
-"""What a node keeps to itself between rounds: in Flower's memory, and in files that outlive it.
+"""A node's private state between rounds, in Flower's context and in files that survive a restart.
 
-Every state goes by the stage and the round that left it, and the server says which one counts: a
-node whose answer came too late, was rejected, or is replayed after the server's restart goes on
-from the state it had before. So the last few are kept.
+A state is identified by the stage and the round that produced it, and the server says which one
+counts: a node whose reply was late or rejected, or that repeats a round after a restart of the
+server, starts from the state it had before that round. This is why the last few are kept.
 """
 
 from pathlib import Path
@@ -11,14 +11,14 @@ from urllib.parse import quote
 from flwr.app import ConfigRecord, Context
 from safetensors.torch import load, save
 
-from unskew.flower.wire import Refusal, Version
+from unskew.flower.wire import Refusal, StateVersion
 from unskew.methods.common.base import Tensors
 from unskew.runs.atomic import write_bytes
 from unskew.runs.state_files import own
 
 _RECORD = "unskew"
 _EARLIER = 2
-"""How many states before the newest are kept: the server has two checkpoints to go back to."""
+"""How many states before the newest are kept: the server can go back two checkpoints."""
 
 
 class NodeStateStore:
@@ -29,8 +29,8 @@ class NodeStateStore:
         self._folder = None if folder is None else folder / run / quote(name, safe="")
         self._run = run
 
-    def read(self, version: Version | None) -> Tensors:
-        """Return a state; without a version, that of a client that never took part."""
+    def read(self, version: StateVersion | None) -> Tensors:
+        """Return a state; without a version, the empty state of a client that never trained."""
         if version is None:
             return {}
         content = self._in_memory().get(_key(version))
@@ -43,23 +43,22 @@ class NodeStateStore:
             )
         return load(content)
 
-    def write(self, version: Version, before: Version | None, state: Tensors) -> None:
-        """Keep a new state and the few it may be taken back to; forget the others."""
+    def write(self, version: StateVersion, before: StateVersion | None, state: Tensors) -> None:
+        """Store a new state, keep the few that the server may go back to, and delete the rest."""
         content = save({name: own(tensor) for name, tensor in state.items()})
-        known = self._in_memory()
-        wanted = {_key(version): content}
+        in_memory = self._in_memory()
+        record = {_key(version): content}
+        kept_keys = {_key(version)}
         if before is not None:
-            older = sorted(key for key in self._keys(known) if key <= _key(before))[-_EARLIER:]
-            wanted |= {key: known[key] for key in older if key in known}
-            keep = {*older, _key(version)}
-        else:
-            keep = {_key(version)}
-        self._context.state[_RECORD] = ConfigRecord({"run": self._run, **wanted})
+            older = sorted(key for key in self._keys(in_memory) if key <= _key(before))[-_EARLIER:]
+            record |= {key: in_memory[key] for key in older if key in in_memory}
+            kept_keys |= set(older)
+        self._context.state[_RECORD] = ConfigRecord({"run": self._run, **record})
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_bytes(self._folder / f"{_key(version)}.safetensors", content)
             for path in self._folder.glob("*.safetensors"):
-                if path.stem not in keep:
+                if path.stem not in kept_keys:
                     path.unlink(missing_ok=True)
 
     def _in_memory(self) -> dict[str, bytes]:
@@ -68,11 +67,11 @@ class NodeStateStore:
             return {}
         return {key: value for key, value in record.items() if isinstance(value, bytes)}
 
-    def _keys(self, known: dict[str, bytes]) -> set[str]:
+    def _keys(self, in_memory: dict[str, bytes]) -> set[str]:
         files = [] if self._folder is None else self._folder.glob("*.safetensors")
-        return {*known, *(path.stem for path in files)}
+        return {*in_memory, *(path.stem for path in files)}
 
 
-def _key(version: Version) -> str:
-    """Return a name that sorts as the versions do."""
+def _key(version: StateVersion) -> str:
+    """Return a key whose alphabetical order is the order of the versions."""
     return f"{version[0]:03d}-{version[1]:08d}"

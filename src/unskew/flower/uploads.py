@@ -1,4 +1,4 @@
-"""Reading what nodes send back, and refusing what cannot be used."""
+"""Reading the replies of nodes and rejecting the ones that cannot be used."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,89 +11,90 @@ from torch import Tensor
 
 from unskew.engine.cohort import Result, Task
 from unskew.engine.evaluate import ByClient
-from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, to_tensors
+from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
 from unskew.methods.common.base import Finished, Tensors, Trained
 from unskew.models.layout import Kind, Layout
 
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """What one client sent, read and found to be in order."""
+    """One client's reply to a training request, parsed and checked."""
 
     trained: Trained
-    """Its vector holds the coordinates that travel."""
+    """Its vector has only the coordinates that are uploaded."""
     extras: Tensors
     samples: int
-    keeps: bool
-    """Whether the node has a new state to go on from."""
+    has_new_state: bool
+    """Whether the node has stored a new state to start the next round from."""
 
 
-class Unusable(Exception):
-    """Why an answer cannot be used."""
+class UnusableReply(Exception):
+    """A reply cannot be used; the text says why."""
 
 
-def usable(
+def check_uploads(
     contents: Mapping[int, RecordDict],
     read: Callable[[RecordDict], Upload],
     sent: Mapping[int, Tensor],
-    travels: Tensor | None,
+    upload_mask: Tensor | None,
     layout: Layout,
     bound: float | None,
 ) -> tuple[dict[int, Upload], dict[int, str]]:
-    """Read the answers of a round; return the good ones, and why others cannot be used.
+    """Read the replies of a round; return the usable uploads, and why the others are rejected.
 
-    ``sent`` is the model each client got, ``travels`` marks what it sends of it. With ``bound``,
-    a client whose model moved more than so many times the median way of all is refused.
+    ``sent`` is the model that each client received, and ``upload_mask`` selects the coordinates
+    that it sends back. With ``bound``, a client is rejected if its model moved more than ``bound``
+    times as far as the median.
     """
-    good: dict[int, Upload] = {}
-    refused: dict[int, str] = {}
+    usable: dict[int, Upload] = {}
+    rejected: dict[int, str] = {}
     for k in sorted(contents):
         try:
-            good[k] = _finite(read(contents[k]))
-        except Unusable as reason:
-            refused[k] = str(reason)
-        except Exception as error:  # whatever bytes a node may send, the round goes on
-            refused[k] = f"its answer cannot be read ({type(error).__name__})"
-    refused |= _odd_ones_out(good)
-    good = {k: upload for k, upload in good.items() if k not in refused}
+            usable[k] = _require_finite(read(contents[k]))
+        except UnusableReply as reason:
+            rejected[k] = str(reason)
+        except Exception as error:  # the round must survive any bytes that a node may send
+            rejected[k] = f"its reply cannot be read ({type(error).__name__})"
+    rejected |= _unusual_extras(usable)
+    usable = {k: upload for k, upload in usable.items() if k not in rejected}
     if bound is not None:
-        refused |= _too_far(good, sent, travels, layout, bound)
-    return {k: upload for k, upload in good.items() if k not in refused}, refused
+        rejected |= _moved_too_far(usable, sent, upload_mask, layout, bound)
+    return {k: upload for k, upload in usable.items() if k not in rejected}, rejected
 
 
 def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str]) -> Upload:
-    """Read the answer of unskew's own app; the model must have so many numbers."""
+    """Read a reply of unskew's app, whose model must have ``size`` numbers."""
     tensors, metrics = to_tensors(content.array_records[ARRAYS]), content.metric_records[METRICS]
     if MODEL not in tensors:
-        raise Unusable("its answer has no model")
+        raise UnusableReply("its reply has no model")
     model = tensors.pop(MODEL)
     if model.dtype != torch.float32:
-        raise Unusable(f"its model is of {model.dtype}, not torch.float32")
+        raise UnusableReply(f"its model is of {model.dtype}, not torch.float32")
     if model.shape != (size,):
-        raise Unusable(f"its model has shape {tuple(model.shape)}, not ({size},)")
+        raise UnusableReply(f"its model has shape {tuple(model.shape)}, not ({size},)")
     extras = {name.removeprefix(EXTRA): tensor for name, tensor in tensors.items()}
     for name, tensor in extras.items():
         if name not in may_be_undefined and not bool(torch.isfinite(tensor).all()):
-            raise Unusable(f"what it sent as {name!r} has infinite or undefined numbers")
-    finite = bool(number(metrics, "finite")) and bool(torch.isfinite(model).all())
-    accuracy = number(metrics, "accuracy") if "accuracy" in metrics else None
-    steps, loss = int(number(metrics, "steps")), number(metrics, "loss")
-    samples = whole_number(metrics, "num-examples")
+            raise UnusableReply(f"its extra {name!r} has infinite or undefined numbers")
+    finite = bool(read_number(metrics, "finite")) and bool(torch.isfinite(model).all())
+    accuracy = read_number(metrics, "accuracy") if "accuracy" in metrics else None
+    steps, loss = int(read_number(metrics, "steps")), read_number(metrics, "loss")
+    samples = read_count(metrics, SAMPLES)
     if steps > 0 and samples == 0:
-        raise Unusable("it trained without samples")
+        raise UnusableReply("it trained without samples")
     trained = Trained(model, steps, loss, accuracy, finite)
-    return Upload(trained, extras, samples, bool(number(metrics, "keeps")))
+    return Upload(trained, extras, samples, bool(read_number(metrics, "new_state")))
 
 
-def _finite(upload: Upload) -> Upload:
-    """Return an upload; one that took steps and has no numbers to show for it is unusable."""
+def _require_finite(upload: Upload) -> Upload:
+    """Return an upload; raise if training made its model infinite or undefined."""
     if upload.trained.steps > 0 and not upload.trained.finite:
-        raise Unusable("its model has infinite or undefined numbers")
+        raise UnusableReply("its model has infinite or undefined numbers")
     return upload
 
 
-def figures(content: RecordDict) -> dict[str, float]:
-    """Return the numbers among an answer's metrics."""
+def numeric_metrics(content: RecordDict) -> dict[str, float]:
+    """Return the metrics of a reply that are single numbers."""
     return {
         name: value
         for record in content.metric_records.values()
@@ -102,104 +103,110 @@ def figures(content: RecordDict) -> dict[str, float]:
     }
 
 
-def columns_of(contents: Mapping[int, RecordDict]) -> ByClient | None:
-    """Make a table of what clients measured: of those that tell what most tell."""
-    told = {k: figures(content) for k, content in sorted(contents.items())}
-    names = Counter(tuple(sorted(each)) for each in told.values() if each)
-    if not names:
+def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ByClient | None:
+    """Tabulate the metrics of the clients that report the most common set of metrics."""
+    metrics = {k: numeric_metrics(content) for k, content in sorted(contents.items())}
+    name_sets = Counter(tuple(sorted(each)) for each in metrics.values() if each)
+    if not name_sets:
         return None
-    usual = names.most_common(1)[0][0]
-    told = {k: each for k, each in told.items() if tuple(sorted(each)) == usual}
-    first = next(iter(told.values()))
-    columns = {name: np.array([each[name] for each in told.values()], np.float64) for name in first}
-    return ByClient(np.array(list(told)), columns)
+    usual = name_sets.most_common(1)[0][0]
+    metrics = {k: each for k, each in metrics.items() if tuple(sorted(each)) == usual}
+    first = next(iter(metrics.values()))
+    columns = {
+        name: np.array([each[name] for each in metrics.values()], np.float64) for name in first
+    }
+    return ByClient(np.array(list(metrics)), columns)
 
 
-def number(metrics: Mapping[str, object], name: str) -> float:
-    """Return a figure of an answer."""
+def read_number(metrics: Mapping[str, object], name: str) -> float:
+    """Return a number from the metrics of a reply."""
     value = metrics.get(name)
     if not isinstance(value, int | float):
-        raise Unusable(f"its answer has no number {name!r}")
+        raise UnusableReply(f"its reply has no number {name!r}")
     return value
 
 
-def whole_number(metrics: Mapping[str, object], name: str) -> int:
-    """Return a count of an answer."""
-    value = number(metrics, name)
+def read_count(metrics: Mapping[str, object], name: str) -> int:
+    """Return a non-negative integer from the metrics of a reply."""
+    value = read_number(metrics, name)
     if value < 0 or value != int(value):
-        raise Unusable(f"its {name!r} is {value}, which counts nothing")
+        raise UnusableReply(f"its {name!r} is {value}, which is not a count")
     return int(value)
 
 
-def result_of(
+def cohort_result(
     tasks: Sequence[Task],
     uploads: Mapping[int, Upload],
-    tickets: Mapping[int, Tensors],
+    new_states: Mapping[int, Tensors],
     size: int,
-    travels: Tensor | None,
-    refused: Mapping[int, str],
+    upload_mask: Tensor | None,
+    rejected: Mapping[int, str],
     missing: Mapping[int, str],
 ) -> Result:
-    """Put the uploads in the order of the tasks; rows without one are zeros.
+    """Put the uploads in the order of the tasks; rows without an upload are zero.
 
-    ``tickets`` are what the server keeps of clients that have a new state.
+    ``new_states`` is what the server stores for each client whose node has a new state.
     """
-    place = slice(None) if travels is None else travels
+    selected = slice(None) if upload_mask is None else upload_mask
     stack = torch.zeros(len(tasks), size)
     trained, finished, samples = [], [], []
     for row, task in zip(stack, tasks, strict=True):
-        upload = uploads.get(task.client, _NOTHING)
-        if upload is not _NOTHING:
-            row[place] = upload.trained.vector
+        upload = uploads.get(task.client, _NO_UPLOAD)
+        if upload is not _NO_UPLOAD:
+            row[selected] = upload.trained.vector
         trained.append(replace(upload.trained, vector=row))
-        finished.append(Finished(upload.extras, tickets[task.client] if upload.keeps else {}))
+        state = new_states[task.client] if upload.has_new_state else {}
+        finished.append(Finished(upload.extras, state))
         samples.append(upload.samples)
-    return Result(stack, trained, finished, samples, refused, missing)
+    return Result(stack, trained, finished, samples, rejected, missing)
 
 
-_NOTHING = Upload(Trained(torch.empty(0), 0, float("nan"), finite=False), {}, 0, keeps=False)
+_NO_UPLOAD = Upload(
+    Trained(torch.empty(0), 0, float("nan"), finite=False), {}, 0, has_new_state=False
+)
 
 
-def _odd_ones_out(uploads: Mapping[int, Upload]) -> dict[int, str]:
-    """Refuse those whose extras are not like those of most."""
-    looks = {
+def _unusual_extras(uploads: Mapping[int, Upload]) -> dict[int, str]:
+    """Reject uploads whose extras differ in form from the most common form."""
+    forms = {
         k: tuple(sorted((name, tuple(t.shape), str(t.dtype)) for name, t in each.extras.items()))
         for k, each in uploads.items()
     }
-    usual = Counter(looks.values()).most_common(1)[0][0] if looks else ()
+    usual = Counter(forms.values()).most_common(1)[0][0] if forms else ()
     return {
-        k: "what it sent besides its model has other names, shapes or types than most sent"
-        for k, look in looks.items()
-        if look != usual
+        k: "its extras differ in name, shape or type from those of most nodes"
+        for k, form in forms.items()
+        if form != usual
     }
 
 
-def _too_far(
+def _moved_too_far(
     uploads: Mapping[int, Upload],
     sent: Mapping[int, Tensor],
-    travels: Tensor | None,
+    upload_mask: Tensor | None,
     layout: Layout,
     bound: float,
 ) -> dict[int, str]:
-    """Refuse those whose model moved very much further than the median of all.
+    """Reject uploads whose model moved more than ``bound`` times as far as the median.
 
-    Counters are left out. Models that are not finite are refused elsewhere, and clients that did
-    not move say nothing about how far is usual.
+    Counters do not count as movement. Models that are not finite are rejected elsewhere, and
+    models that did not move do not enter the median.
     """
     mask = ~layout.mask(Kind.COUNTER)
-    place = torch.ones_like(mask) if travels is None else travels
-    ways = {}
+    selected = torch.ones_like(mask) if upload_mask is None else upload_mask
+    distances = {}
     for k, upload in uploads.items():
-        moved = torch.zeros(layout.size, dtype=torch.float64)
-        moved[place] = upload.trained.vector.double() - sent[k][place].double()
-        way = float(torch.linalg.vector_norm(moved[mask]))
-        if upload.trained.finite and way > 0:
-            ways[k] = way
-    if not ways:
+        update = torch.zeros(layout.size, dtype=torch.float64)
+        update[selected] = upload.trained.vector.double() - sent[k][selected].double()
+        distance = float(torch.linalg.vector_norm(update[mask]))
+        if upload.trained.finite and distance > 0:
+            distances[k] = distance
+    if not distances:
         return {}
-    usual = sorted(ways.values())[(len(ways) - 1) // 2]
+    median = sorted(distances.values())[(len(distances) - 1) // 2]
     return {
-        k: f"its model moved {way / usual:.3g} times as far as the median of all, {bound:g} allowed"
-        for k, way in ways.items()
-        if way > bound * usual
+        k: f"its model moved {distance / median:.3g} times as far as the median; "
+        f"at most {bound:g} times is allowed"
+        for k, distance in distances.items()
+        if distance > bound * median
     }

@@ -1,4 +1,4 @@
-"""What server and nodes write to each other: orders, tensors, and reasons for saying no."""
+"""The contents of messages between server and nodes: requests, tensors, and refusals."""
 
 import json
 import logging
@@ -17,35 +17,38 @@ from unskew.methods.common.base import Tensors
 from unskew.models.layout import Layout
 
 log = logging.getLogger("flwr").log
-"""Flower's own log, which the logs of its runs are made of."""
+"""Flower's logger, so that messages appear in the log of the Flower run."""
 
 ACTION = "unskew"
-"""Our handlers go by this name, so that an app may have others beside them."""
-HELLO, TRAIN, EVALUATE = f"query.{ACTION}", f"train.{ACTION}", f"evaluate.{ACTION}"
+"""The name of unskew's message handlers; an app may have other handlers besides them."""
+QUERY, TRAIN, EVALUATE = f"query.{ACTION}", f"train.{ACTION}", f"evaluate.{ACTION}"
+"""The types of messages."""
 
-ARRAYS, ORDER, METRICS, REFUSAL = "arrays", "order", "metrics", "refusal"
-"""The records of a message."""
+ARRAYS, METRICS, REQUEST, NODE_INFO, REFUSAL = "arrays", "metrics", "request", "info", "refusal"
+"""The names of the records in a message."""
+SAMPLES = "num-examples"
+"""Flower's name for the number of samples in a reply's metrics."""
 MODEL = "model"
-"""The name of the vector that is trained, both ways."""
+"""The name of the vector that is trained, in both directions."""
 EXTRA = "extra/"
-"""What stands before the names of extras in a reply."""
+"""The prefix of the names of extras in a reply."""
 SLOT = "slot/"
-"""What stands before the names of the server's slots, where a client must know some."""
+"""The prefix of the names of server slots that a client needs."""
 
-Version = tuple[int, int]
-"""A client's state by the stage and the round that left it."""
+StateVersion = tuple[int, int]
+"""The stage and the round that produced a client's state."""
 
 
 class Refusal(UnskewError):
-    """A node will not do what it is asked; the text holds nothing of its data and is sent."""
+    """A node refuses a request. The text is sent to the server and contains no data."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a node must know to do its part, besides the tensors."""
+class Request:
+    """What a node must know to train or evaluate, besides the tensors."""
 
     run: str
-    """The same when a run is resumed, another for every new one."""
+    """The id of the run; a resumed run keeps its id."""
     method: str
     settings: Settings
     stage: int
@@ -56,33 +59,33 @@ class Order:
     layout: str
     """The fingerprint of the stage's network."""
     noise: float | None = None
-    """The noise of a private stage, for the client that needs most."""
-    state: Version | None = None
-    """Which of its states the node goes on from: the last one whose upload was used."""
+    """The noise multiplier of a private stage, set for the client that needs the most noise."""
+    state: StateVersion | None = None
+    """The state that the node starts from: the last one whose upload was used."""
 
     def to_record(self) -> ConfigRecord:
-        """Return what is sent."""
+        """Return the record that is sent."""
         plain: dict[str, Any] = {**vars(self), "settings": self.settings.model_dump()}
         return ConfigRecord({"json": json.dumps(plain)})
 
     @staticmethod
-    def of(record: ConfigRecord) -> "Order":
-        """Read what was sent."""
+    def of(record: ConfigRecord) -> "Request":
+        """Read a record that was sent."""
         plain = json.loads(str(record["json"]))
         state = None if plain["state"] is None else (plain["state"][0], plain["state"][1])
         settings = Settings(**plain["settings"])
-        return Order(**{**plain, "settings": settings, "state": state})
+        return Request(**{**plain, "settings": settings, "state": state})
 
 
-class Packing:
-    """Packs what is sent to many clients once, instead of once a client."""
+class ArrayPacker:
+    """Converts tensors to Flower arrays; a tensor sent to many clients is converted once."""
 
     def __init__(self) -> None:
         self._packed: dict[tuple[object, ...], Array] = {}
         self._alive: list[Tensor] = []
 
     def __call__(self, tensors: Tensors, mask: Tensor | None = None) -> ArrayRecord:
-        """Pack tensors; of the model, only what a mask marks."""
+        """Pack tensors; of the model, pack only the coordinates that the mask selects."""
         return ArrayRecord(
             {
                 name: self._array(tensor, mask if name == MODEL else None)
@@ -91,25 +94,25 @@ class Packing:
         )
 
     def _array(self, tensor: Tensor, mask: Tensor | None) -> Array:
-        # By place, for a view of one model among several is a new object each time.
-        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), id(mask))
-        if place not in self._packed:
+        # Keyed by address, because a view of one model among several is a new object every time.
+        key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), id(mask))
+        if key not in self._packed:
             part = tensor if mask is None else tensor[mask]
-            self._packed[place] = Array(part.detach().cpu().numpy())
-            self._alive.append(tensor)  # so that its place is not given to another
-        return self._packed[place]
+            self._packed[key] = Array(part.detach().cpu().numpy())
+            self._alive.append(tensor)  # so that its address is not reused
+        return self._packed[key]
 
 
 def to_arrays(tensors: Tensors) -> ArrayRecord:
-    """Pack tensors."""
-    return Packing()(tensors)
+    """Convert tensors to Flower arrays."""
+    return ArrayPacker()(tensors)
 
 
 def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Unpack tensors, each in memory of its own."""
+    """Convert Flower arrays to tensors that share no memory with them."""
     return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
 
 
 def named_tensors(model: Tensor, layout: Layout) -> Tensors:
-    """Return a vector as the tensors of a module's state."""
+    """Split a flat vector into the tensors of a module's state."""
     return {entry.name: model[entry.place].view(entry.shape).to(entry.dtype) for entry in layout}

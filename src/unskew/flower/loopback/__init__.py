@@ -1,1 +1,1 @@
-"""A whole Flower federation on this machine, for a try: SuperLink, SuperNodes, one app."""
+"""A complete Flower federation on this machine, to try an app: SuperLink and SuperNodes."""

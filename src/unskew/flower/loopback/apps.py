@@ -1,4 +1,4 @@
-"""An app on disk: what its pyproject.toml says, and the same run in one process."""
+"""Reading an app from disk: the configuration in its pyproject.toml, and its task.py."""
 
 import sys
 import tomllib
@@ -14,59 +14,65 @@ Config = dict[str, Any]
 
 
 def read_app_config(app: Path) -> Config:
-    """Return the app's configuration as Flower hands it to the apps: flat, with dotted names."""
+    """Return the app's configuration as Flower passes it to apps: flat, with dotted keys."""
     path = app / "pyproject.toml"
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         config = content["tool"]["flwr"]["app"]["config"]
     except OSError as error:
         raise UnskewError(
-            f"{path}: cannot be read: {error.strerror}; unskew flower new DIR writes an app"
+            f"{path}: it cannot be read ({error.strerror}); unskew flower new DIR writes an app"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnskewError(f"{path}: is not TOML: {error}") from None
+        raise UnskewError(f"{path}: it is not valid TOML: {error}") from None
     except (KeyError, TypeError):
-        raise UnskewError(f"{path}: has no [tool.flwr.app.config]; is it a Flower app?") from None
-    return _flat(config)
+        raise UnskewError(
+            f"{path}: it has no [tool.flwr.app.config]; is it a Flower app?"
+        ) from None
+    return _flatten(config)
 
 
-def changed(config: Config, changes: Mapping[str, Any], app: Path) -> Config:
-    """Return a configuration with some values changed; Flower refuses names that are not in it."""
+def with_changes(config: Config, changes: Mapping[str, Any], app: Path) -> Config:
+    """Return a configuration with changed values; raise for new keys, which Flower rejects."""
     unknown = sorted(set(changes) - set(config))
     if unknown:
         raise UnskewError(
             f"{app / 'pyproject.toml'}: [tool.flwr.app.config] has no {unknown[0]}; add it there "
-            "and let the app use it"
+            "and use it in the app"
         )
     return {**config, **changes}
 
 
 def load_task(app: Path) -> ModuleType:
-    """Load an app's ``task.py``, which says what server and nodes agree on."""
+    """Load an app's ``task.py``, which defines what server and nodes agree on."""
     path = app / "task.py"
     name = f"unskew_flower_task_{abs(hash(path.resolve()))}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise UnskewError(f"{path}: parity needs a task.py as unskew flower new writes it")
+        raise UnskewError(
+            f"{path}: it does not exist; --check-parity needs the task.py of unskew flower new"
+        )
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
-    missing = [each for each in _NEEDED if not hasattr(module, each)]
+    missing = [name for name in _TASK_NAMES if not hasattr(module, name)]
     if missing:
-        raise UnskewError(f"{path}: has no {missing[0]}; parity needs {', '.join(_NEEDED)}")
+        needed = ", ".join(_TASK_NAMES)
+        raise UnskewError(f"{path}: it has no {missing[0]}; --check-parity needs {needed}")
     return module
 
 
-_NEEDED = ("METHOD", "MODEL", "federation", "settings")
+_TASK_NAMES = ("METHOD", "MODEL", "federation", "settings")
 
 
-def _flat(config: Mapping[str, Any], before: str = "") -> Config:
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> Config:
     flat: Config = {}
     for key, value in config.items():
-        flat |= (
-            _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
-        )
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
     return flat

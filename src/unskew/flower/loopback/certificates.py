@@ -1,7 +1,7 @@
 """Certificates and node keys for a SuperLink with TLS and node authentication.
 
-All of them are made anew for each federation and never leave its folder. Real deployments have
-their own authority; ``docs/deploy.md`` says which file is used for what.
+Every federation gets new ones, which never leave its folder. Real deployments have their own
+authority; ``docs/deploy.md`` says which file is used for what.
 """
 
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class NodeKey:
 
 
 def make_server_files(folder: Path, host: str = "127.0.0.1") -> ServerFiles:
-    """Make an authority and a server certificate for an address and ``localhost``.
+    """Create an authority and a server certificate for ``host`` and ``localhost``.
 
-    The authority's private key is not written to disk: it signs this one certificate.
+    The authority's private key is not written to disk: it signs only this certificate.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = ServerFiles(folder / "ca.crt", folder / "server.crt", folder / "server.key")
@@ -58,7 +58,7 @@ def make_server_files(folder: Path, host: str = "127.0.0.1") -> ServerFiles:
 
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
-    """Make the key pair that identifies a node to a SuperLink: P-384, in OpenSSH's formats."""
+    """Create the key pair that identifies a node to a SuperLink: P-384, in OpenSSH's formats."""
     folder.mkdir(parents=True, exist_ok=True)
     files = NodeKey(folder / name, folder / f"{name}.pub")
     key = ec.generate_private_key(ec.SECP384R1())
@@ -70,6 +70,6 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
 
 
 def _write_private(path: Path, key: bytes) -> None:
-    """Write a key to a file that other users cannot read at any time."""
+    """Write a key to a file that other users can never read, not even while it is written."""
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(key)

@@ -1,4 +1,4 @@
-"""Several commands of Flower's in one process: loading its command line takes most of their time.
+"""Run several ``flwr`` commands in one process, because importing Flower's CLI takes seconds.
 
 ``python -m unskew.flower.loopback.commands '[["supernode", "register", "a.pub"], …]'``
 """
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 
 def run_all(commands: Sequence[Sequence[str]]) -> None:
-    """Run commands one after the other; the first that fails ends the program with its code."""
-    from flwr.cli.app import app  # noqa: PLC0415 (what the program ``flwr`` is)
+    """Run commands in order; the first one that fails ends the program with its exit code."""
+    from flwr.cli.app import app  # noqa: PLC0415 (what the program ``flwr`` runs)
 
     for command in commands:
         try:

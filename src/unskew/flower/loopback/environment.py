@@ -1,4 +1,4 @@
-"""Where a federation on this machine lives: free ports, and what its programs find around them."""
+"""The environment of a federation on this machine: variables, programs and free ports."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    # Else each run begins with an installation of the app's dependencies, torch among them.
+    # Without it, Flower installs the app's dependencies, including torch, at the start of each run.
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
@@ -23,22 +23,22 @@ _QUIET = {
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment, made quiet, with this interpreter's programs first."""
+    """Return this process's environment with Flower made quiet and this interpreter first."""
     programs = str(Path(sys.executable).parent)
     path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
     return {**os.environ, **_QUIET, "PATH": path}
 
 
 def program(name: str) -> str:
-    """Return the path of one of Flower's programs, rather of this interpreter's installation."""
+    """Return the path of a Flower program, preferring this interpreter's installation."""
     found = shutil.which(name, path=environment()["PATH"])
     if found is None:
-        raise UnskewError(f'{name}: there is no such program; pip install "unskew[flower]"')
+        raise UnskewError(f'{name}: program not found; pip install "unskew[flower]"')
     return found
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many ports that nobody listens on at the moment."""
+    """Return ``count`` ports that are free at the moment."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     try:
         return [each.getsockname()[1] for each in sockets]
@@ -47,18 +47,18 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def listens(port: int) -> bool:
-    """Tell whether somebody answers on a port."""
+def is_listening(port: int) -> bool:
+    """Return whether a program accepts connections on a port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((HOST, port)) == 0
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float, pause: float = 0.1) -> bool:
-    """Wait until something is so, or the time is over; tell which."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > until:
+def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.1) -> bool:
+    """Wait until a condition holds; return False if it does not within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
             return False
         time.sleep(pause)
     return True

@@ -1,4 +1,4 @@
-"""A SuperLink and its SuperNodes on loopback, from their certificates to their end."""
+"""A SuperLink and its SuperNodes on loopback: certificates, start, runs and shutdown."""
 
 import json
 import subprocess
@@ -20,22 +20,22 @@ from unskew.flower.loopback.environment import (
     HOST,
     environment,
     free_ports,
-    listens,
+    is_listening,
     program,
     wait_until,
 )
 from unskew.flower.loopback.programs import Program, Programs
 
 _START = 120.0
-"""Seconds that the SuperLink gets to listen; it takes a few on an idle machine."""
+"""Seconds to wait for the SuperLink to listen; it takes a few on an idle machine."""
 _COMMAND = 120.0
-"""Seconds that commands of Flower's get; one takes two or three on an idle machine."""
+"""Seconds to wait for ``flwr`` commands; one takes two or three on an idle machine."""
 _CONNECTION = "loopback"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, as the SuperLink says, and what its server app said."""
+    """How a run ended according to the SuperLink, and the log of its server app."""
 
     run_id: int
     status: str
@@ -43,26 +43,25 @@ class Outcome:
 
     @property
     def completed(self) -> bool:
-        """Whether the server app came to its end."""
+        """Whether the server app completed."""
         return self.status == "finished:completed"
 
 
 class Loopback:
-    """A federation on this machine; entering the context starts it, leaving it ends it.
+    """A federation on this machine; entering the context starts it, leaving it stops it.
 
-    ``folder`` gets certificates, keys and Flower's own files; ``kept``, if another, what is of use
-    later: a log of every program, and what nodes keep between rounds. With ``tls`` everything is
-    encrypted and only nodes whose key was registered are let in; without, anybody on this machine
-    may take part.
+    Certificates, keys and Flower's files are written to ``folder``; the logs of all programs and
+    the nodes' states to ``out``, by default the same folder. With ``tls``, all traffic is encrypted
+    and only nodes with a registered key are accepted; without it, any local process can join.
     """
 
     def __init__(
-        self, folder: Path, nodes: int, *, tls: bool = False, kept: Path | None = None
+        self, folder: Path, nodes: int, *, tls: bool = False, out: Path | None = None
     ) -> None:
         self.folder, self.nodes, self.tls = folder.resolve(), nodes, tls
-        self.kept = self.folder if kept is None else kept.resolve()
+        self.out = self.folder if out is None else out.resolve()
         self.port, *self._node_ports = free_ports(1 + nodes)
-        self.programs = Programs(self.kept / "logs", environment())
+        self.programs = Programs(self.out / "logs", environment())
         self._files: ServerFiles | None = None
         self._keys: dict[int, NodeKey] = {}
         self._runs = 0
@@ -88,21 +87,21 @@ class Loopback:
         self.programs.stop_all()
 
     def start_superlink(self) -> Program:
-        """Start the SuperLink, again after an end of it too: it finds its nodes in its database."""
+        """Start or restart the SuperLink; its database keeps the registered nodes."""
         database = ["--database", str(self.folder / "superlink.db")]
         command = [program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
         started = self.programs.start(
             "superlink", [*command, *self._server_options(), *database], **self._home("superlink")
         )
-        if not wait_until(lambda: listens(self.port) or not started.is_running, _START):
+        if not wait_until(lambda: is_listening(self.port) or not started.is_running, _START):
             raise UnskewError(
-                f"the SuperLink does not listen after {_START:.0f} s; {started.tail()}"
+                f"the SuperLink is not listening after {_START:.0f} s; {started.tail()}"
             )
         self.programs.check("superlink")
         return started
 
     def start_node(self, node: int) -> Program:
-        """Start a SuperNode that is known by its key, where nodes are authenticated."""
+        """Start a SuperNode; with TLS, it authenticates with its registered key."""
         options = ["--insecure"]
         if self._files is not None:
             options = ["--root-certificates", str(self._files.authority)]
@@ -110,7 +109,7 @@ class Loopback:
         return self.launch_node(node, options)
 
     def launch_node(self, node: int, options: list[str]) -> Program:
-        """Start a SuperNode with options of one's own for how it connects."""
+        """Start a SuperNode with the given connection options."""
         port = self._node_ports[node] if node < self.nodes else free_ports(1)[0]
         return self.programs.start(
             node_name(node),
@@ -121,20 +120,20 @@ class Loopback:
                 *options,
             ],
             **self._home(node_name(node)),
-            UNSKEW_STATE=str(self.kept / "states" / node_name(node)),
+            UNSKEW_STATE=str(self.out / "states" / node_name(node)),
         )
 
     def register(self, *keys: NodeKey) -> None:
-        """Tell the SuperLink that the holders of keys may take part."""
+        """Register node keys with the SuperLink."""
         self.flwr(*(["supernode", "register", str(key.public), _CONNECTION] for key in keys))
 
     def online(self) -> int:
-        """Return how many nodes the SuperLink counts as online."""
+        """Return how many nodes the SuperLink lists as online."""
         printed = self.flwr(["supernode", "list", _CONNECTION, "--format", "json"])
         return sum(node["status"] == "online" for node in json.loads(printed)["nodes"])
 
     def submit(self, app: Path, config: Mapping[str, Any]) -> Program:
-        """Hand an app to the SuperLink; the program returned streams what its server app says."""
+        """Submit an app to the SuperLink; the returned program streams the server app's log."""
         self._runs += 1
         changes = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
         command = [program("flwr"), "run", str(app), _CONNECTION, "--stream"]
@@ -144,7 +143,7 @@ class Loopback:
     def wait(
         self, run: Program, seconds: float, watch: Callable[[], object] = lambda: None
     ) -> Outcome:
-        """Wait for a submitted run; ``watch`` is called about every half second meanwhile."""
+        """Wait for a submitted run, calling ``watch`` about every half second."""
 
         def is_over() -> bool:
             self.programs.check("superlink")
@@ -152,7 +151,7 @@ class Loopback:
             return not run.is_running
 
         if not wait_until(is_over, seconds, pause=0.4):
-            raise UnskewError(f"the run is not over after {seconds:.0f} s; {run.tail()}")
+            raise UnskewError(f"the run has not ended after {seconds:.0f} s; {run.tail()}")
         watch()
         return self._outcome(run)
 
@@ -163,11 +162,11 @@ class Loopback:
         seconds: float,
         watch: Callable[[], object] = lambda: None,
     ) -> Outcome:
-        """Run an app to its end."""
+        """Submit an app and wait until its run has ended."""
         return self.wait(self.submit(app, config), seconds, watch)
 
     def flwr(self, *commands: Sequence[str]) -> str:
-        """Run commands of Flower's, all in one process, and return what they print."""
+        """Run ``flwr`` commands, all in one process, and return what they print."""
         name = f"flwr {' '.join(commands[0][:2])}"
         try:
             done = subprocess.run(
@@ -179,37 +178,37 @@ class Loopback:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise UnskewError(f"{name} has no answer after {_COMMAND:.0f} s") from None
+            raise UnskewError(f"{name} has not finished after {_COMMAND:.0f} s") from None
         if done.returncode:
             raise UnskewError(f"{name} failed: {(done.stdout + done.stderr).strip()}")
         return done.stdout
 
     def _outcome(self, run: Program) -> Outcome:
-        said = run.text()
-        number = _run_id(said)
-        if number is None:
-            raise UnskewError(f"flwr run could not hand in the app; {run.tail()}")
-        printed = self.flwr(["list", "--run-id", str(number), _CONNECTION, "--format", "json"])
-        return Outcome(number, str(json.loads(printed)["runs"][0]["status"]), said)
+        log = run.text()
+        run_id = _find_run_id(log)
+        if run_id is None:
+            raise UnskewError(f"flwr run could not submit the app; {run.tail()}")
+        printed = self.flwr(["list", "--run-id", str(run_id), _CONNECTION, "--format", "json"])
+        return Outcome(run_id, str(json.loads(printed)["runs"][0]["status"]), log)
 
     def _home(self, name: str) -> dict[str, str]:
-        """Give each program its own place for Flower's files, as on machines of their own."""
+        """Give each program its own FLWR_HOME, as if it ran on a separate machine."""
         home = self.folder / "homes" / name
         home.mkdir(parents=True, exist_ok=True)
         return {"FLWR_HOME": str(home)}
 
     def _write_connection(self) -> None:
-        trust = "insecure = true"
+        security = "insecure = true"
         if self.tls:
             self._files = make_server_files(self.folder / "certificates")
-            trust = f"root-certificates = {json.dumps(str(self._files.authority))}"
+            security = f"root-certificates = {json.dumps(str(self._files.authority))}"
         home = Path(self._home("user")["FLWR_HOME"])
         lines = [
             "[superlink]",
             f'default = "{_CONNECTION}"',
             f"[superlink.{_CONNECTION}]",
             f'address = "{HOST}:{self.port}"',
-            trust,
+            security,
         ]
         (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -231,7 +230,7 @@ class Loopback:
 
 
 def node_name(node: int) -> str:
-    """Return what a node is called in files and messages."""
+    """Return the name of a node in files and messages."""
     return f"node-{node}"
 
 
@@ -241,8 +240,8 @@ def _toml(value: object) -> str:
     return json.dumps(str(value)) if isinstance(value, str | Path) else str(value)
 
 
-def _run_id(said: str) -> int | None:
-    for line in said.splitlines():
+def _find_run_id(log: str) -> int | None:
+    for line in log.splitlines():
         words = line.split()
         if "Successfully started run" in line and words[-1].isdigit():
             return int(words[-1])

@@ -1,4 +1,4 @@
-"""Whether a federation and one process come to the same weights."""
+"""Check whether a federation and a single process end with the same weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,34 +19,34 @@ from unskew.runs.file_names import CHECKPOINTS
 from unskew.runs.folder import RunFolder
 
 TOLERANCE = 1e-6
-"""How far weights may be apart where sums are taken in another order, as on another processor."""
+"""The largest difference allowed; different processors may sum in a different order."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How two ends of a run compare."""
+    """How the final weights of two runs compare."""
 
     numbers: int
-    largest: float
-    """The largest difference of all numbers; infinite if the ends are of different kinds."""
+    largest_difference: float
+    """The largest difference of all numbers; infinite if the tensors do not match."""
 
     @property
     def holds(self) -> bool:
-        """Whether both came to the same weights."""
-        return self.largest <= TOLERANCE
+        """Whether the weights are the same within the tolerance."""
+        return self.largest_difference <= TOLERANCE
 
     def __str__(self) -> str:
-        if self.largest == 0:
-            return f"parity: in one process, all {self.numbers:,} numbers are the same to the bit"
+        if self.largest_difference == 0:
+            return f"parity: all {self.numbers:,} numbers are bit-identical to a single process"
         verdict = "allowed" if self.holds else "NOT allowed"
         return (
-            f"parity: in one process, numbers differ by up to {self.largest:.3g} "
+            f"parity: numbers differ from a single process by up to {self.largest_difference:.3g} "
             f"({verdict}: {TOLERANCE:g})"
         )
 
 
 def check_parity(app: Path, config: Config, run: Path) -> Parity:
-    """Repeat an app's run in this process and compare where the server ended."""
+    """Repeat an app's run in this process and compare the final state of the server."""
     task = load_task(app)
     settings = Settings.validated({**task.settings(config), "runner": "loop", "evaluate_every": 0})
     with TemporaryDirectory() as folder:
@@ -60,11 +60,11 @@ def check_parity(app: Path, config: Config, run: Path) -> Parity:
 
 
 def final_tensors(run: Path) -> dict[str, Tensor]:
-    """Return what the server of a run ended with, earlier stages included."""
+    """Return the final tensors of a run's server, including those of earlier stages."""
     found = Checkpoints(run / CHECKPOINTS).load()
     position = None if found is None else found[0]
     if position is None or position.server is None:
-        raise UnskewError(f"{run}: there is no checkpoint to compare")
+        raise UnskewError(f"{run}: it has no checkpoint to compare")
     servers: dict[str, Server] = {**position.earlier, "": position.server}
     return {
         f"{stage}/{name}": tensor
@@ -78,11 +78,12 @@ def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Parity:
     numbers = sum(tensor.numel() for tensor in ours.values())
     if ours.keys() != theirs.keys() or any(ours[k].shape != theirs[k].shape for k in ours):
         return Parity(numbers, float("inf"))
-    return Parity(numbers, max((_apart(ours[k], theirs[k]) for k in ours), default=0.0))
+    differences = (_largest_difference(ours[k], theirs[k]) for k in ours)
+    return Parity(numbers, max(differences, default=0.0))
 
 
-def _apart(one: Tensor, other: Tensor) -> float:
-    """Return the largest difference; numbers that are no numbers are the same as themselves."""
+def _largest_difference(one: Tensor, other: Tensor) -> float:
+    """Return the largest absolute difference; NaN equals NaN."""
     if torch.equal(one, other):
         return 0.0
     difference = (one.double() - other.double()).abs()

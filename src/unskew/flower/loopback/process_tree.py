@@ -1,8 +1,8 @@
-"""Find the descendants of a process and end them all.
+"""Find the descendants of a process and terminate them all.
 
-Flower's programs start further programs, some of them in sessions of their own, so that neither a
-signal to a process group nor the end of the parent reaches them all. ``psutil`` identifies a
-process by its id and its start time: a process that got the id of an earlier one is left alone.
+Flower's programs start other programs, some of them in new sessions, so neither a signal to the
+process group nor the end of the parent terminates them all. ``psutil`` identifies a process by its
+id and its start time: an unrelated process that reuses an id is never touched.
 """
 
 import time
@@ -12,57 +12,57 @@ from contextlib import suppress
 import psutil
 
 _GRACE = 5.0
-"""Seconds that processes get to end by themselves."""
+"""Seconds that processes have to exit after SIGTERM."""
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Return a process and all its descendants, as far as they are alive."""
+    """Return a process and all its descendants that are alive."""
     try:
-        return offspring([psutil.Process(pid)])
+        return with_descendants([psutil.Process(pid)])
     except psutil.NoSuchProcess:
         return []
 
 
-def offspring(family: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the members of a family that are alive and all their descendants, parents first."""
+def with_descendants(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return the given processes and all their descendants that are alive, parents first."""
     found: dict[psutil.Process, None] = {}
-    for member in family:
-        if member not in found:
-            found[member] = None
+    for process in processes:
+        if process not in found:
+            found[process] = None
             with suppress(psutil.NoSuchProcess):
-                found.update(dict.fromkeys(member.children(recursive=True)))
-    return living(found)
+                found.update(dict.fromkeys(process.children(recursive=True)))
+    return alive(found)
 
 
-def living(family: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the members of a family that are alive."""
-    return [member for member in family if _is_alive(member)]
+def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that are alive."""
+    return [process for process in processes if _is_alive(process)]
 
 
-def end(family: Iterable[psutil.Process], grace: float = _GRACE) -> None:
-    """Ask processes and their descendants to end, wait, and kill those that do not.
+def terminate(processes: Iterable[psutil.Process], grace: float = _GRACE) -> None:
+    """Terminate processes and their descendants; kill those still alive after ``grace`` seconds.
 
-    Those that are children of this process are left as zombies, so that whoever started them can
-    still read their exit codes.
+    Children of this process are left as zombies, so that the code that started them can still
+    read their exit codes.
     """
-    left = offspring(family)
-    for member in left:
+    left = with_descendants(processes)
+    for process in left:
         with suppress(psutil.NoSuchProcess):
-            member.terminate()
+            process.terminate()
     deadline = time.monotonic() + grace
     while left and time.monotonic() < deadline:
         time.sleep(0.05)
-        left = offspring(left)
-    while left:  # no process survives this signal, but the kernel may take a moment
-        for member in left:
+        left = with_descendants(left)
+    while left:  # no process survives SIGKILL, but the kernel may take a moment
+        for process in left:
             with suppress(psutil.NoSuchProcess):
-                member.kill()
+                process.kill()
         time.sleep(0.01)
-        left = offspring(left)
+        left = with_descendants(left)
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Tell whether a process still runs code.
+    """Return whether a process still runs code.
 
     Linux reports a process as a zombie once its first thread has ended, even if others still run.
     """

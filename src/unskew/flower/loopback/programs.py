@@ -1,4 +1,4 @@
-"""Programs in the background: each writes a log, is watched, and is ended with all it started."""
+"""Programs in the background, each with a log, that are stopped with all their descendants."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Self
 import psutil
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.process_tree import descendants, end, living, offspring
+from unskew.flower.loopback.process_tree import alive, descendants, terminate, with_descendants
 
 _TAIL = 15
-"""Lines of a log that are shown when something fails."""
+"""How many lines of a log are shown when something fails."""
 
 
 class Program:
@@ -21,16 +21,16 @@ class Program:
     def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], log: Path):
         self.name, self.log = name, log
         with log.open("ab") as output:
-            self._said_before = output.tell()  # by a program of an earlier try in the same folder
+            self._log_start = output.tell()  # an earlier program may have written to this log
             self._process = subprocess.Popen(
                 command,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches us alone, who then end it in order
+                start_new_session=True,  # Ctrl-C must reach only this process, which then stops it
             )
-        self._family = descendants(self.pid)
+        self._processes = descendants(self.pid)
 
     @property
     def pid(self) -> int:
@@ -39,56 +39,56 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether the first process is still there."""
+        """Whether the first process is running."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """What the first process ended with; negative for a signal, None while it runs."""
+        """The exit code of the first process; negative for a signal, None while it runs."""
         return self._process.poll()
 
-    def look(self) -> None:
-        """Remember the program's processes, to find them after their parent has ended."""
-        self._family = offspring(self._family)
+    def refresh(self) -> None:
+        """Record the program's processes, to find them after their parent has exited."""
+        self._processes = with_descendants(self._processes)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the first process alone, as an operator or the kernel would."""
-        self.look()
+        """Send a signal to the first process only, as an operator or the kernel would."""
+        self.refresh()
         self._process.send_signal(number)
 
     @property
-    def family(self) -> list[psutil.Process]:
-        """The processes of the program that are alive, as far as they were seen."""
-        self.look()
-        return self._family
+    def processes(self) -> list[psutil.Process]:
+        """The known processes of the program that are alive."""
+        self.refresh()
+        return self._processes
 
     def stop(self) -> None:
-        """End the program and everything it started."""
-        end(self.family)
+        """Stop the program and everything it started."""
+        terminate(self.processes)
         self.reap()
 
     def reap(self) -> None:
-        """Read the exit code of the first process if it has ended, so that it is no zombie."""
+        """Read the exit code of the first process if it has exited, so that it is no zombie."""
         self._process.poll()
 
     def leftovers(self) -> list[int]:
         """Return the ids of the program's processes that are still alive."""
-        return sorted(process.pid for process in living(self._family))
+        return sorted(process.pid for process in alive(self._processes))
 
     def text(self) -> str:
-        """Return everything the program said so far."""
+        """Return everything the program has printed."""
         with self.log.open("rb") as log:
-            log.seek(self._said_before)
+            log.seek(self._log_start)
             return log.read().decode("utf-8", errors="replace")
 
     def tail(self, lines: int = _TAIL) -> str:
-        """Return the last lines the program said, indented and under its name."""
+        """Return the last lines the program printed, indented, after the path of the log."""
         last = self.text().splitlines()[-lines:]
         return "\n".join([f"the end of {self.log}:", *(f"    {line}" for line in last)])
 
 
 class Programs:
-    """The programs of one federation; leaving the context ends all of them, the last first."""
+    """The programs of one federation; leaving the context stops all of them."""
 
     def __init__(self, logs: Path, env: Mapping[str, str]) -> None:
         logs.mkdir(parents=True, exist_ok=True)
@@ -110,41 +110,41 @@ class Programs:
         return self._programs[name]
 
     def start(self, name: str, command: Sequence[str], **env: str) -> Program:
-        """Start a program; one of the same name that has ended makes room for it."""
-        earlier = self._programs.get(name)
-        if earlier is not None and earlier.is_running:
-            raise UnskewError(f"{name} is already running, as process {earlier.pid}")
-        if earlier is not None:
-            earlier.stop()
+        """Start a program; it replaces one of the same name that has exited."""
+        previous = self._programs.get(name)
+        if previous is not None and previous.is_running:
+            raise UnskewError(f"{name} is already running, as process {previous.pid}")
+        if previous is not None:
+            previous.stop()
         log = self._logs / f"{name}.log"
         self._programs[name] = Program(name, command, {**self._env, **env}, log)
         return self._programs[name]
 
-    def look(self) -> None:
-        """Take note of all processes there are now."""
+    def refresh(self) -> None:
+        """Record the processes of all programs."""
         for program in self._programs.values():
-            program.look()
+            program.refresh()
 
     def check(self, *names: str) -> None:
-        """Complain, with the end of its log, about a program that has ended by itself."""
-        self.look()
+        """Raise, with the end of its log, if one of the named programs has exited."""
+        self.refresh()
         for name in names:
             program = self._programs[name]
             if not program.is_running:
-                raise UnskewError(f"{name} ended with code {program.exit_code}; {program.tail()}")
+                raise UnskewError(f"{name} exited with code {program.exit_code}; {program.tail()}")
 
     def stop_all(self) -> None:
-        """End every program and everything they started; a second Ctrl-C kills them at once."""
-        family = [process for program in self._programs.values() for process in program.family]
+        """Stop every program and everything they started; a second Ctrl-C kills them at once."""
+        processes = [process for each in self._programs.values() for process in each.processes]
         try:
-            end(family)
+            terminate(processes)
         except KeyboardInterrupt:
-            end(family, grace=0)
+            terminate(processes, grace=0)
             raise
         finally:
             for program in self._programs.values():
                 program.reap()
 
     def leftovers(self) -> list[int]:
-        """Return the ids of processes that are still alive."""
+        """Return the ids of all processes that are still alive."""
         return [pid for program in self._programs.values() for pid in program.leftovers()]
