@@ -66,7 +66,7 @@ def list_what_is_sent(
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
     from unskew.flower.traffic_preview import sends  # noqa: PLC0415
-    from unskew.methods.common.registry import METHODS  # noqa: PLC0415
+    from unskew.methods import METHODS  # noqa: PLC0415
 
     rows = [sends(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)

@@ -26,8 +26,8 @@ from unskew.flower.uploads import (
     whole_number,
 )
 from unskew.flower.wire import MODEL, named_tensors, to_arrays
+from unskew.methods import name_of
 from unskew.methods.common.base import Method, Trained
-from unskew.methods.common.registry import name_of
 from unskew.models.layout import Layout
 from unskew.runs.checkpoint import Position
 
@@ -124,7 +124,7 @@ def refuse_if_client_matters(method: Method) -> None:
     changed = [
         hook for hook in _CLIENT_HOOKS if getattr(type(method), hook) is not getattr(Method, hook)
     ]
-    if method.wants_train_accuracy:
+    if method.needs_train_accuracy:
         changed.append("the training accuracy")
     if method.buffers == "local":
         changed.append("buffers=local")
