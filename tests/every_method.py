@@ -6,7 +6,7 @@ import torch
 
 import unskew as us
 from unskew.errors import UnskewWarning
-from unskew.methods.common.registry import METHODS
+from unskew.methods import METHODS
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -18,10 +18,10 @@ QUICK = {
     "fedrep": "fedrep:head_epochs=1",
     "fedbabu": "fedbabu:epochs=1",
 }
-SPELLINGS = [QUICK.get(name, name) for name in METHODS]
+SPECS = [QUICK.get(name, name) for name in METHODS]
 
 
-def play(federation, method, **options):
+def train_quickly(federation, method, **options):
     """Train quickly; a method may warn of what is odd about the data."""
     usual = {"batch_size": 4, "lr": 0.1, "model": "mlp:hidden=6"}
     with warnings.catch_warnings():

@@ -7,7 +7,7 @@ import pytest
 
 from unskew.data.config import DataConfig
 from unskew.engine.settings import Settings
-from unskew.methods.common.registry import METHODS
+from unskew.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import pytest
 
 from unskew.cli.option_docs import meanings_of
-from unskew.methods.common.registry import METHODS, make_method
+from unskew.methods import METHODS, make_method
 from unskew.models import MODELS
 
 CLASSES = {**METHODS, **{f"model {name}": cls for name, cls in MODELS.items()}}

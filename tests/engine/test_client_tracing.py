@@ -11,7 +11,7 @@ from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import Task
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import _WORTH_RECORDING, TraceCache
-from unskew.methods.common.registry import make_method
+from unskew.methods import make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten

@@ -16,8 +16,8 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.custom_code import custom_code_hash
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import make_method
 
 OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
 

@@ -11,8 +11,8 @@ import unskew as us
 from toys import federation_of, small_federation
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method, name_of
 
 OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
 RNG = np.random.default_rng(0)

@@ -110,7 +110,7 @@ def test_training_accuracy_is_measured_after_training(federation, runner):
     seen = []
 
     class Curious(us.Method):
-        wants_train_accuracy = True
+        needs_train_accuracy = True
 
         def aggregate(self, server, uploads):
             seen.append(uploads.train_accuracy)

@@ -10,8 +10,8 @@ from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
+from unskew.methods import name_of
 from unskew.methods.common.base import Method, Stage
-from unskew.methods.common.registry import name_of
 from unskew.methods.fedavg import FedAvg
 from unskew.models import make
 from unskew.models.functional import FunctionalModel

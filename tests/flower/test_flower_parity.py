@@ -7,8 +7,8 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
+from unskew.methods import METHODS
 from unskew.methods.common.base import Method, Stage
-from unskew.methods.common.registry import METHODS
 from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unskew.flower.traffic_preview import preview_traffic
-from unskew.methods.common.registry import METHODS
+from unskew.methods import METHODS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "deploy.md"
 SHORT = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}

@@ -33,7 +33,7 @@ def pooled(federation) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @RUNNERS
-def test_fedavg_with_one_full_batch_step_descends_the_pooled_loss(federation, runner):
+def test_fedavg_with_one_full_batch_step_is_gradient_descent_on_the_pooled_loss(federation, runner):
     run = us.train(federation, "fedavg", rounds=5, epochs=1, runner=runner, **FULL_BATCH)
     expected = sgd(make("logistic", (5,), 3), *pooled(federation), lr=0.3, steps=5)
     torch.testing.assert_close(vector_of(run), expected, rtol=1e-5, atol=1e-6)
@@ -41,7 +41,7 @@ def test_fedavg_with_one_full_batch_step_descends_the_pooled_loss(federation, ru
 
 @RUNNERS
 @pytest.mark.parametrize("method", ["fedavg", "mean"])
-def test_clients_with_the_same_data_are_one_local_descent(runner, method):
+def test_clients_with_the_same_data_equal_local_training(runner, method):
     x, y = small_federation().train.client(0)
     run = us.train(
         federation_of((x, y), (x, y), (x, y)), method,
@@ -103,14 +103,14 @@ def test_fedprox_s_second_step_by_hand():
     method = FedProx(mu=0.5)
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
-    refs = {"centre": torch.tensor([1.0, 0.0])}
+    refs = {"center": torch.tensor([1.0, 0.0])}
     loss = method.objective(network, weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.item() == pytest.approx(0.25 * (4 + 1))  # one class: cross-entropy is 0
     assert gradient.tolist() == [1.0, -0.5]
 
 
-def test_the_stronger_fedprox_pulls_the_nearer_clients_stay(federation):
+def test_a_stronger_proximal_term_keeps_clients_nearer(federation):
     distances = {}
 
     class Measured(FedProx):
@@ -147,7 +147,7 @@ def watched(federation, **options) -> list:
     return [LOG[4 * round_ : 4 * round_ + 4] for round_ in range(3)]
 
 
-def test_local_buffers_stay_with_their_client(federation):
+def test_local_buffers_stay_on_their_client(federation):
     statistics = slice(FunctionalModel(NORMED).layout.trainable, None)
     first, second, _ = watched(federation, buffers="local")
     for (k, _, end), (same, start, _) in zip(first, second, strict=True):
@@ -177,7 +177,7 @@ def test_parameters_are_averaged_under_either_policy(federation):
         assert bool((starts == starts[0]).all())
 
 
-def test_local_buffers_are_sent_down_to_those_who_have_none_yet(federation):
+def test_local_buffers_are_sent_only_to_new_clients(federation):
     average = us.train(federation, "fedavg", **BUFFERED).cost
     local = us.train(federation, "fedavg:buffers=local", **BUFFERED).cost
     assert (local.parameters_up, local.bytes_up) == (average.parameters_up, average.bytes_up)

@@ -25,7 +25,7 @@ def clusters(run) -> list:
     return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
 
 
-def begun(method, start):
+def initial_server(method, start):
     return method.begin(torch.tensor(start), Layout.flat(len(start)), {})
 
 
@@ -38,7 +38,7 @@ def test_one_model_is_fedavg_bit_for_bit(federation, method, cohort):
     assert one.cost == plain.cost
 
 
-def test_one_centre_with_equal_weights_is_the_mean(federation):
+def test_one_center_with_equal_weights_is_the_mean(federation):
     one, mean = (us.train(federation, each, **OPTIONS) for each in ("fesem:models=1+mean", "mean"))
     assert torch.equal(vector_of(one), vector_of(mean))
 
@@ -53,7 +53,7 @@ def test_vectorised_equals_the_loop(federation, method):
 @pytest.mark.parametrize(
     "method", ["fesem:models=2", "cfl:wait=1,eps1=0.15,eps2=0.3", "fedgroup:models=2"]
 )
-def test_clients_that_contradict_each_other_are_told_apart(method, tmp_path):
+def test_clients_that_contradict_each_other_are_separated(method, tmp_path):
     options = {"model": "logistic", "lr": 0.5, "evaluate_every": 10, "out": tmp_path / "run"}
     us.train(opposed(), method, rounds=4, **options)
     run = us.train(opposed(), method, rounds=10, resume=True, **options)
@@ -72,19 +72,19 @@ def test_fesem_by_hand():
     """Seeds: 7 is nearest the mean 5, and 0 is farthest from it."""
     method = FeSEM(models=2)
     uploads = Uploads.of(torch.tensor([[0.0], [2.0], [11.0], [7.0]]), samples=[1, 3, 1, 1])
-    server, told = method.aggregate(begun(method, [0.0]), uploads)
-    assert told["cluster"].tolist() == [1, 1, 0, 0]
+    server, diagnostics = method.aggregate(initial_server(method, [0.0]), uploads)
+    assert diagnostics["cluster"].tolist() == [1, 1, 0, 0]
     assert server.slots["models"].flatten().tolist() == [9.0, 1.5]
     assert server.vector.item() == 4.0  # (4 * 1.5 + 2 * 9) / 6
     far = Uploads.of(torch.tensor([[8.0], [100.0]]), clients=[0, 1])
-    moved, told = method.aggregate(server, far)
-    assert told["cluster"].tolist() == [0, 0]  # both are nearest to the centre at 9
+    moved, diagnostics = method.aggregate(server, far)
+    assert diagnostics["cluster"].tolist() == [0, 0]  # both are nearest to the centre at 9
     assert moved.slots["models"].flatten().tolist() == [54.0, 1.5]  # the other stays
 
 
-def test_centres_not_taken_wait_for_different_uploads():
+def test_unused_centers_start_at_different_uploads():
     method = FeSEM(models=3)
-    server = begun(method, [0.0])
+    server = initial_server(method, [0.0])
     for client, place in enumerate((1.0, 1.0, 5.0, 9.0)):
         uploads = Uploads.of(torch.tensor([[place]]), clients=[client])
         server, _ = method.aggregate(server, uploads)
@@ -93,18 +93,20 @@ def test_centres_not_taken_wait_for_different_uploads():
 
 
 @given(seed=st.integers(0, 1000), models=st.integers(1, 4), clients=st.integers(1, 7))
-def test_a_pass_never_raises_the_objective(seed, models, clients):
+def test_a_round_never_raises_the_objective(seed, models, clients):
     noise = torch.Generator().manual_seed(seed)
     stack = torch.randn(clients, 3, generator=noise)
     samples = torch.randint(1, 9, (clients,), generator=noise).double()
     method = FeSEM(models=models)
-    server, told = method.aggregate(begun(method, [0.0] * 3), Uploads.of(stack, samples=samples))
+    server, diagnostics = method.aggregate(
+        initial_server(method, [0.0] * 3), Uploads.of(stack, samples=samples)
+    )
 
     def objective(server, cluster):
         centers = server.slots["models"][cluster]
         return float((samples * (stack - centers).double().square().sum(1)).sum())
 
-    before = objective(server, told["cluster"])
+    before = objective(server, diagnostics["cluster"])
     moved, again = method.aggregate(server, Uploads.of(stack, samples=samples))
     assert objective(moved, again["cluster"]) <= before + 1e-5
 
@@ -147,17 +149,19 @@ def test_the_bipartition_has_the_smallest_similarity_across(seed, clients):
 @pytest.mark.parametrize(
     "updates", [torch.eye(3), torch.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, 0]]), torch.zeros(2, 3)]
 )
-def test_updates_that_are_all_equally_unlike_are_split_too(updates):
+def test_equally_dissimilar_updates_are_split_too(updates):
     marked = bipartition(cosines(updates.double()))
     assert 0 < int(marked.sum()) * 2 <= len(updates)
 
 
 def split(method, stack, samples=None):
-    server, told = method.aggregate(begun(method, [0.0, 0.0]), Uploads.of(stack, samples=samples))
-    return server.slots["models"].tolist(), told["cluster"].tolist()
+    server, diagnostics = method.aggregate(
+        initial_server(method, [0.0, 0.0]), Uploads.of(stack, samples=samples)
+    )
+    return server.slots["models"].tolist(), diagnostics["cluster"].tolist()
 
 
-def test_cfl_splits_only_where_the_mean_rests_and_clients_do_not():
+def test_cfl_splits_only_where_the_mean_update_is_small_and_clients_still_move():
     stack = torch.tensor([[3.0, 1.0], [-3.0, 0.0], [3.0, -1.0], [-3.0, 0.0]])
     assert split(CFL(wait=0, eps1=0.1, eps2=2), stack) == ([[3, 0], [-3, 0]], [0, 1, 0, 1])
     assert split(CFL(wait=1, eps1=0.1, eps2=2), stack)[1] == [0, 0, 0, 0]
@@ -170,7 +174,7 @@ def test_cfl_splits_only_where_the_mean_rests_and_clients_do_not():
 
 def test_an_absent_member_stays_with_the_larger_part():
     method = CFL(wait=1, eps1=0.5, eps2=0.5)
-    server = begun(method, [0.0])
+    server = initial_server(method, [0.0])
     server, _ = method.aggregate(server, Uploads.of(torch.zeros(4, 1)))
     some = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])
     server, _ = method.aggregate(server, some)
@@ -198,20 +202,20 @@ def test_scaling_an_update_changes_no_group(factors):
     assert torch.equal(groups[0], groups[1])
 
 
-def test_a_newcomer_is_grouped_before_it_is_averaged():
+def test_a_new_client_is_grouped_before_it_is_averaged():
     method = FedGroup(models=2)
-    server = begun(method, [1.0, 1.0])
+    server = initial_server(method, [1.0, 1.0])
     first = torch.tensor([[3.0, 1.0], [1.0, 3.0], [5.0, 1.0]])
-    server, told = method.aggregate(server, Uploads.of(first))
-    right, up = told["cluster"].tolist()[:2]
-    assert told["cluster"].tolist() == [right, up, right]
+    server, diagnostics = method.aggregate(server, Uploads.of(first))
+    right, up = diagnostics["cluster"].tolist()[:2]
+    assert diagnostics["cluster"].tolist() == [right, up, right]
     assert server.slots["models"][right].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 0)["model"].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 1.0]  # the start
     both = Uploads.of(torch.tensor([[9.0, 2.0], [1.5, 9.0]]), clients=[0, 7])
-    server, told = method.aggregate(server, both)
-    assert told["cluster"].tolist() == [right, up]
-    assert told["weights"].tolist() == [1.0, 0.0]
+    server, diagnostics = method.aggregate(server, both)
+    assert diagnostics["cluster"].tolist() == [right, up]
+    assert diagnostics["weights"].tolist() == [1.0, 0.0]
     assert server.slots["models"][[right, up]].tolist() == [[9.0, 2.0], [1.0, 3.0]]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 3.0]
 
@@ -219,8 +223,10 @@ def test_a_newcomer_is_grouped_before_it_is_averaged():
 def test_groups_mix_by_the_formula():
     stack = torch.tensor([[4.0, 3.0], [0.0, -2.0]])
     plain, mixed = FedGroup(models=2), FedGroup(models=2, mix=0.5)
-    own = plain.aggregate(begun(plain, [0.0, 0.0]), Uploads.of(stack))[0].slots["models"]
-    models = mixed.aggregate(begun(mixed, [0.0, 0.0]), Uploads.of(stack))[0].slots["models"]
+    own = plain.aggregate(initial_server(plain, [0.0, 0.0]), Uploads.of(stack))[0].slots["models"]
+    models = mixed.aggregate(initial_server(mixed, [0.0, 0.0]), Uploads.of(stack))[0].slots[
+        "models"
+    ]
     for g, other in ((0, 1), (1, 0)):
         share = 0.5 / own[other].norm()  # the groups' lengths are 5 and 2
         torch.testing.assert_close(models[g], (own[g] + share * own[other]) / (1 + share))

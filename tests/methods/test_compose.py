@@ -8,8 +8,8 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import METHODS, make_method, name_of
 from unskew.methods.common.base import Method, Server
-from unskew.methods.common.registry import METHODS, make_method, name_of
 from unskew.methods.fedprox import FedProx
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -38,7 +38,7 @@ def test_mean_is_the_neutral_factor():
     torch.testing.assert_close(weights("ida+mean"), weights("ida"))
 
 
-def test_an_objective_alone_leaves_the_weights_to_its_partner():
+def test_an_objective_method_keeps_the_weights_of_the_other_part():
     torch.testing.assert_close(weights("fedprox:mu=0.1+ida"), weights("ida"))
     torch.testing.assert_close(weights("fedprox"), weights("fedavg"))
 
@@ -55,20 +55,23 @@ def test_a_plus_in_a_number_is_not_a_composition():
 
 
 @pytest.mark.parametrize(
-    ("spelling", "complaint"),
+    ("spec", "message"),
     [
-        ("ida+ida", "each may stand once"),
-        ("fedper+fedrep", "fedrep is fedper and more; leave it away"),
-        ("fedrep+fedper", "fedrep is fedper and more; leave it away"),
+        ("ida+ida", "each method may be listed once"),
+        ("fedper+fedrep", "fedrep includes fedper; remove fedper"),
+        ("fedrep+fedper", "fedrep includes fedper; remove fedper"),
         ("median+krum", "median and krum exclude each other"),
         ("fedadam+fedyogi", "fedadam and fedyogi exclude each other"),
-        ("median+ida", "decides by itself how much each client counts, and ida cannot"),
+        (
+            "median+ida",
+            "median sets the clients' weights itself and cannot be combined with those of ida",
+        ),
         ("ida+fedavgg", "did you mean 'fedavg'"),
         ("fedadam:tau=0.1+fedavgm", "exclude each other"),
     ],
 )
-def test_impossible_compositions_are_named(spec, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_impossible_compositions_are_rejected(spec, message):
+    with pytest.raises(UnskewError, match=message):
         make_method(spec)
 
 
@@ -83,7 +86,7 @@ def test_a_proximal_term_of_zero_changes_nothing(other):
     assert torch.equal(final(f"fedprox:mu=0+{other}"), final(other))
 
 
-def test_both_parts_act():
+def test_both_parts_have_an_effect():
     both = final("fedprox:mu=1+ida")
     assert not torch.allclose(both, final("ida"))
     assert not torch.allclose(both, final("fedprox:mu=1"))
@@ -94,7 +97,7 @@ _QUICK = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 @pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
-def test_every_method_trains_and_says_what_it_is(name):
+def test_every_method_trains_and_has_a_title(name):
     federation = small_federation(sizes=(12, 10, 9, 8, 11, 7, 9, 10), unit=True)
     run = us.train(federation, _QUICK.get(name, name), model="mlp:hidden=8", rounds=2, lr=0.1)
     assert [row["stage"] for row in run.metrics[-2:]] == ["task"] * 2
@@ -116,9 +119,9 @@ def test_a_composed_method_is_meant_for_the_most_personal_level_of_its_parts(met
 
 
 @pytest.mark.parametrize("other", ["scaffold", "feddyn", "moon", "fedala"])
-def test_two_trainings_a_round_exclude_what_follows_one(other):
+def test_a_second_training_excludes_methods_that_need_a_single_one(other):
     with pytest.raises(
-        UnskewError, match=f"fedrep trains twice a round, and {other} counts on one"
+        UnskewError, match=f"fedrep trains twice per round, and {other} needs a single"
     ):
         make_method(f"fedrep+{other}")
     make_method(f"ditto+{other}")  # its second training is another method's
@@ -129,21 +132,21 @@ class Mine(FedProx):
     """A method of one's own."""
 
 
-def test_objects_compose_as_spellings_do(federation):
+def test_objects_compose_like_spec_strings(federation):
     options = {"model": "logistic", "rounds": 2, "batch_size": 8, "lr": 0.1}
-    spelled = us.train(federation, "fedprox:mu=0.5+ida+fedavg", **options)
+    expected = us.train(federation, "fedprox:mu=0.5+ida+fedavg", **options)
     for method in (Mine(mu=0.5) + "ida+fedavg", Mine(mu=0.5) + make_method("ida") + "fedavg"):
         assert name_of(method) == "mine:mu=0.5+ida+fedavg"
-        assert torch.equal(vector_of(us.train(federation, method, **options)), vector_of(spelled))
+        assert torch.equal(vector_of(us.train(federation, method, **options)), vector_of(expected))
     assert name_of("ida" + Mine()) == "ida+mine"
 
 
-def test_what_is_no_field_cannot_be_composed():
+def test_attributes_that_are_not_fields_cannot_be_composed():
     class Kept(Method):
         def __init__(self, factor):
             object.__setattr__(self, "factor", factor)
 
-    with pytest.raises(UnskewError, match="factor would be lost beside other methods; make it"):
+    with pytest.raises(UnskewError, match="factor would be lost in the composition; make it"):
         Kept(2.0) + "ida"
     with pytest.raises(UnskewError, match="must be a name or a method object"):
         Mine() + 3

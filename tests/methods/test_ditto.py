@@ -6,8 +6,8 @@ from torch import nn
 
 import unskew as us
 from toys import loss_after_steps, vector_of
+from unskew.methods import make_method
 from unskew.methods.common.base import Client, Server, Start
-from unskew.methods.common.registry import make_method
 from unskew.methods.ditto import Ditto
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
@@ -40,7 +40,7 @@ def test_without_strength_the_personal_model_is_local_training(federation, runne
     assert run.client_tables[-1]["loss"] == pytest.approx(losses, rel=1e-4)
 
 
-def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
+def test_a_step_of_one_over_lam_without_gradient_ends_at_the_global_model():
     """One class: the loss has no slope, so only the quadratic pulls, back to the received model."""
     (part,) = Ditto(lam=4).extra_trainings()
     network = FunctionalModel(nn.Linear(1, 1))
@@ -56,17 +56,17 @@ def test_a_step_of_one_over_lam_without_slope_lands_on_the_global_model():
 
 
 @pytest.mark.parametrize("name", ["ditto+fedala", "fedala+ditto"])
-def test_the_personal_model_is_held_near_the_received_one_wherever_training_starts(name):
+def test_the_proximal_center_is_the_received_model_wherever_training_starts(name):
     (part,) = (each for each in make_method(name).extra_trainings() if each.name == "personal")
     network = FunctionalModel(nn.Linear(1, 1))
     client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
     received, own = torch.tensor([1.0, 0.0]), torch.tensor([3.0, -1.0])
     state = {"personal": own, "own": own, "mix": torch.zeros(2)}
     start = part.method.prepare(client, {"model": received}, state)
-    assert torch.equal(start.refs["centre"], received)
+    assert torch.equal(start.refs["center"], received)
 
 
-def test_of_several_models_the_personal_one_is_held_near_the_client_s_choice():
+def test_with_several_models_the_proximal_center_is_the_client_s_choice():
     (part,) = (
         each
         for each in make_method("ifca:models=2+ditto").extra_trainings()
@@ -76,7 +76,7 @@ def test_of_several_models_the_personal_one_is_held_near_the_client_s_choice():
     client = Client(0, torch.ones(1, 1), torch.ones(1, dtype=torch.int64), network, 2)
     wrong, right = torch.tensor([5.0, 0.0]), torch.tensor([0.0, 5.0])
     start = part.method.prepare(client, {"model": wrong, "others": right[None]}, {})
-    assert torch.equal(start.refs["centre"], right)
+    assert torch.equal(start.refs["center"], right)
 
 
 def test_a_client_that_never_trained_uses_the_global_model():
@@ -87,7 +87,7 @@ def test_a_client_that_never_trained_uses_the_global_model():
     assert torch.equal(method.personal(layout, server, {"personal": own}), own)
 
 
-def test_the_stronger_the_pull_the_nearer_the_personal_models(federation):
+def test_a_stronger_proximal_term_keeps_personal_models_nearer(federation):
     distances = []
     for lam in (0.0, 0.5, 5.0):
         ends = {}
@@ -103,7 +103,7 @@ def test_the_stronger_the_pull_the_nearer_the_personal_models(federation):
     assert bool((distances[1] > distances[2]).all())
 
 
-def test_a_personal_model_that_goes_astray_leaves_the_one_before(federation):
+def test_a_personal_model_that_diverges_is_discarded(federation):
     """The pull is so strong that steps overshoot ever more; the global model is not touched."""
     run = us.train(federation, "ditto:lam=1e6,epochs=30", **OPTIONS)
     assert torch.isfinite(torch.tensor(run.last("personal", "loss")))

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from every_method import SPELLINGS, play
+from every_method import SPECS, train_quickly
 from toys import small_federation
 from unskew.engine.runners import example, resolve_runner
 from unskew.engine.settings import Settings
-from unskew.methods.common.registry import make_method
+from unskew.methods import make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Kind
@@ -42,14 +42,16 @@ def sizes(method, run) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_what_travels_is_what_is_counted(spec):
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_described_traffic_is_the_counted_traffic(spec):
     method = make_method(spec)
-    run = play(FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0)
+    run = train_quickly(
+        FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0
+    )
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
-    for way, told in (("down", method.about.down), ("up", method.about.up)):
-        pieces = told.split(", ")
+    for way, diagnostics in (("down", method.about.down), ("up", method.about.up)):
+        pieces = diagnostics.split(", ")
         always = [piece for piece in pieces if not piece.endswith(")")]
         expected = sum(known[piece] for piece in always)
         assert set(tables[-1][f"parameters_{way}"]) == {expected}
@@ -57,8 +59,8 @@ def test_what_travels_is_what_is_counted(spec):
         assert (early > 0) == (len(always) < len(pieces))
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_how_it_is_trained_is_what_is_chosen(spec):
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_runner_is_the_fastest_possible(spec):
     method, samples = make_method(spec), example(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)

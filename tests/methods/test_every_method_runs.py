@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unskew as us
-from every_method import SPELLINGS, is_finite, play
+from every_method import SPECS, is_finite, train_quickly
 from toys import federation_of
 from unskew.errors import UnskewError
 
@@ -31,35 +31,35 @@ EIGHT = [client(samples) for samples in (9, 6, 7, 5, 8, 6, 7, 9)]
 TESTS = [client(3) for _ in EIGHT]
 CASES = {
     "two clients": (federation_of(*EIGHT[:2], test=TESTS[:2]), {}),
-    "one client a round": (federation_of(*EIGHT, test=TESTS), {"cohort": 1, "rounds": 3}),
+    "one client per round": (federation_of(*EIGHT, test=TESTS), {"cohort": 1, "rounds": 3}),
     "a single sample": (federation_of(*EIGHT[:7], client(1), test=TESTS), {}),
     "a single class": (federation_of(*EIGHT[:7], client(6, (1,)), test=TESTS), {}),
     "BatchNorm": (federation_of(*EIGHT, test=TESTS), NORMED),
     "text": (texts(), TEXT),
 }
-FEW = ("two clients", "one client a round")
-REFUSED = {
-    **{("krum", case): "krum: f=1 needs at least 5 clients" for case in FEW},
-    **{("multikrum", case): "multi_krum: f=1 needs at least 5 clients" for case in FEW},
-    **{("bulyan", case): "bulyan: f=1 needs at least 7 clients" for case in FEW},
+TOO_FEW_CLIENTS = ("two clients", "one client per round")
+REJECTED = {
+    **{("krum", case): "krum: f=1 needs at least 5 clients" for case in TOO_FEW_CLIENTS},
+    **{("multikrum", case): "multi_krum: f=1 needs at least 5 clients" for case in TOO_FEW_CLIENTS},
+    **{("bulyan", case): "bulyan: f=1 needs at least 7 clients" for case in TOO_FEW_CLIENTS},
     ("feddisk", "text"): "a MADE is a density of numbers from 0 to 1",
     ("latent", "text"): "a VAE reconstructs numbers; this data set is text",
     ("fedma", "text"): "units cannot be matched",
 }
 
 
-@pytest.mark.parametrize("method", SPELLINGS)
+@pytest.mark.parametrize("method", SPECS)
 @pytest.mark.parametrize("case", CASES)
 def test_every_method_on_odd_federations(method, case):
     federation, options = CASES[case]
     options = {"rounds": 2, "evaluate_every": 2} | options
-    reason = REFUSED.get((method.partition(":")[0], case))
+    reason = REJECTED.get((method.partition(":")[0], case))
     if reason is not None:
         with pytest.raises(UnskewError, match=reason) as caught:
-            play(federation, method, **options)
+            train_quickly(federation, method, **options)
         assert "\n" not in str(caught.value)
         return
-    run = play(federation, method, **options)
+    run = train_quickly(federation, method, **options)
     assert is_finite(run)
     assert not any("kept_model" in row for row in run.metrics)
     assert 0 <= run.last("personal") <= 1

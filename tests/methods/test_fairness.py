@@ -13,7 +13,7 @@ from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.afl import AFL
 from unskew.methods.common.base import Client, Server, Start, Trained
-from unskew.methods.common.own_loss import own_loss
+from unskew.methods.common.client_loss import training_loss
 from unskew.methods.qffl import QFFL
 from unskew.models.functional import FunctionalModel
 
@@ -22,7 +22,9 @@ LOGISTIC = 5 * 3 + 3
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])
-@pytest.mark.parametrize(("special", "plain"), [("qffl:q=0", "fedavg"), ("afl:rate=0", "mean")])
+@pytest.mark.parametrize(
+    ("special", "plain"), [("qffl:q=0", "fedavg"), ("afl:mixture_lr=0", "mean")]
+)
 def test_special_cases_bit_for_bit(federation, runner, special, plain):
     for cohort in (4, 2):
         options = OPTIONS | {"runner": runner, "cohort": cohort}
@@ -30,13 +32,13 @@ def test_special_cases_bit_for_bit(federation, runner, special, plain):
         assert torch.equal(vector_of(first), vector_of(second))
 
 
-@pytest.mark.parametrize("method", ["qffl:q=2", "afl:rate=0.2"])
+@pytest.mark.parametrize("method", ["qffl:q=2", "afl:mixture_lr=0.2"])
 def test_vectorised_equals_the_loop(federation, method):
     runs = [us.train(federation, method, runner=r, **OPTIONS) for r in ("loop", "vectorised")]
     torch.testing.assert_close(vector_of(runs[0]), vector_of(runs[1]), rtol=1e-4, atol=1e-5)
 
 
-def test_what_travels(federation):
+def test_traffic(federation):
     for method, numbers in (("qffl", 2), ("afl", 1)):
         run = us.train(federation, method, model="logistic", rounds=2, evaluate_every=0)
         assert run.cost.parameters_up == 2 * 4 * (LOGISTIC + numbers)
@@ -56,9 +58,9 @@ def test_one_round_of_qffl_is_the_paper_s_formula():
     way = (before - models).double().square().sum(1)
     sent = torch.stack([losses, q * way / (lr * losses)], 1)
     uploads = Uploads.of(models, samples=samples, previous=before, extras={"fairness": list(sent)})
-    server, told = QFFL(q=q).aggregate(Server(before), uploads)
+    server, diagnostics = QFFL(q=q).aggregate(Server(before), uploads)
     torch.testing.assert_close(server.vector.double(), before - step, rtol=1e-5, atol=1e-6)
-    assert told["loss_before"].tolist() == losses.tolist()
+    assert diagnostics["loss_before"].tolist() == losses.tolist()
 
 
 def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(federation):
@@ -66,7 +68,7 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
     client = Client(0, x, y, FunctionalModel(nn.Linear(5, 3)), 3, lr=0.5)
     start, end = torch.randn(LOGISTIC), torch.randn(LOGISTIC)
     sent = QFFL(q=3).finish(client, Start(start), Trained(end, 1, 0.0), {}).extras["fairness"]
-    loss = own_loss(client, start)
+    loss = training_loss(client, start)
     way = float((end - start).square().sum())
     assert sent.tolist() == pytest.approx([loss, 3 * way / (0.5 * loss)], rel=1e-5)
 
@@ -78,9 +80,9 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
 def test_the_higher_the_loss_the_higher_the_weight(q, losses):
     sent = [torch.tensor([loss, 0.0]) for loss in losses]
     uploads = Uploads.of(torch.zeros(len(losses), 2), extras={"fairness": sent})
-    _, told = QFFL(q=q).aggregate(Server(torch.zeros(2)), uploads)
+    _, diagnostics = QFFL(q=q).aggregate(Server(torch.zeros(2)), uploads)
     order = np.argsort(losses)
-    assert np.all(np.diff(told["weights"].numpy()[order]) >= -1e-12)
+    assert np.all(np.diff(diagnostics["weights"].numpy()[order]) >= -1e-12)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
@@ -96,35 +98,35 @@ def test_the_nearest_point_of_the_simplex(values):
     torch.testing.assert_close(nearest_on_simplex(nearest), nearest, rtol=0, atol=1e-12)
 
 
-def agnostic(clients, losses, server, rate=0.1):
+def agnostic(clients, losses, server, mixture_lr=0.1):
     models = torch.arange(1.0, len(clients) + 1)[:, None]
     extras = {"loss_before": [torch.tensor(loss) for loss in losses]}
     uploads = Uploads.of(models, clients=clients, previous=server.vector, extras=extras)
-    return AFL(rate=rate).aggregate(server, uploads)
+    return AFL(mixture_lr=mixture_lr).aggregate(server, uploads)
 
 
 def test_two_rounds_of_afl_by_hand():
-    server, told = agnostic([0, 1], [1.0, 3.0], Server(torch.zeros(1)))
-    assert told["weights"].tolist() == [0.5, 0.5]
+    server, diagnostics = agnostic([0, 1], [1.0, 3.0], Server(torch.zeros(1)))
+    assert diagnostics["weights"].tolist() == [0.5, 0.5]
     assert server.vector.item() == 1.5
     assert server.slots["mixture"].tolist() == pytest.approx([0.4, 0.6])  # +0.1 and +0.3, less 0.2
-    server, told = agnostic([0, 1], [0.0, 20.0], server)
+    server, diagnostics = agnostic([0, 1], [0.0, 20.0], server)
     assert server.vector.item() == pytest.approx(0.4 * 1 + 0.6 * 2)
     assert server.slots["mixture"].tolist() == [0.0, 1.0]
 
 
-def test_newcomers_join_afl_with_an_even_share_and_the_ruled_out_change_nothing():
+def test_new_clients_join_afl_with_an_even_share_and_clients_of_weight_zero_change_nothing():
     server, _ = agnostic([0], [1.0], Server(torch.zeros(1)))
-    server, told = agnostic([0, 3], [1.0, 1.0], server)
-    assert told["weights"].tolist() == [0.5, 0.5]
+    server, diagnostics = agnostic([0, 3], [1.0, 1.0], server)
+    assert diagnostics["weights"].tolist() == [0.5, 0.5]
     assert server.slots["mixture"].tolist() == pytest.approx([0.5, -1, -1, 0.5])
     server, _ = agnostic([0, 3], [0.0, 50.0], server)
-    stayed, told = agnostic([0], [0.0], server)
-    assert told["weights"].tolist() == [0.0]
+    stayed, diagnostics = agnostic([0], [0.0], server)
+    assert diagnostics["weights"].tolist() == [0.0]
     assert torch.equal(stayed.vector, server.vector)
 
 
-@pytest.mark.parametrize("method", ["qffl:q=2", "afl:rate=0.02"])
+@pytest.mark.parametrize("method", ["qffl:q=2", "afl:mixture_lr=0.02"])
 def test_the_highest_loss_falls(method):
     """A crowd with one rule, and one client with another: the crowd no longer decides alone."""
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ LAYOUT = Layout.of(make("mlp:hidden=6", (5,), 3))
 
 @RUNNERS
 @pytest.mark.parametrize("method", ["fedala:eta=0", "fedala:layers=0"])
-def test_all_of_the_global_model_is_fedavg_bit_for_bit(federation, runner, method):
+def test_only_the_global_model_is_fedavg_bit_for_bit(federation, runner, method):
     options = OPTIONS | {"runner": runner}
     plain, fedala = (us.train(federation, name, **options) for name in ("fedavg", method))
     assert torch.equal(vector_of(plain), vector_of(fedala))
@@ -28,7 +28,7 @@ def test_all_of_the_global_model_is_fedavg_bit_for_bit(federation, runner, metho
 
 
 @pytest.mark.parametrize("other", ["fedprox:mu=0.5", "fedntd:beta=0.5", "feddyn:alpha=0.1"])
-def test_terms_go_by_the_model_received_wherever_training_starts(federation, other):
+def test_terms_refer_to_the_received_model_wherever_training_starts(federation, other):
     """MOON's too, but its features are the same while the mix is of the head alone."""
     either = [
         us.train(federation, name, **OPTIONS) for name in (f"fedala+{other}", f"{other}+fedala")
@@ -46,7 +46,7 @@ def vectors(seed=0):
     return [torch.randn(LAYOUT.size, generator=random) for _ in range(2)]
 
 
-def test_none_of_the_global_model_leaves_the_top_as_it_was(federation):
+def test_a_mix_without_the_global_model_keeps_the_top_layers(federation):
     received, own = vectors()
     top = top_layers(LAYOUT, 1)
     state = {"own": own, "mix": torch.zeros(int(top.sum()))}
@@ -86,7 +86,9 @@ def test_learning_the_mix_lowers_the_loss(federation):
     assert loss(start.vector) < min(loss(received), loss(own))
 
 
-def test_the_first_time_takes_passes_until_it_settles_then_one_a_round(federation, monkeypatch):
+def test_the_first_mix_is_trained_until_it_converges_then_one_epoch_per_round(
+    federation, monkeypatch
+):
     passes = []
     step = FedALA._step
 
@@ -96,7 +98,7 @@ def test_the_first_time_takes_passes_until_it_settles_then_one_a_round(federatio
 
     monkeypatch.setattr(FedALA, "_step", counted)
     received, own = vectors()
-    client, method = client_of(federation), FedALA(batch_size=1000, most=30)
+    client, method = client_of(federation), FedALA(batch_size=1000, max_epochs=30)
     start = method.prepare(client, {"model": received}, {"own": own})
     assert 10 <= len(passes) <= 30
     passes.clear()
@@ -123,7 +125,7 @@ def test_a_mix_that_was_not_learned_is_not_kept(federation):
     assert torch.equal(kept_after(own, {"own": own, "mix": before})["mix"], before)
 
 
-def test_layers_count_from_the_head_and_take_their_norms_along():
+def test_layers_count_from_the_head_and_include_their_norms():
     class Plain(nn.Module):
         def __init__(self):
             super().__init__()
@@ -149,7 +151,7 @@ def test_layers_count_from_the_head_and_take_their_norms_along():
 def test_the_samples_of_the_mix_differ_from_round_to_round_and_not_by_runner(federation):
     received, own = vectors()
     mixes = [
-        FedALA(share=0.3, eta=0.1, most=1)
+        FedALA(share=0.3, eta=0.1, max_epochs=1)
         .prepare(client_of(federation, round_=round_), {"model": received}, {"own": own})
         .refs["mix"]
         for round_ in (1, 1, 2)

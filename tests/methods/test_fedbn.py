@@ -6,8 +6,8 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
+from unskew.methods import make_method
 from unskew.methods.common.base import Client
-from unskew.methods.common.registry import make_method
 from unskew.methods.fedbn import FedBN
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
@@ -59,7 +59,7 @@ def test_layers_are_chosen_by_type_not_by_name():
     assert names(FedBN(norms="all"), layout) == batch | {"layer.weight", "layer.bias"}
 
 
-def test_a_proximal_term_holds_own_norms_near_their_own_last_values():
+def test_the_proximal_center_of_own_norms_is_their_last_values():
     """The server's, which on a real federation is not even sent, is nobody's business here."""
     network = FunctionalModel(with_norm := nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))
     layout, method = Layout.of(with_norm), make_method("fedprox+fedbn")
@@ -67,7 +67,7 @@ def test_a_proximal_term_holds_own_norms_near_their_own_last_values():
     client = Client(0, torch.ones(2, 1), torch.zeros(2, dtype=torch.int64), network, 2)
     received = torch.zeros(layout.size)
     for part in (method, *(each.method for each in make_method("ditto+fedbn").extra_trainings())):
-        center = part.prepare(client, {"model": received}, {"kept": own}).refs["centre"]
+        center = part.prepare(client, {"model": received}, {"kept": own}).refs["center"]
         assert center.tolist() == [0.0] * 4 + [7.0] * 4
 
 
@@ -89,7 +89,7 @@ def watched(federation, rounds=3, **options):
 
 
 @pytest.mark.parametrize("fallback", ["average", "initial"])
-def test_a_client_s_norm_layers_go_on_where_it_left_them(federation, fallback):
+def test_a_client_s_norm_layers_resume_from_its_last_round(federation, fallback):
     _, log = watched(federation, fallback=fallback)
     stays = ~FedBN().travels(Layout.of(ODDLY))
     for k in range(4):
@@ -138,7 +138,7 @@ def test_the_fallback_is_the_average_of_the_clients_layers(federation):
     assert torch.equal(vector_of(literal)[stays], initial[stays])
 
 
-def test_what_travels_is_counted_by_hand(federation):
+def test_traffic_by_hand(federation):
     """Each BatchNorm holds 4 + 4 + 4 + 4 numbers and a counter of eight bytes."""
     size = Layout.of(ODDLY).size
     norms = 2 * (4 * 4 + 1)
@@ -151,7 +151,7 @@ def test_what_travels_is_counted_by_hand(federation):
     assert literal.bytes_up == 3 * 4 * 4 * (size - norms)
 
 
-def test_a_newcomer_starts_with_the_average_and_is_measured_with_it():
+def test_a_new_client_starts_with_the_average_and_is_evaluated_with_it():
     """One client a round: whoever has not trained yet is measured with the server's layers."""
     run = us.train(small_federation(), "fedbn", model=ODDLY, **OPTIONS | {"rounds": 1, "cohort": 1})
     (trained,) = run.client_tables[0]["client"]

@@ -18,7 +18,7 @@ from unskew.methods.feddisk.federated import FederatedDensity, learned_density
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.local import LocalDensity
 from unskew.methods.feddisk.method import FedDisk
-from unskew.methods.feddisk.weights import weigh
+from unskew.methods.feddisk.weights import weights_from
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 from unskew.models.made import MADESpec
@@ -46,39 +46,39 @@ def quietly(federation, method, **settings):
 # Weights.
 
 
-def test_equal_densities_weigh_exactly_one():
-    assert weigh(torch.zeros(7), clip=10).values.tolist() == [1.0] * 7
-    assert weigh(torch.full((7,), -3.2), clip=10).values.tolist() == [1.0] * 7
+def test_equal_densities_give_weights_of_one():
+    assert weights_from(torch.zeros(7), clip=10).values.tolist() == [1.0] * 7
+    assert weights_from(torch.full((7,), -3.2), clip=10).values.tolist() == [1.0] * 7
 
 
 def test_weights_by_hand():
     # Ratios 1/2, 1/2, 2, 5: the mean is 2, so the weights are 1/4, 1/4, 1, 5/2, with mean one.
-    found = weigh(torch.tensor([0.5, 0.5, 2.0, 5.0]).log(), clip=10)
+    found = weights_from(torch.tensor([0.5, 0.5, 2.0, 5.0]).log(), clip=10)
     assert found.values.tolist() == pytest.approx([0.25, 0.25, 1, 2.5])
     assert found.effective == pytest.approx(16 / (4 * (0.0625 + 0.0625 + 1 + 6.25)))
     assert found.coverage == 1.0
     # Clipped to [1/2, 2] they are 1/2, 1/2, 1, 2, again made to have mean one.
-    assert weigh(torch.tensor([0.5, 0.5, 2.0, 5.0]).log(), clip=2).values.tolist() == (
+    assert weights_from(torch.tensor([0.5, 0.5, 2.0, 5.0]).log(), clip=2).values.tolist() == (
         pytest.approx([0.5, 0.5, 1, 2])
     )
 
 
 def test_without_mean_one_weights_are_the_clipped_ratios():
     ratios = torch.tensor([0.1, 0.5, 2.0, 5.0])
-    assert weigh(ratios.log(), clip=4, mean_one=False).values.tolist() == (
+    assert weights_from(ratios.log(), clip=4, mean_one=False).values.tolist() == (
         pytest.approx([0.25, 0.5, 2, 4])
     )
-    assert weigh(torch.tensor([1e4]), clip=4, mean_one=False).values.tolist() == [4]
+    assert weights_from(torch.tensor([1e4]), clip=4, mean_one=False).values.tolist() == [4]
 
 
-def test_coverage_is_the_share_of_the_global_mass_that_a_client_reaches():
+def test_coverage_is_the_share_of_the_global_mass_that_a_client_covers():
     # q is even on two values, p is even on four: on q's values p/q is 1/2.
-    assert weigh(torch.tensor([0.5, 0.5]).log(), clip=10).coverage == pytest.approx(0.5)
+    assert weights_from(torch.tensor([0.5, 0.5]).log(), clip=10).coverage == pytest.approx(0.5)
 
 
 @given(st.lists(st.floats(-40, 40), min_size=1, max_size=30), st.floats(1.5, 100))
 def test_weights_are_positive_with_mean_one(log_ratio, clip):
-    found = weigh(torch.tensor(log_ratio), clip)
+    found = weights_from(torch.tensor(log_ratio), clip)
     assert float(found.values.double().mean()) == pytest.approx(1, abs=1e-5)
     assert bool((found.values > 0).all())
     assert 0 < found.effective <= 1 + 1e-9
@@ -90,7 +90,7 @@ def test_weighted_losses_of_a_client_are_those_of_the_global_distribution():
     q, p = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
     x = np.repeat([0, 1, 2], (q * 8).astype(int))
     loss = np.array([1.0, 10.0, 100.0])
-    weights = weigh(torch.from_numpy(np.log(p / q)[x]), clip=10).values.double().numpy()
+    weights = weights_from(torch.from_numpy(np.log(p / q)[x]), clip=10).values.double().numpy()
     assert (weights * loss[x]).mean() == pytest.approx((p * loss).sum())
 
 
@@ -132,18 +132,18 @@ def test_a_density_stops_after_rises_in_a_row(history, done):
 def test_weights_of_one_are_fedavg_bit_for_bit(binary):
     plain = quietly(binary, "fedavg", rounds=3)
     method = FedDisk(estimator="oracle", exact=lambda _, x: torch.zeros(len(x)))
-    weighed = quietly(binary, method, rounds=3)
-    for one, other in zip(plain.model.parameters(), weighed.model.parameters(), strict=True):
+    weighted = quietly(binary, method, rounds=3)
+    for one, other in zip(plain.model.parameters(), weighted.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_a_local_density_that_equals_the_global_one_weighs_nothing():
+def test_a_local_density_that_equals_the_global_one_has_ratio_one():
     network = FunctionalModel(MADESpec(hidden="6").build((5,), 2))
     vector = flatten(network.module, network.layout)
     x = torch.randint(0, 2, (9, 5)).float()
     client = Client(0, x, torch.zeros(9, dtype=torch.int64), network, 2)
     start = Start(vector, {"density": vector.clone()})
-    ratio = LocalDensity(weighs=True).log_ratio(client, vector, start)
+    ratio = LocalDensity(sets_weights=True).log_ratio(client, vector, start)
     assert ratio.tolist() == [0.0] * 9
 
 
@@ -214,7 +214,7 @@ def test_weights_enter_any_method(binary, other):
     assert "sample_weights" in both.states[0]
 
 
-def test_clients_that_hold_different_things_are_warned_of():
+def test_clients_with_disjoint_samples_cause_a_warning():
     patterns = np.eye(3, 6, dtype=np.float32)
     apart = federation_of(*((np.tile(row, (40, 1)), [k] * 40) for k, row in enumerate(patterns)))
     with pytest.warns(UnskewWarning, match="cover less than half"):
@@ -222,7 +222,7 @@ def test_clients_that_hold_different_things_are_warned_of():
                  model="logistic", rounds=1)  # fmt: skip
 
 
-def test_data_it_cannot_take_is_refused():
+def test_unsuitable_data_is_rejected():
     data = small_federation()  # normal features
     with pytest.raises(UnskewError, match="between 0 and 1"):
         us.train(data, "feddisk", model="logistic", rounds=1)
@@ -242,9 +242,9 @@ def test_a_round_without_held_out_samples_does_not_stop_the_search_for_the_best(
     method, layout = FederatedDensity(), Layout.of(nn.Linear(1, 1, bias=False))
     server = Server(torch.zeros(1))
     for number, loss in enumerate([5.0, None, 3.0, 4.0, 8.0]):
-        told = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
+        diagnostics = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
         uploads = Uploads.of(torch.full((1, 1), number + 1.0), samples=[1], layout=layout)
-        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [told]}))
+        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [diagnostics]}))
     assert server.slots["history"].tolist() == [5, 3, 4, 8]
     assert learned_density(server).tolist() == [2.0]  # the model whose loss was 3
 
@@ -285,7 +285,7 @@ def test_weights_recover_what_averaging_loses_on_opposite_densities():
             assert np.corrcoef(estimated, truth)[0, 1] > 0.8
 
 
-def test_a_page_says_what_densities_tell_of_clients(binary, tmp_path):
+def test_the_report_shows_the_diagnostics_of_densities(binary, tmp_path):
     run = quietly(binary, f"feddisk:{QUICK}", rounds=1, out=tmp_path / "run")
     kappa = binary.train.sizes / binary.train.samples
     assert run.facts["densities"]["kappa_max"] == pytest.approx(kappa.max())

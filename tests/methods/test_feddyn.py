@@ -8,8 +8,8 @@ import unskew as us
 from toys import slope, small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method
 from unskew.methods.feddyn import FedDyn
 from unskew.models.functional import Batch, FunctionalModel
 
@@ -19,7 +19,7 @@ QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 def test_the_terms_by_hand():
     """One class, so the task's loss is 0 and flat: -<g, w> and the quadratic alone."""
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
-    refs = {"dyn_centre": torch.tensor([1.0, 0.0]), "dyn_slope": torch.tensor([0.5, 2.0])}
+    refs = {"dyn_center": torch.tensor([1.0, 0.0]), "dyn_slope": torch.tensor([0.5, 2.0])}
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
     loss = FedDyn(alpha=0.5).objective(FunctionalModel(nn.Linear(1, 1)), weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
@@ -50,9 +50,9 @@ def test_h_is_the_mean_slope_of_all_clients(federation, cohort):
             return finished
 
         def aggregate(self, server, uploads):
-            updated, told = super().aggregate(server, uploads)
+            updated, diagnostics = super().aggregate(server, uploads)
             h.append(updated.slots["dyn_slope"])
-            return updated, told
+            return updated, diagnostics
 
     us.train(federation, Watched(alpha=0.1), rounds=5, cohort=cohort, **QUICK)
     everyone = torch.stack([slopes.get(k, torch.zeros_like(h[0])) for k in range(4)])
@@ -69,7 +69,7 @@ def test_the_first_round_is_mean_with_a_proximal_term(federation):
     assert not torch.allclose(vector_of(sent), vector_of(prox), atol=1e-3)
 
 
-def test_it_ends_where_the_mean_of_the_losses_is_flat():
+def test_it_converges_where_the_mean_of_the_losses_is_flat():
     federation = small_federation(sizes=(30, 30, 30), holdout=0)
     options = {"model": "logistic", "batch_size": 1000, "lr": 0.3, "steps": 12, "rounds": 14}
     slopes = {}

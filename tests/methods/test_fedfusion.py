@@ -11,8 +11,8 @@ import unskew as us
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method
 from unskew.methods.fedfusion import FedFusion
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
@@ -29,31 +29,33 @@ def uploads_of(clients=6, seed=0):
     return Uploads.of(stack, layout=layout)
 
 
-def play(method, rounds, server=None):
+def train_quickly(method, rounds, server=None):
     server = server or Server(torch.zeros(uploads_of().layout.size))
-    servers, told = [], []
+    servers, diagnostics = [], []
     for uploads in rounds:
         server, diagnostics = method.aggregate(server, uploads)
         servers.append(server)
-        told.append(diagnostics)
-    return servers, told
+        diagnostics.append(diagnostics)
+    return servers, diagnostics
 
 
 def test_weights_apply_to_parameters_and_statistics_and_counters_take_the_largest():
     uploads = uploads_of()
-    (server,), (told,) = play(FedFusion(**QUICK), [uploads])
-    weights = told["weights"]
+    (server,), (diagnostics,) = train_quickly(FedFusion(**QUICK), [uploads])
+    weights = diagnostics["weights"]
     assert float(weights.std()) > 0
     expected = (weights.float()[:, None] * uploads.stack).sum(0)
     counters = uploads.layout.counters
     torch.testing.assert_close(server.vector[: counters.start], expected[: counters.start])
     assert server.vector[counters].tolist() == [6.0]
-    assert told["allocation"].shape == (6, 2)
-    assert set(told) == {"weights", "allocation", "cluster", "pi"}
+    assert diagnostics["allocation"].shape == (6, 2)
+    assert set(diagnostics) == {"weights", "allocation", "cluster", "pi"}
 
 
-def test_the_autoencoder_is_refitted_every_so_many_rounds():
-    servers, _ = play(FedFusion(vae_every=3, **QUICK), [uploads_of(seed=s) for s in range(7)])
+def test_the_autoencoder_is_refitted_every_vae_every_rounds():
+    servers, _ = train_quickly(
+        FedFusion(vae_every=3, **QUICK), [uploads_of(seed=s) for s in range(7)]
+    )
     kept = [server.slots["vae"] for server in servers]
     changed = [not torch.equal(a, b) for a, b in pairwise(kept)]
     assert changed == [False, False, True, False, False, True]
@@ -62,44 +64,44 @@ def test_the_autoencoder_is_refitted_every_so_many_rounds():
 
 def test_components_stay_when_fewer_clients_take_part():
     rounds = [uploads_of(10), uploads_of(2), uploads_of(1), uploads_of(5)]
-    _, told = play(FedFusion(vae_every=2, **QUICK), rounds)
-    assert [each["allocation"].shape for each in told] == [(10, 4), (2, 4), (1, 4), (5, 4)]
-    assert told[2]["weights"].tolist() == [1.0]
+    _, diagnostics = train_quickly(FedFusion(vae_every=2, **QUICK), rounds)
+    assert [each["allocation"].shape for each in diagnostics] == [(10, 4), (2, 4), (1, 4), (5, 4)]
+    assert diagnostics[2]["weights"].tolist() == [1.0]
 
 
-def test_components_follow_all_clients_not_those_who_take_part():
+def test_components_depend_on_all_clients_not_on_the_cohort():
     uploads = replace(uploads_of(clients=3), population=30)
-    (server,), (told,) = play(FedFusion(**QUICK), [uploads])
+    (server,), (diagnostics,) = train_quickly(FedFusion(**QUICK), [uploads])
     assert int(server.slots["components"]) == 10
-    assert told["allocation"].shape == (3, 10)
+    assert diagnostics["allocation"].shape == (3, 10)
 
 
 @pytest.mark.parametrize("order", ["ida+{}", "{}+ida"])
-def test_literal_weights_multiply_with_no_others_in_either_order(order):
+def test_literal_weights_cannot_be_multiplied_in_either_order(order):
     method = make_method(order.format("fedfusion:normalise=literal,steps=3"))
     with pytest.raises(UnskewError, match="multiplies with no other weights"):
-        play(method, [uploads_of()])
+        train_quickly(method, [uploads_of()])
 
 
 def test_hooks_are_pure():
     method, rounds = FedFusion(deterministic=False, **QUICK), [uploads_of(seed=s) for s in (1, 2)]
-    first, second = play(method, rounds), play(method, rounds)
+    first, second = train_quickly(method, rounds), train_quickly(method, rounds)
     assert torch.equal(first[0][1].vector, second[0][1].vector)
     assert torch.equal(first[1][1]["weights"], second[1][1]["weights"])
 
 
 def test_one_component_is_the_mean_bit_for_bit():
     uploads = uploads_of()
-    (server,), _ = play(FedFusion(components=1, **QUICK), [uploads])
+    (server,), _ = train_quickly(FedFusion(components=1, **QUICK), [uploads])
     even = torch.ones(6, dtype=torch.float64) / 6
     assert torch.equal(server.vector, weighted_sum(uploads.stack, even, uploads.layout))
 
 
-def test_the_literal_algorithm_blows_the_model_up():
+def test_the_literal_algorithm_diverges():
     uploads = uploads_of(12)
     options = {"components": 4, "normalise": "literal", **QUICK}
-    _, (told,) = play(FedFusion(**options), [uploads])
-    assert float(told["weights"].sum()) == pytest.approx(3, abs=0.6)
+    _, (diagnostics,) = train_quickly(FedFusion(**options), [uploads])
+    assert float(diagnostics["weights"].sum()) == pytest.approx(3, abs=0.6)
 
 
 @pytest.mark.parametrize("buffers", ["average", "local"])

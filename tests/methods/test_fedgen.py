@@ -10,7 +10,13 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
-from unskew.methods.common.generator import Fitting, Generator, Heads, Shape, sameness
+from unskew.methods.common.generator import (
+    Generator,
+    GeneratorTraining,
+    Heads,
+    Shape,
+    diversity_loss,
+)
 from unskew.methods.fedgen import FedGen
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
@@ -54,14 +60,14 @@ def test_the_terms_by_hand():
 
     plain = us.Method().objective(network, weights, {}, batch, {})
     named = F.cross_entropy(head(generated.view(4, 2)), torch.tensor([0, 0, 1, 1]))
-    taught = head(torch.stack([generated[1, 0], generated[0, 1]])).log_softmax(-1)
-    agreed = F.kl_div(head(x[:2]).log_softmax(-1), taught, log_target=True, reduction="batchmean")
+    teacher = head(torch.stack([generated[1, 0], generated[0, 1]])).log_softmax(-1)
+    agreed = F.kl_div(head(x[:2]).log_softmax(-1), teacher, log_target=True, reduction="batchmean")
     expected = plain + 0.25 * (3 * named + 5 * agreed)
     whole = FedGen(alpha=3, beta=5).objective(network, weights, {}, batch, refs)
     assert whole.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_a_class_that_nobody_showed_is_left_out():
+def test_a_class_without_samples_is_left_out():
     network = FunctionalModel(make("logistic", (2,), 2))
     weights = torch.randn(6)
     batch = Batch(torch.randn(1, 2), torch.tensor([1]), torch.ones(1))
@@ -80,41 +86,41 @@ def test_a_class_that_nobody_showed_is_left_out():
 def test_the_diversity_loss_by_hand():
     noise = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
     same, apart = torch.ones(2, 2), torch.tensor([[0.0, 0.0], [3.0, 1.0]])
-    assert sameness(same, noise).item() == 1
+    assert diversity_loss(same, noise).item() == 1
     # Two of the four pairs are apart: features by (3 + 1)/2, noise by (4 + 0)/2.
-    assert sameness(apart, noise).item() == pytest.approx(math.exp(-(2 * 2 * 2) / 4))
+    assert diversity_loss(apart, noise).item() == pytest.approx(math.exp(-(2 * 2 * 2) / 4))
 
 
-def test_heads_count_by_what_their_clients_hold():
+def test_heads_are_weighted_by_their_clients_class_counts():
     heads = Heads(torch.tensor([[[5.0], [0.0]], [[0.0], [5.0]]]), None)
     features, y = torch.ones(1, 1), torch.tensor([0])
     believes, doubts = math.log(1 + math.exp(-5)), math.log(1 + math.exp(5))
     for share in (1.0, 0.25):
         shares = torch.tensor([[share, 0.5], [1 - share, 0.5]])
         expected = share * believes + (1 - share) * doubts
-        assert heads.disbelief(features, y, shares).item() == pytest.approx(expected, rel=1e-5)
+        assert heads.cross_entropy(features, y, shares).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_generator_learns_what_heads_believe():
+def test_the_generator_learns_from_the_heads():
     shape = Shape(classes=3, noise=4, hidden=16, features=5)
     noise = torch.Generator().manual_seed(0)
     heads = Heads(torch.randn(2, 3, 5, generator=noise), torch.randn(2, 3, generator=noise))
     generator, counts = Generator(shape), torch.tensor([[9, 0, 5], [0, 3, 5]])
-    start = Generator.begin(shape, 0)
+    start = Generator.initial_parameters(shape, 0)
     kept = start.clone()
-    fitted, loss = generator.fit(start, heads, counts, Fitting(150, 32, 0.01, 1.0), 0)
-    again, _ = generator.fit(start, heads, counts, Fitting(150, 32, 0.01, 1.0), 0)
+    fitted, loss = generator.fit(start, heads, counts, GeneratorTraining(150, 32, 0.01, 1.0), 0)
+    again, _ = generator.fit(start, heads, counts, GeneratorTraining(150, 32, 0.01, 1.0), 0)
     assert torch.equal(start, kept)
     assert torch.equal(fitted, again)
     y = torch.arange(3).repeat_interleave(20)
     made = generator(fitted, y, torch.randn(60, 4, generator=noise))
     shares = counts / counts.sum(0)
-    assert heads.disbelief(made, y, shares).item() < 0.2
+    assert heads.cross_entropy(made, y, shares).item() < 0.2
     assert loss < 1.2
     assert made.view(3, 20, 5).std(1).mean() > 0.1  # not one point a class
 
 
-def test_what_travels(federation):
+def test_traffic(federation):
     plain = us.train(federation, "fedavg", **QUICK).cost
     gen = us.train(federation, FedGen(**SMALL), **QUICK).cost
     generator = (3 + 4) * 8 + 8 + 2 * 8 + 8 * 8 + 8
@@ -123,7 +129,7 @@ def test_what_travels(federation):
     assert gen.bytes_down - plain.bytes_down == 2 * 4 * (4 * generator + 3 + 8)
 
 
-def test_a_network_without_a_linear_end_is_refused(federation):
+def test_a_network_without_a_linear_head_is_rejected(federation):
     module = nn.Sequential(nn.Linear(5, 3), nn.LogSoftmax(1))
     with pytest.raises(UnskewError, match="model: fedgen needs a network that ends in a linear"):
         us.train(federation, "fedgen", **QUICK | {"model": module})

@@ -23,7 +23,7 @@ def test_without_batchnorm_it_is_fedavg_bit_for_bit(federation, model):
 
 
 @pytest.mark.parametrize("name", ["mlp:hidden=16", "feddisk-cnn", "vgg11", "resnet18"])
-def test_it_makes_the_networks_that_are_built_with_groups(name):
+def test_it_builds_the_same_network_as_norm_group(name):
     shape, join = ((5,), ",") if name.startswith("mlp") else ((3, 32, 32), ":")
     rebuilt = FedGN().adapt(make(f"{name}{join}norm=batch", shape, 10), torch.zeros(2, *shape))
     built = make(f"{name}{join}norm=group", shape, 10)
@@ -50,7 +50,7 @@ class Odd(nn.Module):
         return self.layer(self.frozen(self.bare[0](x)))
 
 
-def test_every_layer_becomes_its_like():
+def test_every_batch_norm_becomes_a_group_norm():
     module = Odd()
     nn.init.uniform_(module.norm.weight)
     scales = module.norm.weight.clone()
@@ -76,7 +76,7 @@ def test_training_and_evaluation_agree():
     assert torch.equal(module.train()(x), module.eval()(x))
 
 
-def test_the_user_s_module_stays_as_it_was(federation):
+def test_the_user_s_module_is_not_changed(federation):
     module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     before = copy.deepcopy(module.state_dict())
     run = us.train(federation, "fedgn", model=module, **OPTIONS)
@@ -85,13 +85,13 @@ def test_the_user_s_module_stays_as_it_was(federation):
     assert isinstance(run.model[1], nn.GroupNorm)
 
 
-def test_what_travels(federation):
+def test_traffic(federation):
     """4 x 6 and 4 of the first layer, 4 + 4 of the norm, 4 x 3 and 3 of the second."""
     module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     cost = us.train(federation, "fedgn", model=module, **OPTIONS).cost
     assert cost.parameters_up == cost.parameters_down == 3 * 4 * (24 + 8 + 15)
 
 
-def test_groups_that_do_not_divide_are_named(federation):
+def test_groups_that_do_not_divide_are_rejected(federation):
     with pytest.raises(UnskewError, match=r"groups=3 does not divide the 8 channels of body\.2"):
         us.train(federation, "fedgn:groups=3", model="mlp:hidden=8,norm=batch", **OPTIONS)

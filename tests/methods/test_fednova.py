@@ -23,7 +23,7 @@ def combine(stack, effective_step, samples, previous, layout=None):
         samples=samples,
         previous=torch.tensor(previous),
         layout=layout,
-        extras={"reach": [torch.tensor(each) for each in effective_step]},
+        extras={"effective_step": [torch.tensor(each) for each in effective_step]},
     )
     return FedNova().aggregate(Server(torch.tensor(previous)), uploads)[0].vector
 
@@ -35,7 +35,7 @@ def test_by_hand():
 
 
 @given(st.floats(0.01, 100), st.lists(st.floats(0.1, 10), min_size=2, max_size=5))
-def test_the_unit_of_reach_does_not_matter(unit, effective_step):
+def test_the_unit_of_the_effective_step_does_not_matter(unit, effective_step):
     """So steps, or steps times the learning rate, are one and the same."""
     stack = [[float(k), 1.0 - k] for k in range(len(effective_step))]
     samples = list(range(1, len(effective_step) + 1))
@@ -47,7 +47,7 @@ def test_the_unit_of_reach_does_not_matter(unit, effective_step):
 
 
 @given(st.integers(0, 60), st.floats(0, 0.95))
-def test_the_reach_with_momentum_is_the_paper_s_formula(steps, momentum):
+def test_the_effective_step_with_momentum_is_the_paper_s_formula(steps, momentum):
     power = momentum**steps
     paper = (steps - momentum * (1 - power) / (1 - momentum)) / (1 - momentum)
     assert SGD(0.3, momentum, 0.0).effective_step(steps, 0.0) == pytest.approx(
@@ -56,7 +56,7 @@ def test_the_reach_with_momentum_is_the_paper_s_formula(steps, momentum):
 
 
 @given(st.integers(0, 60), st.floats(0, 3))
-def test_the_reach_with_a_proximal_term_is_the_paper_s_recursion(steps, mu):
+def test_the_effective_step_with_a_proximal_term_is_the_paper_s_recursion(steps, mu):
     a = 0.0
     for _ in range(steps):
         a = (1 - 0.1 * mu) * a + 1
@@ -77,7 +77,7 @@ def test_unequal_work_differs_from_fedavg(federation):
     assert not torch.allclose(vector_of(runs[0]), vector_of(runs[1]), atol=1e-3)
     table = next(table for table in runs[1].client_tables if table["kind"] == "round")
     steps = torch.tensor(table["steps"]).double()
-    effective_step = torch.tensor(table["reasons"]["reach"]).double()
+    effective_step = torch.tensor(table["reasons"]["effective_step"]).double()
     assert len(set(table["steps"])) > 1
     torch.testing.assert_close(effective_step, 0.1 * steps, rtol=1e-6, atol=0)
 
@@ -93,7 +93,7 @@ def test_statistics_are_averaged_and_counters_take_the_largest():
 def test_adam_s_work_is_its_number_of_steps():
     federation = small_federation(sizes=(33, 9), holdout=0)
     run = us.train(federation, "fednova", optimizer="adam", rounds=1, **QUICK)
-    assert run.client_tables[0]["reasons"]["reach"] == [5.0, 2.0]
+    assert run.client_tables[0]["reasons"]["effective_step"] == [5.0, 2.0]
 
 
 def test_it_sends_one_number_more(federation):

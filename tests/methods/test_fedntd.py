@@ -19,25 +19,25 @@ LOGITS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)
 
 def test_the_divergence_by_hand():
     """Class 0 is true. Of the others the teacher says 3:1, the pupil 1:1."""
-    taught = torch.tensor([[9.0, math.log(3), 0.0]])
+    teacher = torch.tensor([[9.0, math.log(3), 0.0]])
     own = torch.tensor([[-5.0, 2.0, 2.0]])
     expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
-    divergence = not_true_divergence(taught, own, torch.tensor([0]), 1.0)
+    divergence = not_true_divergence(teacher, own, torch.tensor([0]), 1.0)
     assert divergence.tolist() == pytest.approx([expected], abs=1e-6)
 
 
-def test_a_high_temperature_blurs_both():
-    taught, own = torch.tensor([[0.0, 4.0, 0.0]]), torch.tensor([[0.0, 0.0, 4.0]])
-    sharp, blurred = (not_true_divergence(taught, own, torch.tensor([0]), t) for t in (1.0, 4.0))
+def test_a_high_temperature_makes_both_more_uniform():
+    teacher, own = torch.tensor([[0.0, 4.0, 0.0]]), torch.tensor([[0.0, 0.0, 4.0]])
+    sharp, blurred = (not_true_divergence(teacher, own, torch.tensor([0]), t) for t in (1.0, 4.0))
     assert blurred.item() == pytest.approx(2 * 0.2310585786, abs=1e-5)  # 2 (sigmoid(1) - 1/2)
     assert sharp > blurred
 
 
 @given(LOGITS, LOGITS, st.integers(0, 2), st.floats(0.5, 5))
-def test_the_true_class_neither_counts_nor_is_pulled(taught, own, y, temperature):
+def test_the_true_class_has_no_effect_and_no_gradient(teacher, own, y, temperature):
     logits = torch.tensor([own], requires_grad=True)
     label = torch.tensor([y])
-    divergence = not_true_divergence(torch.tensor([taught]), logits, label, temperature)
+    divergence = not_true_divergence(torch.tensor([teacher]), logits, label, temperature)
     (slope,) = torch.autograd.grad(divergence.sum(), logits)
     assert divergence.item() >= -1e-6
     assert slope[0, y] == 0
@@ -65,8 +65,8 @@ def test_the_objective_adds_it_by_sample_scale():
     whole = FedNTD(beta=3, temperature=2).objective(
         network, weights, {}, batch, {"ntd_teacher": teacher}
     )
-    own, taught = network(weights, {}, batch.x), network(teacher, {}, batch.x)
-    each = not_true_divergence(taught, own, batch.y, 2.0)
+    own, teacher = network(weights, {}, batch.x), network(teacher, {}, batch.x)
+    each = not_true_divergence(teacher, own, batch.y, 2.0)
     assert (whole - plain).item() == pytest.approx(3 * 4 * (each[0] + each[1]).item() / 2, rel=1e-4)
 
 

@@ -116,7 +116,7 @@ def test_with_plain_softmax_the_generic_model_is_fedavg_s_bit_for_bit(federation
 
 
 @HEADS
-def test_what_is_handed_out_is_the_generic_model(federation, head):
+def test_the_global_model_is_the_generic_model(federation, head):
     run = us.train(federation, FedROD(head=head), **QUICK)
     x = torch.randn(7, 5)
     assert torch.equal(run.model(x), run.model.head(run.model.body(x)))
@@ -139,7 +139,7 @@ def test_the_personal_head_stays_and_costs_nothing(federation):
     assert not torch.allclose(ends[0][1], ends[1][1])
 
 
-def test_the_hypernetwork_travels_and_the_proportions_do_not(federation):
+def test_the_hypernetwork_is_sent_and_the_proportions_are_not(federation):
     plain = us.train(federation, "fedavg", **QUICK).cost
     rod = us.train(federation, "fedrod:head=hypernetwork,hidden=2", **QUICK).cost
     hyper = (3 * 2 + 2) + (2 + 1) * 3 * (8 + 1)
@@ -147,7 +147,7 @@ def test_the_hypernetwork_travels_and_the_proportions_do_not(federation):
         assert getattr(rod, direction) - getattr(plain, direction) == 3 * 4 * hyper
 
 
-def test_the_hypernetwork_gives_clients_alike_the_same_head():
+def test_the_hypernetwork_gives_equal_clients_the_same_head():
     x, y = small_federation(holdout=0).train.client(0)
     test = [(x[:5], y[:5]), (x[:5], y[:5])]
     federation = federation_of((x, y), (x[::-1], y[::-1]), test=test)
@@ -156,7 +156,7 @@ def test_the_hypernetwork_gives_clients_alike_the_same_head():
     assert table["loss"][0] == pytest.approx(table["loss"][1], rel=1e-6)
 
 
-def test_a_network_without_a_linear_end_is_refused(federation):
+def test_a_network_without_a_linear_head_is_rejected(federation):
     module = nn.Sequential(nn.Linear(5, 3), nn.LogSoftmax(1))
     with pytest.raises(UnskewError, match="model: fedrod needs a network that ends in a linear"):
         us.train(federation, "fedrod", **QUICK | {"model": module})
@@ -167,6 +167,6 @@ def test_a_head_with_more_outputs_than_classes(federation):
     assert run.rounds == 3
 
 
-def test_it_joins_with_terms_of_others(federation):
+def test_it_composes_with_other_terms(federation):
     us.train(federation, "fedrod+moon:projection=4+fedprox:mu=1", **QUICK)
     us.train(federation, "moon:projection=0+fedrod", **QUICK)

@@ -9,9 +9,9 @@ import unskew as us
 from toys import opposed, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Client, Server
-from unskew.methods.common.own_loss import own_loss
-from unskew.methods.common.registry import make_method
+from unskew.methods.common.client_loss import training_loss
 from unskew.methods.ifca import IFCA
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -50,7 +50,7 @@ def test_renaming_the_models_renames_the_choice(federation, order):
     torch.manual_seed(0)
     client = client_of(federation, 0, nn.Linear(5, 3))
     models = torch.randn(3, LOGISTIC)
-    losses = [own_loss(client, model) for model in models]
+    losses = [training_loss(client, model) for model in models]
     best = models[losses.index(min(losses))]
     renamed = models[order]
     start = IFCA(models=3).prepare(client, {"model": renamed[0], "others": renamed[1:]}, {})
@@ -62,7 +62,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_training_samples(federation):
     module = nn.Linear(5, 3)
     client = client_of(federation, 1, module)
     expected = nn.functional.cross_entropy(module(client.x), client.y.long()).item()
-    assert own_loss(client, flatten(module, client.network.layout)) == pytest.approx(expected)
+    assert training_loss(client, flatten(module, client.network.layout)) == pytest.approx(expected)
 
 
 def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
@@ -73,11 +73,11 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
     )
     method = IFCA(models=3)
     server = method.begin(torch.zeros(1), uploads.layout, {})
-    server, told = method.aggregate(server, uploads)
+    server, diagnostics = method.aggregate(server, uploads)
     assert server.slots["models"].flatten().tolist() == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
     assert server.vector.item() == 12.0  # four samples each
-    assert told["weights"].tolist() == [0.25, 0.75, 1.0]
-    assert told["cluster"].tolist() == [0, 0, 2]
+    assert diagnostics["weights"].tolist() == [0.25, 0.75, 1.0]
+    assert diagnostics["cluster"].tolist() == [0, 0, 2]
     personal = [
         method.personal(uploads.layout, server, {"client": torch.tensor(k)}) for k in (1, 2)
     ]
@@ -86,7 +86,7 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
 
 
 @pytest.mark.parametrize("method", ["ifca:models=3", "ifca:models=2+fedper", "fesem", "cfl"])
-def test_the_models_are_measured_one_by_one_too(federation, method):
+def test_the_models_are_also_evaluated_separately(federation, method):
     run = us.train(federation, method, **OPTIONS)
     assert 0 <= run.last("outputs") <= 1
     assert run.last("outputs", "loss") > 0
@@ -98,7 +98,7 @@ def test_one_model_is_its_own_mean(federation):
     assert run.metrics[-1]["outputs"] == run.metrics[-1]["global"]
 
 
-def test_a_client_never_heard_of_takes_the_largest_model():
+def test_a_new_client_gets_the_model_with_the_most_samples():
     uploads = Uploads.of(
         torch.tensor([[1.0], [2.0]]),
         samples=[3, 5],
@@ -128,7 +128,7 @@ def test_all_models_go_down_and_the_choice_goes_up(federation):
     assert run.cost.bytes_up == 2 * 4 * (LOGISTIC * 4 + 8)
 
 
-def test_what_stays_local_is_sent_with_no_model(federation):
+def test_local_coordinates_are_not_sent_with_any_model(federation):
     run = us.train(federation, "ifca:models=3,buffers=local", model=NORMED, rounds=2)
     layout = FunctionalModel(NORMED).layout
     # Statistics go down once, to clients that have none of their own yet, and with one model.
@@ -151,7 +151,7 @@ def test_one_worker_equals_two(federation):
     assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
 
 
-def test_a_resumed_run_goes_on_to_the_same_bits(federation, tmp_path):
+def test_a_run_resumes_bit_for_bit(federation, tmp_path):
     options = OPTIONS | {"out": tmp_path / "run"}
     us.train(federation, "ifca:models=2+fedadam", **options | {"rounds": 1})
     resumed = us.train(federation, "ifca:models=2+fedadam", resume=True, **options)
@@ -163,12 +163,12 @@ def test_composing(federation):
     with_term = us.train(federation, "ifca:models=2+fedprox:mu=0", **OPTIONS)
     plain = us.train(federation, "ifca:models=2", **OPTIONS)
     assert torch.equal(vector_of(with_term), vector_of(plain))
-    with pytest.raises(UnskewError, match="ifca must stand first"):
+    with pytest.raises(UnskewError, match="ifca must come first"):
         make_method("fedprox+ifca")
 
-    class Talkative(IFCA, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
+    class SendsExtraTensors(IFCA, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
         pass
 
     server = Server(torch.zeros(1), {"models": torch.zeros(2, 1)})
-    with pytest.raises(UnskewError, match="none that sends more than a model"):
-        Talkative(models=2).broadcast(server, 0)
+    with pytest.raises(UnskewError, match="one that sends extra tensors"):
+        SendsExtraTensors(models=2).broadcast(server, 0)

@@ -37,7 +37,7 @@ def test_no_discrepancy_is_fedavg_bit_for_bit(federation):
     assert torch.equal(vector_of(plain), vector_of(latent))
 
 
-def test_a_large_b_weighs_everybody_alike(federation):
+def test_a_large_b_makes_weights_uniform(federation):
     run = us.train(federation, "latent:alpha=0.5,b=1e9", **TASK)
     weights = run.weights[-1]
     assert weights == pytest.approx([0.25] * 4, abs=1e-6)
@@ -70,7 +70,7 @@ def test_the_vae_is_sent_once_and_a_distance_each_round(federation):
     assert {t["parameters_up"] for t in traffic} == {4 * (head + 1)}
 
 
-def test_re_weighing_measures_the_model_of_the_moment(federation):
+def test_repeated_measurements_use_the_current_model(federation):
     run = us.train(federation, "latent:every=2", **{**TASK, "rounds": 6})
     tables = [t for t in run.client_tables if t["kind"] == "round"]
     seen = [tuple(table["reasons"]["discrepancies"]) for table in tables]
@@ -80,7 +80,7 @@ def test_re_weighing_measures_the_model_of_the_moment(federation):
     assert seen[4] == seen[5] != seen[2]
 
 
-def test_with_few_at_a_time_newcomers_measure_at_once(federation):
+def test_with_partial_participation_new_clients_measure_at_once(federation):
     """From the third round on all who are there have a distance, whenever they first came."""
     run = us.train(federation, "latent:every=2", **{**TASK, "rounds": 10, "cohort": 2})
     tables = [t for t in run.client_tables if t["kind"] == "round"]
@@ -98,8 +98,8 @@ def test_a_client_without_samples_has_no_distance():
     assert run.metrics[-1]["rejected"] == {"4": "it has no samples to train on"}
 
 
-def test_re_weighing_needs_codes(federation):
-    with pytest.raises(UnskewError, match="every re-weighs"):
+def test_repeated_measurements_need_codes(federation):
+    with pytest.raises(UnskewError, match="every measures"):
         us.train(federation, "latent:every=2", model="logistic", rounds=1)
 
 
@@ -174,7 +174,7 @@ def test_a_classifier_learns_from_synthetic_digits():
         classification_score(digits, make("logistic", (1, 8, 8), 10))
 
 
-def test_a_client_far_from_the_prior_counts_less():
+def test_a_client_far_from_the_prior_gets_less_weight():
     rng = np.random.default_rng(0)
     common, strange = rng.random((3, 60, 6)) * 0.3, 1 - rng.random((60, 6)) * 0.1
     clients = [(np.asarray(x, np.float32), [0, 1, 2] * 20) for x in (*common, strange)]

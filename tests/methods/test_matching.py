@@ -15,8 +15,8 @@ from unskew.aggregation.chain import chain_of, renumber
 from unskew.aggregation.matching import orders_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method
 from unskew.methods.feddna import FedDNA
 from unskew.methods.fedma import FedMA
 from unskew.models import make
@@ -64,12 +64,16 @@ def test_clients_equal_up_to_the_order_of_units_give_that_function(name, shape):
     counts = torch.tensor([[3, 0, 1], [2, 0, 5], [1, 0, 1]])
     uploads = Uploads.of(stack, samples=[2, 5, 1], layout=network.layout, label_counts=counts)
     x = torch.rand(4, *shape)
-    server, told = FedMA().aggregate(Server(vector), uploads)
+    server, diagnostics = FedMA().aggregate(Server(vector), uploads)
     expected = output(network, vector, x)
     torch.testing.assert_close(output(network, server.vector, x), expected, rtol=1e-4, atol=1e-4)
     plain = stack.mean(0)
     assert not torch.allclose(output(network, plain, x), expected, atol=1e-3)
-    assert told["renumbered"].tolist() == [1.0, 0.0, 1.0]  # the largest client's numbers stay
+    assert diagnostics["renumbered"].tolist() == [
+        1.0,
+        0.0,
+        1.0,
+    ]  # the largest client's numbers stay
 
 
 @pytest.mark.parametrize("name", ["mlp:hidden=6", "mlp:hidden=6,norm=batch"])
@@ -142,28 +146,28 @@ class Shortcut(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("model", "complaint"),
+    ("model", "message"),
     [
-        (Shortcut(), "it has shortcuts"),
-        ("mlp:hidden=16,norm=group", "it has shortcuts, groups"),
+        (Shortcut(), "fedma cannot match units across shortcuts"),
+        ("mlp:hidden=16,norm=group", "fedma cannot match units across shortcuts, groups"),
         (nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4, affine=False), nn.Linear(4, 3)), "1.run"),
     ],
 )
-def test_other_networks_are_refused_before_the_first_round(federation, model, complaint):
-    with pytest.raises(UnskewError, match=rf"model: {complaint}"):
+def test_other_networks_are_rejected_before_the_first_round(federation, model, message):
+    with pytest.raises(UnskewError, match=rf"model: {message}"):
         us.train(federation, "fedma", model=model, rounds=1)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenetv2", "densenet121"])
-def test_the_deep_networks_with_residuals_are_refused(name):
+def test_the_deep_networks_with_residuals_are_rejected(name):
     layout = Layout.of(make(name, (3, 32, 32), 3))
     with pytest.raises(UnskewError, match="does not follow from the layer before"):
         chain_of(layout)
 
 
-def test_text_and_local_buffers_are_refused(federation):
+def test_text_and_local_buffers_are_rejected(federation):
     bilstm = FunctionalModel(make("bilstm:embedding=3,hidden=2", (6,), 2, vocabulary=12))
-    with pytest.raises(UnskewError, match="does not follow"):
+    with pytest.raises(UnskewError, match="units cannot be matched"):
         FedMA().check(bilstm, torch.ones(2, 6, dtype=torch.int32))
     with pytest.raises(UnskewError, match="use buffers=average"):
         us.train(federation, "fedma:buffers=local", model="mlp:norm=batch", rounds=1)
@@ -185,14 +189,14 @@ def test_pooled_statistics_are_those_of_all_samples_together():
         module[1].running_var = torch.from_numpy(own.var(0)).float()
         rows.append(flatten(module, layout))
     uploads = Uploads.of(torch.stack(rows), samples=[6, 10, 4], layout=layout)
-    server, told = FedDNA().aggregate(Server(rows[0]), uploads)
+    server, diagnostics = FedDNA().aggregate(Server(rows[0]), uploads)
     pooled = np.concatenate(samples)
     tensors = layout.tensors(server.vector)
     np.testing.assert_allclose(tensors["1.running_mean"], pooled.mean(0), rtol=1e-5)
     np.testing.assert_allclose(tensors["1.running_var"], pooled.var(0), rtol=1e-5)
     within = np.average([own.var(0) for own in samples], axis=0, weights=[6, 10, 4])
     between = float((pooled.var(0) - within).mean())
-    assert told["variance between clients"].tolist() == pytest.approx([between], rel=1e-4)
+    assert diagnostics["variance between clients"].tolist() == pytest.approx([between], rel=1e-4)
 
 
 def test_only_variances_differ_from_fedavg(federation):
@@ -217,13 +221,13 @@ def test_where_clients_use_no_pooled_statistics_it_is_fedavg(federation, options
     assert runs[0].cost == runs[1].cost
 
 
-def test_a_rule_without_weights_is_refused_with_batchnorm(federation):
+def test_a_rule_without_weights_is_rejected_with_batchnorm(federation):
     with pytest.raises(UnskewError, match="feddna pools statistics by the clients' weights"):
         us.train(federation, "feddna+median", model=NORMED, rounds=1, runner="loop")
     assert us.train(federation, "feddna+median", model="logistic", rounds=1).rounds == 1
 
 
-def test_with_matched_units_it_is_refused_where_there_are_statistics(federation):
+def test_with_matched_units_it_is_rejected_where_there_are_statistics(federation):
     with pytest.raises(UnskewError, match="fedma renumbers units, and feddna pools"):
         us.train(federation, "feddna+fedma", model=NORMED, rounds=1, runner="loop")
     assert us.train(federation, "feddna+fedma", model="mlp:hidden=4", rounds=1).rounds == 1

@@ -112,7 +112,7 @@ def test_the_negative_is_the_client_s_own_last_model(federation):
         assert torch.equal(previous[2], left[client][1])
 
 
-def test_the_projection_is_part_of_the_model_and_travels(federation):
+def test_the_projection_is_part_of_the_model_and_is_sent(federation):
     run = us.train(federation, "moon:projection=6", **QUICK)
     head = run.model.head
     assert (head.in_features, head.out_features) == (6, 3)
@@ -124,7 +124,7 @@ def test_the_projection_is_part_of_the_model_and_travels(federation):
 def test_a_projection_needs_a_linear_head_and_no_projection_a_linear_layer():
     with pytest.raises(UnskewError, match="model: moon needs a network that ends in a linear"):
         MOON().adapt(nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)), torch.zeros(2, 5))
-    with pytest.raises(UnskewError, match="model: moon needs a linear layer"):
+    with pytest.raises(UnskewError, match="model: moon needs a linear head"):
         MOON(projection=0).adapt(nn.Flatten(), torch.zeros(2, 5))
     module = make("mlp", (5,), 3)
     assert MOON(projection=0).adapt(module, torch.zeros(2, 5)) is module

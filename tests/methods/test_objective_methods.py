@@ -9,11 +9,11 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.methods.common.registry import METHODS, make_method
+from unskew.methods import METHODS, make_method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
-SPELLINGS = [
+SPECS = [
     "scaffold",
     "feddyn:alpha=0.1",
     "fednova",
@@ -23,7 +23,7 @@ SPELLINGS = [
     "fedrod:head=hypernetwork",
     "fedgen:hidden=8,generator_steps=3",
 ]
-EACH = pytest.mark.parametrize("method", SPELLINGS)
+EACH = pytest.mark.parametrize("method", SPECS)
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1, "evaluate_every": 3}
 NORMED = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
@@ -39,7 +39,7 @@ class Plain(nn.Module):
         return self.last(torch.tanh(self.first(x)))
 
 
-def play(federation, method, **options):
+def train_quickly(federation, method, **options):
     run = us.train(federation, method, **QUICK | options)
     vector = flatten(run.model, FunctionalModel(run.model).layout)
     assert bool(torch.isfinite(vector).all())
@@ -49,25 +49,27 @@ def play(federation, method, **options):
 @EACH
 @pytest.mark.parametrize("local", [{"epochs": 2}, {"steps": 3, "momentum": 0.9, "cohort": 2}])
 def test_vectorised_equals_the_loop(federation, method, local):
-    _, loop = play(federation, method, runner="loop", **local)
-    _, vectorised = play(federation, method, runner="vectorised", **local)
+    _, loop = train_quickly(federation, method, runner="loop", **local)
+    _, vectorised = train_quickly(federation, method, runner="vectorised", **local)
     torch.testing.assert_close(vectorised, loop, rtol=2e-4, atol=3e-5)
 
 
 @EACH
 def test_the_pool_equals_the_loop_bit_for_bit(federation, method):
     options = {"model": NORMED, "rounds": 2}
-    _, loop = play(federation, method, runner="loop", **options)
-    _, pool = play(federation, method, runner="pool", workers=2, **options)
+    _, loop = train_quickly(federation, method, runner="loop", **options)
+    _, pool = train_quickly(federation, method, runner="pool", workers=2, **options)
     assert torch.equal(loop, pool)
 
 
 @EACH
 def test_a_run_resumes_bit_for_bit(federation, method, tmp_path):
     options = {"cohort": 2, "runner": "loop"}
-    _, whole = play(federation, method, rounds=4, **options)
-    play(federation, method, rounds=2, out=tmp_path / "half", **options)
-    _, resumed = play(federation, method, rounds=4, out=tmp_path / "half", resume=True, **options)
+    _, whole = train_quickly(federation, method, rounds=4, **options)
+    train_quickly(federation, method, rounds=2, out=tmp_path / "half", **options)
+    _, resumed = train_quickly(
+        federation, method, rounds=4, out=tmp_path / "half", resume=True, **options
+    )
     assert torch.equal(whole, resumed)
 
 
@@ -76,22 +78,22 @@ def test_a_run_resumes_bit_for_bit(federation, method, tmp_path):
 def test_tiny_federations(method, runner):
     x, y = small_federation().train.client(0)
     one_sample, one_class = (x[:1], y[:1]), (x[y == 1], y[y == 1])
-    play(federation_of((x, y), one_sample), method, runner=runner)
-    play(federation_of(one_class, (x, y), one_sample), method, runner=runner, cohort=1)
+    train_quickly(federation_of((x, y), one_sample), method, runner=runner)
+    train_quickly(federation_of(one_class, (x, y), one_sample), method, runner=runner, cohort=1)
 
 
 @EACH
-def test_networks_of_a_user(federation, method):
-    run, _ = play(federation, method, model=Plain())
+def test_custom_networks(federation, method):
+    run, _ = train_quickly(federation, method, model=Plain())
     assert torch.isfinite(run.model(torch.zeros(2, 5))).all()
-    play(federation, method, model=NORMED)
-    play(federation, method, model=nn.Linear(5, 3))
+    train_quickly(federation, method, model=NORMED)
+    train_quickly(federation, method, model=nn.Linear(5, 3))
 
 
 @EACH
 def test_two_classes_and_one(method):
     for classes in (1, 2):
-        play(small_federation(sizes=(9, 12), classes=classes), method)
+        train_quickly(small_federation(sizes=(9, 12), classes=classes), method)
 
 
 @EACH
@@ -101,7 +103,7 @@ def test_text(method):
         tokens, np.array([1, 0] * 12), np.repeat([0, 1, 2], 8), holdout=0.2, tokens=True
     )
     federation = replace(federation, vocabulary=("<pad>", "<unk>", "good", "film", "so"))
-    play(federation, method, model="bilstm:embedding=4,hidden=4", rounds=2, runner="loop")
+    train_quickly(federation, method, model="bilstm:embedding=4,hidden=4", rounds=2, runner="loop")
 
 
 @EACH
@@ -125,7 +127,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("method", "accuracy"), GOLDEN)
-def test_digits_reach_what_they_reached_before(digits, method, accuracy):
+def test_accuracies_on_digits_are_unchanged(digits, method, accuracy):
     run = us.train(
         digits, method, model="mlp:hidden=32", rounds=12, epochs=2, lr=0.1, evaluate_every=12
     )
@@ -137,6 +139,6 @@ def digits():
     return us.load("digits", clients=8, skew="dirichlet:alpha=0.3", seed=1)
 
 
-def test_every_method_is_tried_in_both_ways():
-    tried = {spec.partition(":")[0] for spec in SPELLINGS}
+def test_every_objective_method_is_tested():
+    tried = {spec.partition(":")[0] for spec in SPECS}
     assert tried == {spec.partition(":")[0] for spec, _ in GOLDEN}

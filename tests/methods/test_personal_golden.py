@@ -9,7 +9,7 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.methods.common.registry import METHODS
+from unskew.methods import METHODS
 
 NAMES = ("fedbn", "fedper", "fedrep", "fedbabu", "ditto", "fedala", "fedgn", "local", "central")
 GOLDEN = {
@@ -31,7 +31,7 @@ def digits():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_digits_come_out_as_they_did(digits, name):
+def test_results_on_digits_are_unchanged(digits, name):
     """Six clients of Dir(0.3), three rounds, an MLP with BatchNorm; accuracies to a few samples."""
     spec = "fedrep:head_epochs=3" if name == "fedrep" else name
     run = us.train(
@@ -64,14 +64,14 @@ ODD = {
 @pytest.mark.parametrize("model", ["mlp:hidden=8", NORMED], ids=["mlp", "normed"])
 @pytest.mark.parametrize("odd", sorted(ODD))
 @pytest.mark.parametrize("name", NAMES)
-def test_odd_federations_are_no_reason_to_fail(name, odd, model):
+def test_unusual_federations_do_not_fail(name, odd, model):
     run = us.train(ODD[odd], name, model=model, rounds=2, batch_size=4, workers=1)
     assert run.rounds == 2
     assert 0 <= run.accuracy <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_client_a_round(name):
+def test_one_client_per_round(name):
     run = us.train(small_federation(), name, model=NORMED, rounds=3, cohort=1, workers=1)
     assert 0 <= run.last("personal") <= 1
 
@@ -88,7 +88,7 @@ def test_text(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_method_says_what_to_tune_and_has_a_page(name):
+def test_a_method_has_a_tuning_grid_and_a_page(name):
     cls = METHODS[name]
     page = Path(__file__).parents[2] / "docs" / "methods" / f"{name}.md"
     for option in (field.name for field in fields(cls)):

@@ -12,7 +12,8 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Method
 from unskew.methods.common.head import head_mask
 from unskew.methods.fedbabu import FedBABU
-from unskew.methods.fedper import FedPer, FedRep
+from unskew.methods.fedper import FedPer
+from unskew.methods.fedrep import FedRep
 from unskew.models import make
 from unskew.models.layout import Layout, flatten
 
@@ -54,7 +55,7 @@ def test_the_head_is_found_with_its_buffers():
 
 
 @RUNNERS
-def test_fedper_s_heads_go_on_where_they_ended(federation, runner):
+def test_fedper_s_heads_resume_from_their_last_round(federation, runner):
     method, log = logged(FedPer)
     run = us.train(federation, method, runner=runner, **OPTIONS)
     by_client = {k: [entry for entry in log if entry[0] == k] for k in range(4)}
@@ -74,7 +75,7 @@ def test_the_body_alone_is_sent(federation, method):
     assert cost.bytes_up == 4 * 3 * 4 * BODY
 
 
-def test_heads_that_are_lent_are_counted(federation):
+def test_heads_shared_on_upload_are_counted(federation):
     run = us.train(federation, "fedper:fallback=average", **OPTIONS)
     assert run.cost.parameters_up == 3 * 4 * (BODY + HEAD)
     assert run.cost.parameters_down == 4 * (BODY + HEAD) + 2 * 4 * BODY
@@ -164,7 +165,7 @@ def test_fedbabu_is_fedavg_restricted_to_the_body(federation):
 
 
 @pytest.mark.parametrize("part", ["head", "all"])
-def test_fedbabu_tunes_for_evaluation_by_hand(federation, part):
+def test_fedbabu_s_fine_tuning_by_hand(federation, part):
     """Full batches: tuning is gradient descent from the global model on the client's samples."""
     run = us.train(
         federation, FedBABU(epochs=4, part=part), **OPTIONS | {"batch_size": 1000, "rounds": 2}
@@ -194,13 +195,13 @@ class Headless(nn.Module):
 
 
 @pytest.mark.parametrize("method", ["fedper", "fedrep", "fedbabu"])
-def test_a_network_without_a_head_is_named(federation, method):
-    with pytest.raises(UnskewError, match="model: the method treats the head apart"):
+def test_a_network_without_a_head_is_rejected(federation, method):
+    with pytest.raises(UnskewError, match="model: the method treats the head separately"):
         us.train(federation, method, **OPTIONS | {"model": Headless()})
 
 
 def test_fedbabu_needs_a_body(federation):
-    with pytest.raises(UnskewError, match="this network is a head alone"):
+    with pytest.raises(UnskewError, match="this network is only a head"):
         us.train(federation, "fedbabu", **OPTIONS | {"model": "logistic"})
 
 

@@ -63,7 +63,7 @@ def test_central_training_is_fedavg_of_one_client_bit_for_bit(federation, runner
     assert torch.equal(vector_of(one), vector_of(central))
 
 
-def test_one_full_step_of_everybody_is_a_central_step(federation):
+def test_one_full_step_of_all_clients_is_a_central_step(federation):
     options = OPTIONS | {"batch_size": 1000, "epochs": 1}
     together = us.train(federation, "fedavg", **options)
     central = us.train(federation, "central", **options)
@@ -80,14 +80,14 @@ def test_central_training_sends_the_data_once(federation):
     assert [row["traffic"]["bytes_up"] > 0 for row in run.metrics] == [True, False, False]
 
 
-def test_pictures_are_counted_as_the_bytes_they_are():
+def test_images_are_counted_in_their_stored_bytes():
     x = np.zeros((6, 1, 2, 2), np.uint8)
     federation = us.Federation.from_arrays(x, [0, 1, 0, 1, 0, 1], [0, 0, 0, 1, 1, 1])
     run = us.train(federation, "central", model="logistic", rounds=1)
     assert run.cost.bytes_up == 6 * (4 + federation.train.y.itemsize)
 
 
-def test_clients_keep_their_own_tests(federation):
+def test_clients_keep_their_test_samples(federation):
     run = us.train(federation, "central", **OPTIONS)
     (local,) = [t for t in run.client_tables if t["kind"] == "local" and t["round"] == 3]
     assert local["client"] == [0, 1, 2, 3]

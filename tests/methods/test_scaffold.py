@@ -19,9 +19,9 @@ class Watched(SCAFFOLD):
     """Remembers both kinds of variates, round by round."""
 
     def aggregate(self, server, uploads):
-        updated, told = super().aggregate(server, uploads)
+        updated, diagnostics = super().aggregate(server, uploads)
         COMMON.append(updated.slots["scaffold"].clone())
-        return updated, told
+        return updated, diagnostics
 
     def finish(self, client, start, trained, state):
         finished = super().finish(client, start, trained, state)
@@ -107,7 +107,7 @@ def test_it_is_the_published_algorithm(federation, runner):
     torch.testing.assert_close(vector_of(run), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_it_ends_where_the_mean_of_the_losses_is_flat_and_mean_does_not():
+def test_it_converges_where_the_mean_of_the_losses_is_flat_and_mean_does_not():
     """Clients that disagree, many local steps: the drift of Mean is what SCAFFOLD removes."""
     federation = small_federation(sizes=(30, 30, 30), holdout=0)
     options = {"model": "logistic", "batch_size": 1000, "lr": 0.3, "steps": 10, "rounds": 22}
@@ -132,7 +132,7 @@ def test_a_variate_is_a_mean_of_gradients_also_with_momentum(local):
     torch.testing.assert_close(OWN[0], slope, rtol=0.02, atol=2e-3)
 
 
-def test_reach_by_hand():
+def test_effective_step_by_hand():
     assert SGD(0.5, 0.0, 0.0).effective_step(4, 0.0) == 2.0
     assert SGD(1.0, 0.5, 0.0).effective_step(3, 0.0) == 1 + 1.5 + 1.75
     assert SGD(0.1, 0.0, 0.0).effective_step(2, 2.0) == pytest.approx(0.1 + (0.1 - 0.1 * 2 * 0.1))
@@ -140,7 +140,7 @@ def test_reach_by_hand():
     assert Adam(0.1, 0.0).effective_step(3, 0.0) is None
 
 
-def test_it_sends_a_variate_with_every_model_but_the_first(federation):
+def test_it_sends_a_control_variate_with_every_model_but_the_first(federation):
     run = us.train(federation, "scaffold", rounds=3, **QUICK)
     numbers = 5 * 3 + 3
     assert run.cost.parameters_up == 3 * 4 * 2 * numbers
@@ -148,7 +148,7 @@ def test_it_sends_a_variate_with_every_model_but_the_first(federation):
     assert run.cost.bytes_up == 4 * run.cost.parameters_up
 
 
-def test_what_a_client_keeps_to_itself_is_neither_corrected_nor_sent(federation):
+def test_local_coordinates_are_neither_corrected_nor_sent(federation):
     class OwnBias(Watched):
         def travels(self, layout):
             mask = torch.ones(layout.size, dtype=torch.bool)
@@ -163,6 +163,6 @@ def test_what_a_client_keeps_to_itself_is_neither_corrected_nor_sent(federation)
     assert run.cost.parameters_up == 3 * 4 * (15 + 15)
 
 
-def test_adam_is_refused(federation):
+def test_adam_is_rejected(federation):
     with pytest.raises(UnskewError, match="optimizer: scaffold reads gradients"):
         us.train(federation, "scaffold", model="logistic", rounds=1, optimizer="adam")

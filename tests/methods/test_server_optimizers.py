@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from unskew.aggregation import Uploads
+from unskew.methods import make_method
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method
 from unskew.models.layout import Layout
 
 LAYOUT = Layout.flat(1)
@@ -25,29 +25,29 @@ def steps(spec: str, *directions: float) -> list[float]:
 
 def test_momentum_by_hand():
     # velocity 1, then 0.5 * 1 + 2 = 2.5
-    assert steps("fedavgm:server_momentum=0.5,server_rate=0.1", 1, 2) == pytest.approx([0.1, 0.35])
+    assert steps("fedavgm:server_momentum=0.5,server_lr=0.1", 1, 2) == pytest.approx([0.1, 0.35])
 
 
-def test_without_momentum_and_at_rate_one_it_is_the_average():
+def test_without_momentum_and_with_server_lr_one_it_is_the_average():
     assert steps("fedavgm:server_momentum=0", 1, 2) == [1, 3]
 
 
 def test_adam_by_hand():
     # v starts at tau^2 = 0.01; m = 0.1, v = 0.99 * 0.01 + 0.01 = 0.0199
     expected = 0.5 * 0.1 / (math.sqrt(0.0199) + 0.1)
-    assert steps("fedadam:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+    assert steps("fedadam:server_lr=0.5,tau=0.1", 1) == pytest.approx([expected])
 
 
 def test_yogi_by_hand():
     # v = 0.01 - 0.01 * 1 * sign(0.01 - 1) = 0.02
     expected = 0.5 * 0.1 / (math.sqrt(0.02) + 0.1)
-    assert steps("fedyogi:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+    assert steps("fedyogi:server_lr=0.5,tau=0.1", 1) == pytest.approx([expected])
 
 
 def test_adagrad_by_hand():
     # no first moment by default: m = 1, v = 0.01 + 1
     expected = 0.5 * 1 / (math.sqrt(1.01) + 0.1)
-    assert steps("fedadagrad:server_rate=0.5,tau=0.1", 1) == pytest.approx([expected])
+    assert steps("fedadagrad:server_lr=0.5,tau=0.1", 1) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
@@ -64,12 +64,12 @@ def test_buffers_take_the_rounds_values(name):
     assert not torch.equal(after[: layout.trainable], before[: layout.trainable])
 
 
-@pytest.mark.parametrize("optimiser", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+@pytest.mark.parametrize("optimizer", ["fedavgm", "fedadam", "fedyogi", "fedadagrad"])
 @pytest.mark.parametrize(
     "other",
     ["mean", "ida", "ida+fedavg", "ida+intrac", "feddisco", "fedfusion", "fedsa", "median", "rfa"],
 )
-def test_an_optimiser_steps_towards_what_any_weigher_or_rule_makes(optimizer, other):
+def test_an_optimizer_steps_towards_the_result_of_any_weighting_or_rule(optimizer, other):
     noise = torch.Generator().manual_seed(1)
     uploads = Uploads.of(
         torch.randn(6, 5, generator=noise),

@@ -28,7 +28,7 @@ def test_ida_times_fedavg_with_equal_sizes_is_ida():
     torch.testing.assert_close(final("ida+fedavg", equal), final("ida", equal))
 
 
-def test_intrac_measures_chance_by_the_classes_of_the_network():
+def test_intrac_s_chance_level_follows_the_classes_of_the_network():
     run = us.train(small_federation(), "intrac", **OPTIONS)
     weights = run.weights[0]
     assert weights.sum() == pytest.approx(1)
@@ -46,7 +46,7 @@ def test_feddisco_sends_a_histogram_with_each_model_and_it_is_counted():
     assert disco.parameters_down == plain.parameters_down
 
 
-def test_feddisco_trusts_even_labels_more():
+def test_feddisco_gives_more_weight_to_uniform_labels():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 4)).astype(np.float32)
     y = np.concatenate([np.tile([0, 1, 2], 10), np.zeros(30, int)])
@@ -56,13 +56,13 @@ def test_feddisco_trusts_even_labels_more():
 
 
 @pytest.mark.parametrize("method", ["feddisco:alpha=1e9,b=0", "latent:alpha=1e9,rescale=false"])
-def test_where_no_weight_is_left_a_run_may_stop(method):
+def test_a_run_can_stop_if_all_weights_are_zero(method):
     quick = ",encoder=4,vae_rounds=1" if method.startswith("latent") else ""
     with pytest.raises(UnskewError, match="leaves no client a weight"):
         final(f"{method},on_degenerate=raise{quick}", small_federation(unit=True))
 
 
-def test_fedsa_that_calls_nothing_skewed_is_the_mean():
+def test_fedsa_without_skewed_coordinates_is_the_mean():
     torch.testing.assert_close(final("fedsa:cv_threshold=1"), final("mean"))
     torch.testing.assert_close(final("fedsa:cv_threshold=1,prior=samples"), final("fedavg"))
 

@@ -8,8 +8,8 @@ import torch
 
 import unskew as us
 from toys import small_federation, vector_of
+from unskew.methods import make_method
 from unskew.methods.common.base import Stage
-from unskew.methods.common.registry import make_method
 from unskew.methods.fedavg import FedAvg
 from unskew.models import make
 from unskew.runs.folder import RunFolder

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.methods.common.registry import make_method
+from unskew.methods import make_method
 from unskew.utils import specs
 
 

@@ -70,7 +70,7 @@ def list_traffic(
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
     from unskew.flower.traffic_preview import preview_traffic  # noqa: PLC0415
-    from unskew.methods.common.registry import METHODS  # noqa: PLC0415
+    from unskew.methods import METHODS  # noqa: PLC0415
 
     rows = [preview_traffic(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)

@@ -33,7 +33,7 @@ def list_methods(
 
     Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
     """
-    from unskew.methods.common.registry import METHODS, make_method  # noqa: PLC0415
+    from unskew.methods import METHODS, make_method  # noqa: PLC0415
 
     chosen = METHODS if name is None else {name: type(make_method(name))}
     rows = [_facts(each, cls) for each, cls in sorted(chosen.items())]

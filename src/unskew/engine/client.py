@@ -178,7 +178,7 @@ def train(context: ClientContext, round_: int, client: Client, start: Start) -> 
     network.put_buffers(buffers, rest)
     vector = torch.cat([weights.detach(), rest]).to("cpu")
     accuracy = None
-    if context.method.wants_train_accuracy:
+    if context.method.needs_train_accuracy:
         accuracy = own_accuracy(network, vector, client, device)
     finite = bool(rows_are_finite(vector))
     loss, effective_step = (

@@ -20,8 +20,8 @@ from unskew.engine.runners import choose_device, example, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
+from unskew.methods import name_of
 from unskew.methods.common.base import Method, Tensors
-from unskew.methods.common.registry import name_of
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import flatten
@@ -77,7 +77,7 @@ class TrainingSetup:
         module = module.to(device)
         if is_custom(model) and federation.has_samples:
             check_scores(module, example(federation).to(device), federation.classes)
-        if method.wants_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
+        if method.needs_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
         return TrainingSetup(
             federation, method, name, module, settings, device, attack, bad, held, is_custom(model)

@@ -22,8 +22,8 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewWarning
+from unskew.methods import name_of
 from unskew.methods.common.base import Server, Stage
-from unskew.methods.common.registry import name_of
 from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder

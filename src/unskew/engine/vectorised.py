@@ -136,7 +136,7 @@ class _Chunk:
         with error_context(_ALL, round_, "training"):
             rows, steps, losses, reaches = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
-            if method.wants_train_accuracy:
+            if method.needs_train_accuracy:
                 accuracies = self._accuracies(rows)
         rows = rows.to("cpu")
         finite = rows_are_finite(rows).tolist()

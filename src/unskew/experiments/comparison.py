@@ -13,8 +13,8 @@ from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
+from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import make_method, name_of
 from unskew.models.functional import Model
 from unskew.runs.runs import Runs
 from unskew.runs.stage_cache import stage_cache_in

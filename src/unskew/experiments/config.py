@@ -29,7 +29,7 @@ class RunConfig(BaseModel):
     @field_validator("method")
     @classmethod
     def _method_is_known(cls, method: str) -> str:
-        from unskew.methods.common.registry import make_method  # noqa: PLC0415 (imports torch)
+        from unskew.methods import make_method  # noqa: PLC0415 (imports torch)
 
         raise_value_error(make_method, method)
         return method

@@ -17,8 +17,8 @@ from unskew.engine.setup import TrainingSetup
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
 from unskew.experiments.training import train_with
+from unskew.methods import name_of
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import name_of
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 

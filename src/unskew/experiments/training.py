@@ -11,8 +11,8 @@ from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import make_method
 from unskew.models.functional import Model
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run

@@ -26,8 +26,8 @@ from unskew.flower.uploads import (
     tabulate_metrics,
 )
 from unskew.flower.wire import MODEL, SAMPLES, named_tensors, to_arrays
+from unskew.methods import name_of
 from unskew.methods.common.base import Method, Trained
-from unskew.methods.common.registry import name_of
 from unskew.models.layout import Layout
 from unskew.runs.checkpoint import Position
 
@@ -132,7 +132,7 @@ def check_needs_no_client_code(method: Method) -> None:
     """Raise for a method whose clients do more than train the model they receive."""
     names = [hook.__name__ for hook in _CLIENT_HOOKS]
     needed = [name for name in names if getattr(type(method), name) is not getattr(Method, name)]
-    if method.wants_train_accuracy:
+    if method.needs_train_accuracy:
         needed.append("the training accuracy")
     if method.buffers == "local":
         needed.append("buffers=local")

@@ -42,8 +42,8 @@ from unskew.flower.wire import (
     to_arrays,
     to_tensors,
 )
+from unskew.methods import name_of
 from unskew.methods.common.base import Finished, Method, Server, Stage, Tensors, Trained
-from unskew.methods.common.registry import name_of
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 

@@ -30,7 +30,7 @@ from unskew.flower.app import client_app
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
-from unskew.methods.common.registry import name_of
+from unskew.methods import name_of
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
+from unskew.methods import name_of
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import name_of
 
 
 def needs_pooled_samples(method: Method, federation: Federation) -> bool:

@@ -9,7 +9,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.config import DataConfig
 from unskew.errors import UnskewError
 from unskew.flower.requirements import check_runs_on_nodes
-from unskew.methods.common.registry import make_method, name_of
+from unskew.methods import make_method, name_of
 from unskew.models import MODELS
 from unskew.utils.specs import build, lookup, validated
 

@@ -28,8 +28,8 @@ from unskew.flower.results import as_result
 from unskew.flower.server_view import RemoteFederation
 from unskew.flower.uploads import UnusableReply
 from unskew.flower.wire import log
+from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import make_method, name_of
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes

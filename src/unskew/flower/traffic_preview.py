@@ -19,8 +19,8 @@ from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.flower.requirements import needs_pooled_samples
+from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Method, Stage
-from unskew.methods.common.registry import make_method, name_of
 from unskew.models.layout import Layout
 from unskew.utils.rng import generator
 

@@ -1,8 +1,8 @@
 """AFL: the model is trained for the worst mixture of the clients.
 
 Mohri, Sivek and Suresh, "Agnostic Federated Learning", 2019. ``min_w max_lambda sum_k lambda_k
-F_k(w)``: the model descends with the weights lambda, which themselves ascend towards the clients
-whose loss is high.
+F_k(w)``: gradient descent on the model with client weights lambda, and gradient ascent on lambda
+towards the clients with a high loss.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,19 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.own_loss import own_loss
+from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
 
 _UNKNOWN = -1.0
+"""The weight of a client that has not taken part yet."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class AFL(Method):
-    """Weights that start even and follow the clients' losses."""
+    """Weights that start uniform and follow the clients' losses."""
 
-    rate: Annotated[float, Field(ge=0)] = 0.1
-    """How fast weights follow the losses: a round adds rate times the loss. 0 is the Mean."""
+    mixture_lr: Annotated[float, Field(ge=0)] = 0.1
+    """Learning rate of the weights: each round adds mixture_lr times the loss. 0 is the Mean."""
 
     about: ClassVar[About] = About(
         title="The worst mixture of clients",
@@ -46,16 +47,16 @@ class AFL(Method):
         kind="server",
         up="model, 1 number",
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rate": (0.001, 0.01, 0.1)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mixture_lr": (0.001, 0.01, 0.1)}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the loss before training."""
+        """Send the loss of the received model."""
         finished = super().finish(client, start, trained, state)
-        loss = torch.tensor(own_loss(client, start.vector))
+        loss = torch.tensor(training_loss(client, start.vector))
         return replace(finished, extras={**finished.extras, "loss_before": loss})
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add the mixture's weights of the clients that take part."""
+        """Add the mixture's weights of the round's clients."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
             return server.slots["mixture"][list(uploads.clients)], {}
@@ -63,35 +64,36 @@ class AFL(Method):
         return (*super().weightings(server), ClientWeighting("agnostic", derive))
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Combine by the mixture, then move it along the losses, both as of this round's start.
+        """Aggregate by the mixture, then update it by the losses of the round's initial model.
 
-        If the mixture has ruled out everybody who took part, the model stays.
+        If the mixture gives every client of the round weight 0, the model stays unchanged.
         """
         ids = list(uploads.clients)
-        mixture = _joined(server.slots.get("mixture", torch.empty(0).double()), ids)
+        mixture = _with_new_clients(server.slots.get("mixture", torch.empty(0).double()), ids)
         server = replace(server, slots={**server.slots, "mixture": mixture})
         if bool(mixture[ids].any()):
-            updated, told = super().aggregate(server, uploads)
+            updated, diagnostics = super().aggregate(server, uploads)
         else:
-            updated, told = server, {"weights": mixture[ids]}
+            updated, diagnostics = server, {"weights": mixture[ids]}
         losses = torch.stack(list(uploads.extras["loss_before"])).double()
-        moved = mixture.clone()
-        moved[ids] += self.rate * losses
+        next_mixture = mixture.clone()
+        next_mixture[ids] += self.mixture_lr * losses
         known = mixture != _UNKNOWN
-        moved[known] = nearest_on_simplex(moved[known])
-        updated = replace(updated, slots={**updated.slots, "mixture": moved})
-        return updated, {**told, "loss_before": losses, "next mixture": moved[ids]}
+        next_mixture[known] = nearest_on_simplex(next_mixture[known])
+        updated = replace(updated, slots={**updated.slots, "mixture": next_mixture})
+        diagnostics = {**diagnostics, "loss_before": losses, "next mixture": next_mixture[ids]}
+        return updated, diagnostics
 
 
-def _joined(mixture: Tensor, ids: list[int]) -> Tensor:
-    """Let clients join the mixture that have not been heard of, each with an even share."""
+def _with_new_clients(mixture: Tensor, ids: list[int]) -> Tensor:
+    """Return the mixture with an even share for each client that takes part for the first time."""
     size = max(len(mixture), max(ids) + 1)
-    joined = torch.full((size,), _UNKNOWN, dtype=torch.float64)
-    joined[: len(mixture)] = mixture
-    known = joined != _UNKNOWN
+    extended = torch.full((size,), _UNKNOWN, dtype=torch.float64)
+    extended[: len(mixture)] = mixture
+    known = extended != _UNKNOWN
     new = [k for k in ids if not bool(known[k])]
-    everybody = int(known.sum()) + len(new)
+    total = int(known.sum()) + len(new)
     if new:
-        joined[known] *= int(known.sum()) / everybody
-        joined[new] = 1 / everybody
-    return joined
+        extended[known] *= int(known.sum()) / total
+        extended[new] = 1 / total
+    return extended

@@ -1,4 +1,4 @@
-"""Central training: all samples in one place; the reference above federated learning."""
+"""Central training: all samples in one place; the upper reference for federated learning."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from unskew.utils.specs import OPTIONS
 class Central(Method):
     """All clients' samples as those of one client, which takes part in every round.
 
-    What is sent is the data itself, once; the model never travels.
+    The data itself is sent, once; the model is never sent.
     """
 
     about: ClassVar[About] = About(
@@ -31,13 +31,13 @@ class Central(Method):
     sends_model: ClassVar[bool] = False
 
     def transform_federation(self, federation: Federation) -> Federation:
-        """Pool the training samples; the clients' own tests stay theirs."""
+        """Pool the training samples; the clients' test samples stay per client."""
         federation = super().transform_federation(federation)
         pooled = Columns.whole(federation.train.x, federation.train.y)
         return replace(federation, train=pooled)
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the samples, as they are stored, with the first round."""
+        """Send the samples, as they are stored, in the first round."""
         finished = super().finish(client, start, trained, state)
         if "sent" in state:
             return finished

@@ -1,8 +1,8 @@
-"""CFL: clients are split in two where their updates pull apart.
+"""CFL: a cluster of clients is split in two where their updates point in different directions.
 
-Sattler, Müller and Samek, "Clustered Federated Learning", 2019. All clients begin with one model.
-Once a cluster's mean update is small although some of its clients still want to move, it is split
-by the directions of the updates.
+Sattler, Müller and Samek, "Clustered Federated Learning", 2019. All clients start with one model.
+Once a cluster's mean update is small although some of its clients still have large updates, it is
+split by the directions of the updates.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,12 @@ from torch import Tensor
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import MultiModelMethod, Placed, grown, model_of
+from unskew.methods.common.multi_model import (
+    Assignment,
+    MultiModelMethod,
+    model_of,
+    with_copied_model,
+)
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -28,7 +33,7 @@ Norm = Annotated[float, Field(ge=0)]
 class CFL(MultiModelMethod):
     """Splits a cluster if ``||mean update|| < eps1`` and ``max ||update|| > eps2``.
 
-    The halves must lie apart, too: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
+    The halves must also differ enough: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
     """
 
     eps1: Norm = 0.4
@@ -36,13 +41,13 @@ class CFL(MultiModelMethod):
     eps2: Norm = 1.6
     """A cluster is split only if its longest update is longer than this."""
     wait: Annotated[int, Field(ge=0)] = 20
-    """No cluster is split in the first so many rounds."""
+    """Number of rounds before the first split."""
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The halves' updates must lie further apart than this, from 0 (alike) to 1 (opposite)."""
+    """The halves' updates must differ by more than this, from 0 (the same) to 1 (opposite)."""
 
-    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"split_round"}
+    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {"split_round"}
     about: ClassVar[About] = About(
-        title="Clusters split where updates pull apart",
+        title="Clusters split where updates disagree",
         paper="Sattler et al. 2019",
         kind="several models",
         level="personal",
@@ -53,41 +58,41 @@ class CFL(MultiModelMethod):
         "eps2": (0.6, 1.6, 4.0),
     }
 
-    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
-        """Begin with one model."""
+    def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Start with one model."""
         del layout
         return vector.unsqueeze(0)
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Count rounds from the start."""
+        """Start counting rounds."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "split_round": torch.tensor(0)})
 
-    def place(self, server: Server, uploads: Uploads) -> Placed:
-        """Leave clients where they are, and split the clusters that ask for it."""
+    def assign(self, server: Server, uploads: Uploads) -> Assignment:
+        """Keep clients in their clusters, and split the clusters that meet the conditions."""
         cluster = torch.tensor([model_of(server, k) for k in uploads.clients])
         round_ = int(server.slots["split_round"]) + 1
         server = replace(server, slots={**server.slots, "split_round": torch.tensor(round_)})
         if round_ <= self.wait:
-            return Placed(server, cluster)
+            return Assignment(server, cluster)
         for number in range(len(server.slots["models"])):
             rows = (cluster == number).nonzero().flatten()
             leaving = self._leaving(server.slots["models"][number], uploads, rows)
             if leaving is not None:
                 cluster[rows[leaving]] = len(server.slots["models"])
-                server = grown(server, number)
-        return Placed(server, cluster)
+                server = with_copied_model(server, number)
+        return Assignment(server, cluster)
 
     def _leaving(self, model: Tensor, uploads: Uploads, rows: Tensor) -> Tensor | None:
-        """Mark the members that found a cluster of their own; None if it stays whole."""
+        """Mark the clients that move to a new cluster; None if the cluster is not split."""
         if len(rows) < 2:
             return None
         updates = (uploads.stack[rows] - model)[:, : uploads.layout.trainable].double()
         weights = uploads.samples[rows] / uploads.samples[rows].sum()
-        settled = float((weights @ updates).norm()) < self.eps1
-        if not settled or float(updates.norm(dim=1).max()) <= self.eps2:
+        converged = float((weights @ updates).norm()) < self.eps1
+        if not converged or float(updates.norm(dim=1).max()) <= self.eps2:
             return None
         similarity = cosines(updates)
         leaving = bipartition(similarity)
-        across = float(similarity[leaving][:, ~leaving].max())
-        return leaving if self.gamma < ((1 - across) / 2) ** 0.5 else None
+        largest = float(similarity[leaving][:, ~leaving].max())
+        return leaving if self.gamma < ((1 - largest) / 2) ** 0.5 else None

@@ -1,7 +1,7 @@
 """Data sharing: every client trains on a small set of common samples besides its own.
 
-Zhao et al., "Federated Learning with Non-IID Data", 2018. It gives up what federated learning is
-for, that samples stay where they are, and is here as the upper reference it is.
+Zhao et al., "Federated Learning with Non-IID Data", 2018. Samples leave their clients, which
+federated learning is meant to avoid; the method is included as an upper reference.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,6 @@ from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
 if TYPE_CHECKING:
-    from unskew.data.columns import Columns
     from unskew.data.federation import Federation
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -28,12 +27,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class DataSharing(Method):
-    """FedAvg on the clients' own samples and a set that the server shares with them."""
+    """FedAvg on the clients' own samples and a set of samples that the server shares with them."""
 
     beta: Share = 0.05
-    """Size of the shared set, as a share of all training samples. 0 is FedAvg."""
+    """Size of the shared set, as a fraction of all training samples. 0 is FedAvg."""
     alpha: Share = 1.0
-    """How much of the shared set each client gets, from 0 (FedAvg) to 1 (all of it)."""
+    """Fraction of the shared set that each client gets, from 0 (FedAvg) to 1 (all of it)."""
 
     about: ClassVar[About] = About(
         title="A small set shared by all (upper reference)",
@@ -47,27 +46,30 @@ class DataSharing(Method):
     }
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
-        """Lay the shared samples behind each client's own; all classes are shared alike."""
+        """Append the shared samples to each client's own; all classes are shared equally."""
         federation, held = super().shared_samples(federation, seed)
         train = federation.train
-        shared = _even_draw(train.y, round(self.beta * train.samples), seed)
-        each = round(self.alpha * len(shared))
-        if not each:
+        shared = _balanced_draw(train.y, round(self.beta * train.samples), seed)
+        per_client = round(self.alpha * len(shared))
+        if not per_client:
             return federation, held
-        parts = [
-            np.concatenate([np.arange(*train.offsets[k : k + 2]), _drawn(shared, each, seed, k)])
+        rows = [
+            np.concatenate(
+                [np.arange(*train.offsets[k : k + 2]), _drawn(shared, per_client, seed, k)]
+            )
             for k in range(len(train))
         ]
         samples = {
-            "shared_x": torch.from_numpy(np.take(train.x, shared[:each], axis=0)),
-            "shared_y": torch.from_numpy(np.take(train.y, shared[:each])),
+            "shared_x": torch.from_numpy(np.take(train.x, shared[:per_client], axis=0)),
+            "shared_y": torch.from_numpy(np.take(train.y, shared[:per_client])),
         }
-        return replace(federation, train=_gathered(train, parts)), {**held, **samples}
+        extended = type(train).gathered(train.x, train.y, rows)
+        return replace(federation, train=extended), {**held, **samples}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the shared samples with the first model, and the model alone from then on.
+        """Send the shared samples with a client's first model, afterwards the model alone.
 
-        They are sent so that they are counted; a simulation has laid them in place already.
+        Sending them only counts their traffic: :meth:`shared_samples` has already added them.
         """
         payload, slots = super().broadcast(server, client), server.slots
         served = slots.get("served", torch.empty(0, dtype=torch.bool))
@@ -76,21 +78,22 @@ class DataSharing(Method):
         return {**payload, "shared_x": slots["shared_x"], "shared_y": slots["shared_y"]}
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Note who has the shared samples."""
+        """Mark the clients that have received the shared samples."""
         served = server.slots.get("served", torch.empty(0, dtype=torch.bool))
         size = max(len(served), max(uploads.clients) + 1)
-        now = torch.zeros(size, dtype=torch.bool)
-        now[: len(served)] = served
-        now[list(uploads.clients)] = True
-        return super().aggregate(replace(server, slots={**server.slots, "served": now}), uploads)
+        updated = torch.zeros(size, dtype=torch.bool)
+        updated[: len(served)] = served
+        updated[list(uploads.clients)] = True
+        server = replace(server, slots={**server.slots, "served": updated})
+        return super().aggregate(server, uploads)
 
 
-def _even_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:
-    """Draw samples, as many of each class as of the others while there are such."""
+def _balanced_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:
+    """Draw samples, equally many per class until a class runs out."""
     order = generator(seed, "shared samples").permutation(len(labels))
     drawn = labels[order]
-    # A sample's rank is how many of its class come before it; taking the lowest ranks first
-    # takes all classes alike.
+    # A sample's rank is the number of samples of its class before it; taking the lowest ranks
+    # first takes equally many of all classes.
     sorted_places = np.argsort(drawn, kind="stable")
     starts = np.searchsorted(drawn[sorted_places], drawn[sorted_places])
     ranks = np.empty(len(labels), np.int64)
@@ -98,11 +101,8 @@ def _even_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.
     return order[np.argsort(ranks, kind="stable")[:number]]
 
 
-def _drawn(shared: NDArray[np.int64], each: int, seed: int, client: int) -> NDArray[np.int64]:
-    if each == len(shared):
+def _drawn(shared: NDArray[np.int64], count: int, seed: int, client: int) -> NDArray[np.int64]:
+    """Draw one client's part of the shared set."""
+    if count == len(shared):
         return shared
-    return generator(seed, "shared with", client).choice(shared, each, replace=False)
-
-
-def _gathered(train: "Columns", parts: list[NDArray[np.int64]]) -> "Columns":
-    return type(train).gathered(train.x, train.y, parts)
+    return generator(seed, "shared with", client).choice(shared, count, replace=False)

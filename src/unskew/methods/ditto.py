@@ -1,4 +1,4 @@
-"""Ditto: beside the global model, each client trains one of its own that stays near it.
+"""Ditto: besides the global model, each client trains a personal model that stays near it.
 
 Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through Personalization",
 2021. Client k minimises ``F_k(v) + lam/2 ||v - w_global||^2`` over its own v; w is FedAvg's.
@@ -29,12 +29,12 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Ditto(Method):
-    """FedAvg, and personal models held near the received one."""
+    """FedAvg, and personal models regularised towards the received one."""
 
     lam: Annotated[float, Field(ge=0)] = 0.1
-    """Strength of the pull towards the received model. 0: personal models train alone."""
+    """Strength of the proximal term towards the received model. 0: personal models train alone."""
     epochs: Annotated[int, Field(ge=1)] | None = None
-    """Epochs of the personal training; None: as the run's."""
+    """Epochs of the personal training; None: the run's."""
 
     about: ClassVar[About] = About(
         title="A personal model near the global one",
@@ -45,26 +45,26 @@ class Ditto(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"lam": (0.05, 0.1, 0.2, 1.0, 2.0)}
 
     def extra_trainings(self) -> tuple[ExtraTraining, ...]:
-        """Train the personal model, before the received one has changed."""
-        personal = _Personal(mu=self.lam, around=self)
+        """Train the personal model, before the received one is trained."""
+        personal = _Personal(mu=self.lam, global_method=self)
         return (*super().extra_trainings(), ExtraTraining("personal", personal, self.epochs))
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
-        """Return the client's own model; the global one, if it never trained."""
+        """Return the client's personal model; the global one, if the client never trained."""
         return state.get("personal", super().personal(layout, server, state))
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class _Personal(FedProx):
-    """The training of the personal model: FedProx's objective, from where it ended last."""
+    """The training of the personal model: FedProx's objective, resumed from its last state."""
 
-    around: Method
-    """Whose round it is part of: that method knows what the client received, and what it keeps."""
+    global_method: Method
+    """The method of the round, which reads the received model and the client's state."""
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        received = self.around.received(client, payload, state)
+        received = self.global_method.received(client, payload, state)
         center = received[: client.network.layout.trainable]
-        return Start(state.get("personal", received), {"centre": center})
+        return Start(state.get("personal", received), {"center": center})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         del client, start

@@ -1,8 +1,8 @@
-"""FedALA: a client starts from a mix of its own model and the global one, learned by itself.
+"""FedALA: a client starts from a learned mix of its own model and the global one.
 
 Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: Adaptive Local Aggregation for Personalized
 Federated Learning", 2023. In the top layers ``start = own + (global - own) * A`` with A in [0, 1]
-for each number; the layers below are the global model's.
+per coordinate; the lower layers are the global model's.
 """
 
 from collections.abc import Mapping
@@ -31,27 +31,27 @@ from unskew.models.layout import Layout
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
-_RECENT, _STEADY = 10, 0.1
-"""A first mix has settled when so many losses in a row deviate by less than this."""
+_WINDOW, _MAX_DEVIATION = 10, 0.1
+"""The first mix has converged when the last 10 losses deviate by less than 0.1."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedALA(Method):
-    """FedAvg whose clients mix the top layers of the received model with those of their own."""
+    """FedAvg whose clients mix the top layers of the received model with their own."""
 
     layers: Annotated[int, Field(ge=0)] = 1
-    """How many layers are mixed, from the head down. 0 is FedAvg."""
+    """Number of layers that are mixed, from the head down. 0 is FedAvg."""
     eta: Annotated[float, Field(ge=0)] = 1.0
-    """Step size of learning the mix. 0 is FedAvg."""
+    """Learning rate of the mix. 0 is FedAvg."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Share of a client's samples that the mix is learned on."""
+    """Fraction of a client's samples that the mix is learned on."""
     batch_size: Annotated[int, Field(ge=1)] = 32
-    """Samples a step while the mix is learned."""
-    most: Annotated[int, Field(ge=1)] = 50
-    """Passes over these samples, at most, the first time; later there is one a round."""
+    """Batch size while the mix is learned."""
+    max_epochs: Annotated[int, Field(ge=1)] = 50
+    """Largest number of epochs when the mix is first learned; later there is one per round."""
 
     about: ClassVar[About] = About(
-        title="A learned mix of own and global model",
+        title="Learned mix of personal and global model",
         paper="Zhang et al. 2023",
         kind="personal",
         level="personal",
@@ -61,10 +61,10 @@ class FedALA(Method):
         "eta": (0.1, 1.0, 10.0),
         "share": (0.05, 0.2, 0.4, 0.8, 1.0),
     }
-    ends_once: ClassVar[bool] = True
+    needs_single_training: ClassVar[bool] = True
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Learn the mix and start from it; a client without a model of its own has none to mix."""
+        """Learn the mix and start from it; a client without its own model has nothing to mix."""
         start = super().prepare(client, payload, state)
         top = top_layers(client.network.layout, self.layers)
         received = start.vector[top]
@@ -80,40 +80,40 @@ class FedALA(Method):
         return replace(start, refs={**start.refs, "mix": mix, "mix_learned": learned})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Keep the model, and the mix once there was one to learn."""
+        """Keep the model, and the mix once it has been learned."""
         finished = super().finish(client, start, trained, state)
         learned = bool(start.refs["mix_learned"]) or "mix" in state
         mix = {"mix": start.refs["mix"]} if learned else {}
         return replace(finished, state={**finished.state, **mix, "own": trained.vector})
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
-        """Return the client's own model; the global one, if it never trained."""
+        """Return the client's own model; the global one, if the client never trained."""
         return state.get("own", super().personal(layout, server, state))
 
     def _learned(
         self, client: Client, received: Tensor, own: Tensor, mix: Tensor, *, first: bool
     ) -> Tensor:
-        """Return the mix after some passes over a part of the client's samples."""
+        """Return the mix after training on a part of the client's samples."""
         random = generator(client.seed, "mix", client.round, client.id)
         count = len(client.y)
         chosen = random.permutation(count)[: max(1, round(self.share * count))]
         batches = torch.split(torch.from_numpy(chosen), self.batch_size) if count else ()
-        client.network.module.eval()  # the mix is learned for the model as it is used
+        client.network.module.eval()  # the mix is learned for the model in evaluation mode
         losses: list[float] = []
-        for _ in range(self.most if first else 1):
+        for _ in range(self.max_epochs if first else 1):
             total = 0.0
             for rows in batches:
                 loss, mix = self._step(client, received, own, mix, rows)
                 total += loss * len(rows)
             losses.append(total / max(1, len(chosen)))
-            if len(losses) >= _RECENT and pstdev(losses[-_RECENT:]) < _STEADY:
+            if len(losses) >= _WINDOW and pstdev(losses[-_WINDOW:]) < _MAX_DEVIATION:
                 break
         return mix
 
     def _step(
         self, client: Client, received: Tensor, own: Tensor, mix: Tensor, rows: Tensor
     ) -> tuple[float, Tensor]:
-        """Return the loss of one batch, and the mix one step on: ``A - eta g (global - own)``."""
+        """Return the loss of one batch, and the mix after a step: ``A - eta g (global - own)``."""
         network, trainable = client.network, client.network.layout.trainable
         top = top_layers(network.layout, self.layers)
         device = next(network.module.parameters()).device

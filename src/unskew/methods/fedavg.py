@@ -1,4 +1,4 @@
-"""FedAvg: average the clients' models by their number of samples.
+"""FedAvg: the mean of the clients' models, weighted by their numbers of samples.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017.
 """
@@ -14,12 +14,12 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedAvg(Method):
-    """Every hook at its default; in a product, the factor of the sample counts."""
+    """Every hook at its default; in a composition, sample counts as a factor of the weights."""
 
     about: ClassVar[About] = About(
         title="Average by samples", paper="McMahan et al. 2017", kind="server"
     )
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add the sample counts."""
+        """Add weights by sample counts."""
         return (*super().weightings(server), by_samples())

@@ -1,7 +1,7 @@
-"""FedBN: BatchNorm layers stay with their clients.
+"""FedBN: BatchNorm layers stay on their clients.
 
 Li, Jiang, Zhang, Kamp and Dou, "FedBN: Federated Learning on Non-IID Features via Local Batch
-Normalization", 2021. Without BatchNorm in the network it is FedAvg.
+Normalization", 2021. For a network without BatchNorm it is FedAvg.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ class FedBN(Method):
     """FedAvg of everything but BatchNorm's scales, shifts, statistics and counters."""
 
     norms: Literal["batch", "all"] = "batch"
-    """Which layers stay with clients: those of BatchNorm ("batch"), or of any norm ("all")."""
+    """Which layers stay on clients: BatchNorm layers ("batch"), or all norm layers ("all")."""
     fallback: Literal["average", "initial"] = "average"
-    """What the global model and newcomers use: the "average" of the clients' layers, who send
-    theirs for it, or the "initial" values, and then they send none."""
+    """What the global model and new clients use: the "average" of the clients' norm layers, which
+    are then sent to the server, or the "initial" values, and then they are not sent."""
 
     about: ClassVar[About] = About(
         title="Local BatchNorm layers",
@@ -37,14 +37,16 @@ class FedBN(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def travels(self, layout: Layout) -> Tensor | None:
-        """Take the norm layers out."""
+        """Exclude the norm layers."""
         return without(super().travels(layout), layout.mask_where(self._stays))
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
-        """Let the server average the norm layers for those who have none."""
-        lent = super().shares_on_upload(layout)
-        return lent if self.fallback == "initial" else joined(lent, layout.mask_where(self._stays))
+        """Let the server average the norm layers for the global model and new clients."""
+        shared = super().shares_on_upload(layout)
+        if self.fallback == "initial":
+            return shared
+        return joined(shared, layout.mask_where(self._stays))
 
     def _stays(self, entry: Entry) -> bool:
-        other = self.norms == "all" and entry.kind in (Kind.NORM_AFFINE, Kind.NORM_STATISTIC)
-        return entry.batch_norm or other
+        other_norm = self.norms == "all" and entry.kind in (Kind.NORM_AFFINE, Kind.NORM_STATISTIC)
+        return entry.batch_norm or other_norm

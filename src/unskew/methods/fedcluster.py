@@ -1,8 +1,8 @@
-"""FedCluster: groups of clients act one after the other, each on the model the last one left.
+"""FedCluster: groups of clients take turns, each training the model of the group before.
 
 Chen, Chen, Zhou and Kailkhura, "FedCluster: Boosting the Convergence of Federated Learning via
-Cluster-Cycling", 2020. There is one model. A round of the paper is ``groups`` rounds here: in each,
-one group takes part.
+Cluster-Cycling", 2020. There is one model. A round of the paper is ``groups`` rounds here: one
+group takes part in each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedCluster(Method):
-    """Groups of clients, drawn once, that take part in turn."""
+    """Random groups of clients, drawn once, that take part in turn."""
 
     groups: Annotated[int, Field(ge=1)] = 5
-    """How many groups there are. 1 is FedAvg."""
+    """Number of groups. 1 is FedAvg."""
     order: Literal["shuffled", "fixed"] = "shuffled"
-    """Order of the groups: drawn anew in each cycle ("shuffled"), or the same in all ("fixed")."""
+    """Order of the groups: drawn for each cycle ("shuffled"), or the same in all ("fixed")."""
 
     about: ClassVar[About] = About(
         title="Groups of clients in sequence", paper="Chen et al. 2020", kind="server"
@@ -43,19 +43,19 @@ class FedCluster(Method):
         return np.flatnonzero(self._groups(clients, seed) == turn).tolist()
 
     def initial_state(self, clients: int, seed: int) -> Tensors:
-        """Let the server hold the list of groups, to tell them."""
+        """Add the clients' groups to the server's slots, so that they can be reported."""
         groups = torch.from_numpy(self._groups(clients, seed))
         return {**super().initial_state(clients, seed), "group": groups}
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Tell the group whose turn it was; inside one of several models there is no such list."""
-        server, told = super().aggregate(server, uploads)
+        """Report the clients' groups, unless the method runs inside one of several models."""
+        server, diagnostics = super().aggregate(server, uploads)
         if "group" not in server.slots:
-            return server, told
-        return server, {**told, "cluster": server.slots["group"][list(uploads.clients)]}
+            return server, diagnostics
+        return server, {**diagnostics, "cluster": server.slots["group"][list(uploads.clients)]}
 
     def _groups(self, clients: int, seed: int) -> NDArray[np.int64]:
-        """Return the group of each client: all have the same size, or one more."""
+        """Return the group of each client; group sizes differ by at most one."""
         groups = np.empty(clients, dtype=np.int64)
         order = generator(seed, "groups of clients").permutation(clients)
         groups[order] = np.arange(clients) % min(self.groups, clients)

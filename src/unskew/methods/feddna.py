@@ -1,8 +1,8 @@
-"""Norm statistics pooled as moments, in the manner of FedDNA.
+"""FedDNA: norm statistics are pooled as moments, in the manner of FedDNA.
 
 Duan et al., "FedDNA: Federated Learning with Decoupled Normalization-Layer Aggregation for Non-IID
-Data", 2021, treats running statistics apart from parameters. The variance of a mixture is not the
-mean of the variances: clients whose means differ add to it.
+Data", 2021, aggregates running statistics separately from parameters. The variance of a mixture is
+not the mean of the variances: it also includes the variance of the clients' means.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedDNA(Method):
-    """FedAvg whose running variances are those of all clients' samples together."""
+    """FedAvg whose running variances are those of the pooled samples of all clients."""
 
     about: ClassVar[About] = About(
         title="Norm statistics pooled as moments",
@@ -30,29 +30,29 @@ class FedDNA(Method):
     )
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Combine as ever, then put the variance of the mixture in place of the mean variance."""
-        updated, told = super().aggregate(server, uploads)
+        """Aggregate, then replace the mean variances by the variances of the mixture."""
+        updated, diagnostics = super().aggregate(server, uploads)
         pairs = moments_of(uploads.layout)
         if not pairs:
-            return updated, told
-        if "weights" not in told:
+            return updated, diagnostics
+        if "weights" not in diagnostics:
             raise UnskewError(
-                "method: feddna pools statistics by the clients' weights, and this rule gives "
-                "none; leave one of them away"
+                "method: feddna pools statistics by the clients' weights, and this rule has none; "
+                "remove one of them"
             )
-        vector, weights, between = updated.vector.clone(), told["weights"].double(), []
+        vector, weights, between = updated.vector.clone(), diagnostics["weights"].double(), []
         for mean, variance in pairs:
             means = uploads.stack[:, mean.place].double()
-            gaps = (means - weights @ means).square()
-            spread = uploads.stack[:, variance.place].double() + gaps
-            vector[variance.place] = (weights @ spread).to(vector)
-            between.append((weights @ gaps).mean())
-        told = {**told, "variance between clients": torch.stack(between)}
-        return replace(updated, vector=vector), told
+            deviations = (means - weights @ means).square()
+            variances = uploads.stack[:, variance.place].double() + deviations
+            vector[variance.place] = (weights @ variances).to(vector)
+            between.append((weights @ deviations).mean())
+        diagnostics = {**diagnostics, "variance between clients": torch.stack(between)}
+        return replace(updated, vector=vector), diagnostics
 
 
 def moments_of(layout: Layout) -> list[tuple[Entry, Entry]]:
     """Return the running mean and variance of each normalisation layer."""
-    known = {entry.name: entry for entry in layout if entry.kind is Kind.NORM_STATISTIC}
-    means = [name for name in known if name.endswith("running_mean")]
-    return [(known[name], known[name.removesuffix("mean") + "var"]) for name in means]
+    statistics = {entry.name: entry for entry in layout if entry.kind is Kind.NORM_STATISTIC}
+    means = [name for name in statistics if name.endswith("running_mean")]
+    return [(statistics[name], statistics[name.removesuffix("mean") + "var"]) for name in means]

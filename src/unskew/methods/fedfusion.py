@@ -1,8 +1,8 @@
-"""FedFusion: clients are allocated to virtual components, and components count about alike.
+"""FedFusion: clients are allocated to virtual components, which get roughly equal weight.
 
 Duan et al., "Federated Learning with Data-Agnostic Distribution Fusion", CVPR 2023. The server
 describes each client by its model's normalisation statistics, and an autoencoder that it keeps
-between rounds allocates the clients; docs/fedfusion.md has the equations and the choices.
+between rounds allocates the clients; docs/fedfusion.md has the equations and design choices.
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedFusion(Fusion, Method):
-    """The weigher ``fusion`` with a memory: its autoencoder is kept between rounds."""
+    """The weighting ``fusion``, with an autoencoder that is kept between rounds."""
 
     vae_every: Annotated[int, Field(ge=1)] = 10
-    """The autoencoder is refitted every so many rounds."""
+    """Number of rounds between refits of the autoencoder."""
 
     about: ClassVar[About] = About(
         title="Weights from virtual components",
@@ -38,9 +38,9 @@ class FedFusion(Fusion, Method):
     )
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Refit the autoencoder if it is time, then combine as ever.
+        """Refit the autoencoder if it is due, then aggregate.
 
-        The number of components is settled in the first round, whoever takes part later.
+        The number of components is fixed in the first round.
         """
         slots = server.slots
         round_ = int(slots["round"]) if "round" in slots else 0
@@ -64,11 +64,14 @@ class FedFusion(Fusion, Method):
         )
 
     def rule(self, server: Server) -> Rule:
-        """Return the weighted mean; the paper's literal sums are applied as they are."""
+        """Return the weighted mean, or the weighted sum with the paper's literal weights."""
         if self.normalise == "component":
             return super().rule(server)
         if len(self.weightings(server)) > 1:
-            raise UnskewError("fedfusion: normalise=literal multiplies with no other weights")
+            raise UnskewError(
+                "fedfusion: normalise=literal cannot be multiplied with other weights; remove the "
+                "other weighting, or use normalise=component"
+            )
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             raw, reasons = self._derive(server, uploads)
@@ -84,7 +87,7 @@ class FedFusion(Fusion, Method):
         return rule.derive(uploads, allocation)
 
     def _sized(self, server: Server, uploads: Uploads) -> Self:
-        """Return the rule with its number of components settled."""
-        settled = server.slots.get("components")
-        rule = self if settled is None else replace(self, components=int(settled))
+        """Return the rule with its number of components resolved."""
+        components = server.slots.get("components")
+        rule = self if components is None else replace(self, components=int(components))
         return rule.sized_for(uploads.everybody)

@@ -1,8 +1,8 @@
-"""FedGen: a generator on the server tells clients what features of other classes look like.
+"""FedGen: a generator on the server provides clients with features of other classes.
 
 Zhu, Hong and Zhou, "Data-Free Knowledge Distillation for Heterogeneous Federated Learning", 2021.
-The server trains the generator on the clients' heads; clients train their heads on its features
-too, and keep their predictions near those for generated features of the same class.
+The server trains the generator on the clients' heads. Clients also train their heads on its
+features, and keep their predictions near those for generated features of the same class.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.generator import Fitting, Generator, Heads, Shape
+from unskew.methods.common.generator import Generator, GeneratorTraining, Heads, Shape
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
 from unskew.models.split import split
@@ -42,27 +42,29 @@ class FedGen(Method):
     """FedAvg with generated features in the clients' objective, from the second round on."""
 
     alpha: Strength = 10.0
-    """Strength of teaching heads by generated features; with beta = 0 too, 0 is FedAvg."""
+    """Strength of the heads' loss on generated features; 0 is FedAvg if beta is also 0."""
     beta: Strength = 10.0
     """Strength of keeping predictions near those for generated features of the same class."""
     decay: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Factor by which both terms fade a round. 1: they do not."""
+    """Factor by which both terms decay per round. 1: no decay."""
     samples: Count = 128
-    """Features generated for a client's round, at most: as many for each class, at least one."""
+    """Largest number of features generated per client and round, split evenly over the classes,
+    with at least one per class."""
     noise: Count = 32
-    """Random inputs of the generator, beside the class."""
+    """Width of the generator's noise input."""
     hidden: Count = 256
     """Hidden units of the generator."""
     generator_steps: Count = 50
-    """Adam steps that the generator takes a round."""
+    """Adam steps of the generator per round."""
     generator_batch: Annotated[int, Field(ge=2)] = 128
-    """Features that the generator makes for a step."""
+    """Batch size of the generator's steps."""
     generator_lr: Annotated[float, Field(gt=0)] = 3e-4
     """Adam's learning rate for the generator."""
     diversity: Strength = 1.0
-    """Strength of the generator's term that asks for unlike features where noise is unlike."""
+    """Strength of the generator's diversity loss, small if different noise gives different
+    features."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the generator's start and of its noise."""
+    """Seed of the generator's initial weights and of its noise."""
 
     about: ClassVar[About] = About(
         title="Features from a generator",
@@ -77,11 +79,11 @@ class FedGen(Method):
     }
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
-        """Take the network as body and head: the generator stands in for the body."""
+        """Split the network into body and head: the generator replaces the body."""
         return split(super().adapt(module, example), example, "fedgen")
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the generator too, once it is trained, and which classes it was trained for."""
+        """Also send the generator, once it is trained, and the classes it was trained on."""
         payload = super().broadcast(server, client)
         if "generator" not in server.slots:
             return payload
@@ -89,21 +91,21 @@ class FedGen(Method):
         return {**payload, **{name: server.slots[name] for name in names}}
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Generate the round's features: classes x draws x width."""
+        """Generate the round's features: classes x features per class x width."""
         start = super().prepare(client, payload, state)
         if "generator" not in payload:
             return start
         shape, round_ = self._shape(client.network.layout), int(payload["generator_round"])
-        noise_per_sample = max(1, self.samples // shape.classes)
-        y = torch.arange(shape.classes).repeat_interleave(noise_per_sample)
+        per_class = max(1, self.samples // shape.classes)
+        y = torch.arange(shape.classes).repeat_interleave(per_class)
         draw = torch_generator(self.seed, "generated", round_, client.id)
         noise = torch.randn(len(y), shape.noise, generator=draw)
         with torch.no_grad():
             features = Generator(shape)(payload["generator"], y, noise)
         refs = {
-            "generated": features.view(shape.classes, noise_per_sample, shape.features),
+            "generated": features.view(shape.classes, per_class, shape.features),
             "generated_shares": payload["generated"] / payload["generated"].sum(),
-            "generated_fade": torch.tensor(self.decay**round_),
+            "generated_decay": torch.tensor(self.decay**round_),
         }
         return replace(start, refs={**start.refs, **refs})
 
@@ -115,49 +117,52 @@ class FedGen(Method):
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Add ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || own(x_i))``, faded."""
+        """Add ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || local(x_i))``, decayed."""
         if "generated" not in refs:
             return super().objective(network, weights, buffers, batch, refs)
         with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
         generated = refs["generated"]
-        classes, noise_per_sample, width = generated.shape
+        classes, per_class, width = generated.shape
         logits = network.part("head", weights, buffers, generated.reshape(-1, width))
-        scores = F.log_softmax(logits, -1).view(classes, noise_per_sample, classes)
-        right = scores.diagonal(dim1=0, dim2=2).mean(0)
-        named = -(right * refs["generated_shares"]).sum()
-        # Sample i is compared with one of the draws for its class, a different one for each i.
-        turns = torch.arange(len(batch.y), device=batch.y.device) % noise_per_sample
-        taught = scores.detach()[batch.y, turns]
-        apart = (taught.exp() * (taught - F.log_softmax(passes[0].output, -1))).sum(-1)
-        known = (refs["generated_shares"] > 0).to(apart)[batch.y]
-        agreed = (apart * known * batch.scale).sum()
-        return loss + refs["generated_fade"] * (self.alpha * named + self.beta * agreed)
+        scores = F.log_softmax(logits, -1).view(classes, per_class, classes)
+        correct = scores.diagonal(dim1=0, dim2=2).mean(0)
+        cross_entropy = -(correct * refs["generated_shares"]).sum()
+        # Sample i is compared with one of the features of its class, a different one for each i.
+        chosen = torch.arange(len(batch.y), device=batch.y.device) % per_class
+        teacher = scores.detach()[batch.y, chosen]
+        per_sample = (teacher.exp() * (teacher - F.log_softmax(passes[0].output, -1))).sum(-1)
+        known = (refs["generated_shares"] > 0).to(per_sample)[batch.y]
+        divergence = (per_sample * known * batch.scale).sum()
+        terms = self.alpha * cross_entropy + self.beta * divergence
+        return loss + refs["generated_decay"] * terms
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the label counts, by which the server weighs heads."""
+        """Send the label counts, by which the server weights the heads."""
         finished = super().finish(client, start, trained, state)
-        if not self._acts:
+        if not self._has_terms:
             return finished
         classes = self._shape(client.network.layout).classes
         counts = torch.bincount(client.y.long(), minlength=classes)
         return Finished({**finished.extras, "label_counts": counts}, finished.state)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Combine as ever, then train the generator on the heads that came in."""
-        updated, told = super().aggregate(server, uploads)
-        if not self._acts:
-            return updated, told
+        """Aggregate, then train the generator on the uploaded heads."""
+        updated, diagnostics = super().aggregate(server, uploads)
+        if not self._has_terms:
+            return updated, diagnostics
         slots, shape = server.slots, self._shape(uploads.layout)
         round_ = int(slots["generator_round"]) if "generator_round" in slots else 0
         old = slots.get("generator")
-        how = Fitting(self.generator_steps, self.generator_batch, self.generator_lr, self.diversity)
+        training = GeneratorTraining(
+            self.generator_steps, self.generator_batch, self.generator_lr, self.diversity
+        )
         counts = torch.stack(list(uploads.extras["label_counts"]))
         parameters, loss = Generator(shape).fit(
-            Generator.begin(shape, self.seed) if old is None else old,
+            Generator.initial_parameters(shape, self.seed) if old is None else old,
             _heads(uploads),
             counts,
-            how,
+            training,
             int(stream(self.seed, "fedgen", round_)),
         )
         seen = (counts.sum(0) > 0).to(torch.uint8)
@@ -167,11 +172,12 @@ class FedGen(Method):
             "generated": seen if old is None else seen | slots["generated"],
             "generator_round": torch.tensor(round_ + 1),
         }
-        return replace(updated, slots=kept), {**told, "generator_loss": torch.tensor(loss)}
+        diagnostics = {**diagnostics, "generator_loss": torch.tensor(loss)}
+        return replace(updated, slots=kept), diagnostics
 
     @property
-    def _acts(self) -> bool:
-        """Whether there is a term at all."""
+    def _has_terms(self) -> bool:
+        """Whether any term of the objective is active."""
         return bool(self.alpha or self.beta)
 
     def _shape(self, layout: Layout) -> Shape:
@@ -180,7 +186,7 @@ class FedGen(Method):
 
 
 def _heads(uploads: Uploads) -> Heads:
-    """Return the clients' heads, as parts of the stack."""
+    """Return the clients' heads, as views of the stacked uploads."""
     parts = {
         entry.name: uploads.stack[:, entry.place].view(len(uploads), *entry.shape)
         for entry in uploads.layout

@@ -22,11 +22,11 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedGN(Method):
-    """FedAvg with GroupNorm in the place of every BatchNorm."""
+    """FedAvg with every BatchNorm replaced by GroupNorm."""
 
     groups: Annotated[int, Field(ge=1)] | None = None
-    """Groups of every layer; None: the most that divide its channels, at most 32, of at least two
-    channels each (eight in the place of BatchNorm1d)."""
+    """Groups per layer; None: the largest divisor of its channels up to 32 that leaves at least two
+    channels per group (eight where it replaces BatchNorm1d)."""
 
     about: ClassVar[About] = About(
         title="GroupNorm for BatchNorm",
@@ -39,29 +39,29 @@ class FedGN(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"groups": (1, 2, 4, 8, 16, 32)}
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
-        """Replace the layers, wherever they are; a layer that is used twice stays one."""
+        """Replace the layers at any depth; a layer that is used twice stays shared."""
         module = copy.deepcopy(super().adapt(module, example))
-        made: dict[nn.Module, nn.Module] = {}
+        replacements: dict[nn.Module, nn.Module] = {}
         for name, part in module.named_modules():
             if isinstance(part, _BATCH_NORM):
-                made[part] = self._instead_of(part, name)
+                replacements[part] = self._group_norm(part, name)
         for part in list(module.modules()):
             for name, child in part._modules.items():
-                if child in made:
-                    part._modules[name] = made[child]
-        return made.get(module, module)
+                if child in replacements:
+                    part._modules[name] = replacements[child]
+        return replacements.get(module, module)
 
-    def _instead_of(self, norm: _BATCH_NORM, name: str) -> nn.GroupNorm:
-        """Return the GroupNorm with a BatchNorm's scales and shifts."""
+    def _group_norm(self, norm: _BATCH_NORM, name: str) -> nn.GroupNorm:
+        """Return a GroupNorm with the scales and shifts of a BatchNorm."""
         channels = norm.num_features
         least = VECTOR_GROUP if isinstance(norm, nn.BatchNorm1d) else IMAGE_GROUP
         count = self.groups or groups(channels, least)
         if channels % count:
             raise UnskewError(
                 f"method 'fedgn': groups={count} does not divide the {channels} channels of "
-                f"{name or 'the network'}; leave it out, or choose a divisor"
+                f"{name or 'the network'}; omit it, or choose a divisor"
             )
-        made = nn.GroupNorm(count, channels, norm.eps, affine=norm.affine)
+        group_norm = nn.GroupNorm(count, channels, norm.eps, affine=norm.affine)
         if norm.affine:
-            made.weight, made.bias = norm.weight, norm.bias
-        return made.train(norm.training)
+            group_norm.weight, group_norm.bias = norm.weight, norm.bias
+        return group_norm.train(norm.training)

@@ -1,8 +1,8 @@
 """FedGroup: clients are grouped once, by the directions of their first updates.
 
 Duan et al., "FedGroup: Efficient Federated Learning via Decomposed Similarity-Based Clustering",
-2021. The updates of the first round are described by their cosines with a few main directions and
-grouped by k-means; each group then trains a model of its own.
+2021. The updates of the first round are described by their cosines with the principal directions
+and grouped by k-means; each group then trains its own model.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from unskew.aggregation.centers import k_means
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server, Tensors
 from unskew.methods.common.multi_model import (
+    Assignment,
     Count,
     MultiModelMethod,
-    Placed,
-    masses_of,
+    samples_per_model,
     with_models,
 )
 from unskew.models.layout import Layout
@@ -31,14 +31,17 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedGroup(MultiModelMethod):
-    """Groups with a model each, which may learn from each other."""
+    """Groups with one model each, which can be mixed with those of other groups."""
 
     models: Count = 3
-    """How many groups there are; fewer if the first round has fewer clients. 1 is FedAvg."""
+    """Number of groups; smaller if the first round has fewer clients. 1 is FedAvg."""
     mix: Annotated[float, Field(ge=0)] = 0.0
-    """How much a group's model takes over of each other one, scaled to length one. 0: nothing."""
+    """Weight of every other group's model, scaled to length one, in a group's model. 0: none."""
 
-    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"start", "directions"}
+    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {
+        "start",
+        "directions",
+    }
     about: ClassVar[About] = About(
         title="Groups by the direction of first updates",
         paper="Duan et al. 2021",
@@ -51,64 +54,65 @@ class FedGroup(MultiModelMethod):
         "mix": (0.0, 0.01, 0.1),
     }
 
-    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
-        """Start everybody from the same model."""
+    def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Start all groups from the same model."""
         del layout
         return vector.repeat(self.models, 1)
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Keep the start, from which newcomers train so that their updates can be compared."""
+        """Keep the initial model: new clients train it, so that their updates are comparable."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "start": server.vector.clone()})
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send a client its group's model; a newcomer gets the start, to be grouped first."""
+        """Send a client its group's model; a new client gets the initial model, to be grouped."""
         payload = super().broadcast(server, client)
-        if self._is_newcomer(server, client):
+        if self._is_new(server, client):
             return {**payload, "model": server.slots["start"]}
         return payload
 
-    def place(self, server: Server, uploads: Uploads) -> Placed:
-        """Group the first round's clients; later, put newcomers to the nearest direction.
+    def assign(self, server: Server, uploads: Uploads) -> Assignment:
+        """Group the first round's clients; later, assign new clients to the nearest direction.
 
-        A newcomer's upload only says where it belongs: it began at the start, behind its group.
+        A new client's upload only decides its group. It is not averaged, because it was trained
+        from the initial model.
         """
         updates = (uploads.stack - server.slots["start"])[:, : uploads.layout.trainable]
         if "directions" not in server.slots:
             cluster = k_means(decomposed_cosines(updates, self.models), self.models)
             slots = {**server.slots, "directions": _mean_directions(updates, cluster)}
-            return Placed(replace(server, slots=slots), cluster)
+            return Assignment(replace(server, slots=slots), cluster)
         known = server.slots["cluster"]
-        new = torch.tensor([self._is_newcomer(server, k) for k in uploads.clients])
+        new = torch.tensor([self._is_new(server, k) for k in uploads.clients])
         nearest = (unit_rows(updates) @ server.slots["directions"].T).argmax(1)
         old = [int(known[k]) if k < len(known) else -1 for k in uploads.clients]
         cluster = torch.where(new, nearest, torch.tensor(old).clamp(min=0))
-        return Placed(server, cluster, ~new)
+        return Assignment(server, cluster, ~new)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Combine inside groups, then let the groups that have members learn from each other."""
+        """Aggregate within groups, then mix the models of the groups that have clients."""
         server, diagnostics = super().aggregate(server, uploads)
         if not self.mix:
             return server, diagnostics
         models, layout = server.slots["models"].clone(), uploads.layout
-        used = (masses_of(server) > 0).nonzero().flatten()
-        own = models[used, : layout.trainable]
-        shares = (self.mix / own.norm(dim=1)).repeat(len(used), 1).fill_diagonal_(1)
-        models[used, : layout.trainable] = (shares / shares.sum(1, keepdim=True)) @ own
+        used = (samples_per_model(server) > 0).nonzero().flatten()
+        parameters = models[used, : layout.trainable]
+        shares = (self.mix / parameters.norm(dim=1)).repeat(len(used), 1).fill_diagonal_(1)
+        models[used, : layout.trainable] = (shares / shares.sum(1, keepdim=True)) @ parameters
         return with_models(server, models, layout), diagnostics
 
-    def _is_newcomer(self, server: Server, client: int) -> bool:
-        """Tell whether the groups are there and the client's is not known; one takes anybody."""
+    def _is_new(self, server: Server, client: int) -> bool:
+        """Return whether groups exist and the client has none; a single group needs no check."""
         known = server.slots["cluster"]
         grouped = client < len(known) and bool(known[client] >= 0)
         return self.models > 1 and "directions" in server.slots and not grouped
 
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
-    """Return each update's cosines with the main directions of all.
+    """Return each update's cosines with the principal directions of all updates.
 
-    Updates count by their direction alone: they are brought to length one first. From the
-    products of updates with each other, since a long vector is described by few of them.
+    Updates are first scaled to length one, so that only their directions matter. The directions
+    come from the eigenvectors of the small matrix of cosines between updates.
     """
     values, vectors = torch.linalg.eigh(cosines(updates.double()))
     lengths = values.clamp(min=0).sqrt()
@@ -117,6 +121,6 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
 
 
 def _mean_directions(updates: Tensor, cluster: Tensor) -> Tensor:
-    """Return the direction of each group's mean update."""
+    """Return the direction of each group's mean update, one row per group."""
     means = [updates[cluster == g].mean(0) for g in range(int(cluster.max()) + 1)]
     return unit_rows(torch.stack(means))

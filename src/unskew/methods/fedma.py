@@ -1,7 +1,8 @@
 """FedMA: hidden units are matched before they are averaged.
 
-Wang et al., "Federated Learning with Matched Averaging", 2020. Two networks may compute the same
-with their hidden units in another order; an average by number then mixes units of different tasks.
+Wang et al., "Federated Learning with Matched Averaging", 2020. Two networks can compute the same
+function with their hidden units in a different order; averaging by index then mixes unrelated
+units.
 """
 
 from dataclasses import replace
@@ -39,10 +40,10 @@ class FedMA(Method):
     """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5
-    """How often, at most, all clients are matched anew after the first matching."""
+    """Largest number of times that all clients are matched after the first matching."""
     head: Literal["classes", "samples"] = "classes"
-    """The head is averaged by the clients' samples of each class ("classes", as published), or by
-    all their samples ("samples")."""
+    """The head is averaged by the clients' samples per class ("classes", as published), or by all
+    their samples ("samples")."""
 
     about: ClassVar[About] = About(
         title="Hidden units matched, then averaged",
@@ -53,17 +54,17 @@ class FedMA(Method):
     )
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
-        """Refuse networks whose function changes when hidden units are renumbered."""
+        """Reject networks whose function changes when hidden units are permuted."""
         super().check(network, samples)
         if self.travels(network.layout) is not None:
             raise UnskewError(
-                "method: fedma renumbers units, so nothing may stay with clients; "
+                "method: fedma permutes units, so no coordinates may stay on clients; "
                 "use buffers=average"
             )
         if isinstance(self, FedDNA) and moments_of(network.layout):
             raise UnskewError(
-                "method: fedma renumbers units, and feddna pools their statistics by number; "
-                "leave one of them away"
+                "method: fedma permutes units, and feddna pools their statistics by index; "
+                "remove one of them"
             )
         layers = chain_of(network.layout)
         before = _random_vector(network)
@@ -74,12 +75,12 @@ class FedMA(Method):
         old, new = (_output(network, vector, samples) for vector in (before, after))
         if not torch.allclose(old, new, rtol=1e-3, atol=1e-3 * float(old.abs().max())):
             raise UnskewError(
-                "model: it has shortcuts, groups or other ties between layers, so units cannot be "
-                "matched; use a plain chain of linear layers or convolutions such as mlp or lenet5"
+                "model: fedma cannot match units across shortcuts, groups or other ties between "
+                "layers; use a plain chain of linear layers or convolutions such as mlp or lenet5"
             )
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the label histogram too, if the head is averaged by it."""
+        """Also send the label histogram, if the head is averaged by it."""
         finished = super().finish(client, start, trained, state)
         if self.head == "samples":
             return finished
@@ -87,22 +88,22 @@ class FedMA(Method):
         return replace(finished, extras={**finished.extras, "label_counts": counts})
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add none: matching leaves the weights to others."""
+        """Add none: matching works with the weights of any composed method."""
         return super().weightings(server)
 
     def rule(self, server: Server) -> Rule:
-        """Return the weighted mean of matched models; the largest client numbers the units."""
+        """Return the weighted mean of matched models; the largest client sets the unit order."""
         base = super().rule(server)
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             layers = chain_of(uploads.layout)
-            first = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))
-            stack = matched(uploads.stack, layers, first, self.sweeps)
-            moved = (stack != uploads.stack).any(1).double()
+            by_size = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))
+            stack = matched(uploads.stack, layers, by_size, self.sweeps)
+            renumbered = (stack != uploads.stack).any(1).double()
             vector, diagnostics = base.apply(replace(uploads, stack=stack))
             if self.head == "classes":
                 _average_by_class(vector, stack, layers[-1], uploads, diagnostics["weights"])
-            return vector, {**diagnostics, "renumbered": moved}
+            return vector, {**diagnostics, "renumbered": renumbered}
 
         return Rule(f"matched {base.name}", apply)
 
@@ -110,12 +111,12 @@ class FedMA(Method):
 def _average_by_class(
     vector: Tensor, stack: Tensor, head: Layer, uploads: Uploads, weights: Tensor
 ) -> None:
-    """Average each class's output by its samples; of a class without any, as everything else."""
+    """Average each class's output by its samples; a class without samples by the weights."""
     counts = uploads.label_counts
     if counts is None or counts.shape[1] != head.units:
         raise UnskewError(
-            f"method: fedma's head=classes takes one output a class, the network has {head.units}; "
-            "use head=samples"
+            f"method: fedma's head=classes needs one output per class, the network has "
+            f"{head.units}; use head=samples"
         )
     totals = counts.double().sum(0)
     shares = torch.where(totals > 0, counts / totals.clamp(min=1), weights[:, None])
@@ -125,7 +126,7 @@ def _average_by_class(
 
 
 def _random_vector(network: FunctionalModel) -> Tensor:
-    """Return random parameters and positive statistics: numbers that differ from unit to unit."""
+    """Return random parameters and positive statistics, different for every unit."""
     noise = torch_generator(0, "a network to try")
     vector = torch.rand(network.layout.size, generator=noise) + 0.5
     for entry in network.layout.parameters:

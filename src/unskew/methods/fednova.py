@@ -1,4 +1,4 @@
-"""FedNova: clients that took more steps count for their direction, not for their distance.
+"""FedNova: updates are normalised by the number of local steps, so only their direction counts.
 
 Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
 Optimization", 2020. With a_k the effective number of client k's steps, the server moves by
@@ -40,32 +40,30 @@ class FedNova(Method):
     )
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send how far the steps reach; Adam's are all as long, so that their number does."""
+        """Send the effective step; for Adam, whose steps have equal length, their number."""
         finished = super().finish(client, start, trained, state)
-        effective_step = (
-            float(trained.steps) if trained.effective_step is None else trained.effective_step
-        )
-        extras = {**finished.extras, "reach": torch.tensor(effective_step, dtype=torch.float32)}
-        return Finished(extras, finished.state)
+        step = float(trained.steps) if trained.effective_step is None else trained.effective_step
+        sent = {"effective_step": torch.tensor(step, dtype=torch.float32)}
+        return Finished({**finished.extras, **sent}, finished.state)
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add the sample counts: p_k of the paper."""
+        """Add weights by sample counts: p_k of the paper."""
         return (*super().weightings(server), by_samples())
 
     def rule(self, server: Server) -> Rule:
-        """Return the rule; statistics and counters are averaged as ever."""
+        """Return the rule; statistics and counters are averaged as usual."""
         mean = super().rule(server)
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            vector, told = mean.apply(uploads)
-            effective_step = torch.stack(list(uploads.extras["reach"])).double()
-            told = {**told, "reach": effective_step}
-            if bool((effective_step == effective_step[0]).all()):
-                return vector, told
-            weights = told["weights"] * (told["weights"] @ effective_step) / effective_step
+            vector, diagnostics = mean.apply(uploads)
+            steps = torch.stack(list(uploads.extras["effective_step"])).double()
+            diagnostics = {**diagnostics, "effective_step": steps}
+            if bool((steps == steps[0]).all()):
+                return vector, diagnostics
+            weights = diagnostics["weights"] * (diagnostics["weights"] @ steps) / steps
             trainable = uploads.layout.trainable
-            moved = sum_of_rows(uploads.parameters, weights.to(vector))
-            moved += float(1 - weights.sum()) * uploads.previous[:trainable]
-            return torch.cat([moved, vector[trainable:]]), told
+            parameters = sum_of_rows(uploads.parameters, weights.to(vector))
+            parameters += float(1 - weights.sum()) * uploads.previous[:trainable]
+            return torch.cat([parameters, vector[trainable:]]), diagnostics
 
         return Rule("normalised mean", apply)

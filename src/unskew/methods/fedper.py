@@ -1,19 +1,16 @@
-"""FedPer and FedRep: a shared body, and a head of their own for each client.
+"""FedPer: a shared body, and a personal head per client.
 
-Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", 2019:
-body and head are trained together. Collins, Hassani, Mokhtari and Shakkottai, "Exploiting Shared
-Representations for Personalized Federated Learning", 2021: first the head for some epochs with the
-received body, then the body with that head.
+Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", 2019.
+Body and head are trained together.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, ExtraTraining, Method, Server
+from unskew.methods.common.base import About, Method, Server
 from unskew.methods.common.head import head_mask
 from unskew.models.layout import Layout
 from unskew.models.masks import joined, without
@@ -22,11 +19,11 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedPer(Method):
-    """FedAvg of the body; the head never leaves its client."""
+    """FedAvg of the body; the head stays on its client."""
 
     fallback: Literal["initial", "average"] = "initial"
-    """Head of the global model and of newcomers: the "initial" one, or the "average" of the
-    clients' heads, who then send theirs for it."""
+    """Head of the global model and of new clients: the "initial" one, or the "average" of the
+    clients' heads, which are then sent to the server."""
 
     about: ClassVar[About] = About(
         title="Personal heads",
@@ -39,44 +36,15 @@ class FedPer(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Make sure that there is a head."""
+        """Check that the network has a head."""
         head_mask(layout)
         return super().begin(vector, layout, earlier)
 
     def travels(self, layout: Layout) -> Tensor | None:
-        """Take the head out."""
+        """Exclude the head."""
         return without(super().travels(layout), head_mask(layout))
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
-        """Let the server average the heads, if it may see them."""
-        lent = super().shares_on_upload(layout)
-        return lent if self.fallback == "initial" else joined(lent, head_mask(layout))
-
-
-@dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedRep(FedPer):
-    """FedPer with the head trained first, and the body after it."""
-
-    head_epochs: Annotated[int, Field(ge=1)] = 10
-    """Epochs of the head in a round, before the body is trained."""
-
-    about: ClassVar[About] = About(
-        title="Head first, then the shared body",
-        paper="Collins et al. 2021",
-        kind="personal",
-        level="personal",
-        down="body",
-        up="body",
-    )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
-
-    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
-        """Train the head alone, on the received body."""
-        return (
-            *super().extra_trainings(),
-            ExtraTraining("head", self, self.head_epochs, head_mask),
-        )
-
-    def trains(self, layout: Layout) -> Tensor | None:
-        """Leave the head alone in the round's own training."""
-        return without(super().trains(layout), head_mask(layout))
+        """Let the server average the heads, if the fallback is their average."""
+        shared = super().shares_on_upload(layout)
+        return shared if self.fallback == "initial" else joined(shared, head_mask(layout))

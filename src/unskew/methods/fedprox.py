@@ -1,4 +1,4 @@
-"""FedProx: local training is held near the global model by a quadratic term.
+"""FedProx: a proximal term keeps local training near the global model.
 
 Li et al., "Federated Optimization in Heterogeneous Networks", 2020. Client k minimises
 ``F_k(w) + mu/2 ||w - w_global||^2``; with mu = 0 it is FedAvg.
@@ -28,16 +28,16 @@ class FedProx(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Remember the global parameters as the centre of the quadratic.
+        """Add the global parameters as the centre of the proximal term.
 
-        What the client keeps to itself is held near its own last values: the server has none.
+        Coordinates that stay on the client are centred at their own last values.
         """
         start = super().prepare(client, payload, state)
         center = self.received(client, payload, state)[: client.network.layout.trainable]
-        return replace(start, refs={**start.refs, "centre": center})
+        return replace(start, refs={**start.refs, "center": center})
 
     def proximal_strength(self) -> float:
-        """Add the strength of the quadratic."""
+        """Add the strength of the proximal term."""
         return super().proximal_strength() + self.mu
 
     def objective(
@@ -50,4 +50,4 @@ class FedProx(Method):
     ) -> Tensor:
         """Add ``mu/2 ||w - w_global||^2`` to the mean loss."""
         loss = super().objective(network, weights, buffers, batch, refs)
-        return loss + self.mu / 2 * (weights - refs["centre"]).square().sum()
+        return loss + self.mu / 2 * (weights - refs["center"]).square().sum()

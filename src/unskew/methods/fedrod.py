@@ -1,8 +1,8 @@
-"""FedROD: a generic head trained as if classes were balanced, and a personal one beside it.
+"""FedROD: a generic head trained with a class-balanced loss, and a personal head.
 
 Chen and Chao, "On Bridging Generic and Personalized Federated Learning for Image Classification",
-2022. Body and generic head learn by balanced softmax and are averaged; the personal head learns,
-by plain cross-entropy, what to add for the client's own classes.
+2022. Body and generic head are trained by balanced softmax and averaged; the personal head is
+trained by plain cross-entropy on top of the generic logits.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from unskew.methods.common.base import About, Client, Method, Start, Tensors
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
+from unskew.models.masks import without
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, own_head
 from unskew.utils.specs import OPTIONS
@@ -26,15 +27,15 @@ _PROPORTIONS = "personal.proportions"
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedROD(Method):
-    """Two predictions: generic (the global model) and personal (both heads)."""
+    """Two predictors: generic (the global model) and personal (both heads)."""
 
     head: Literal["own", "hypernetwork"] = "own"
-    """Where the personal head comes from: it is the client's "own", or a shared "hypernetwork"
-    makes it of the client's class proportions."""
+    """Source of the personal head: the client trains its "own", or a shared "hypernetwork" computes
+    it from the client's class proportions."""
     hidden: Annotated[int, Field(ge=1)] = 16
     """Hidden units of the hypernetwork."""
     gamma: Annotated[float, Field(ge=0)] = 1.0
-    """Exponent of the class counts in the balanced softmax. 0 makes it plain."""
+    """Exponent of the class counts in the balanced softmax. 0 is a plain softmax."""
 
     about: ClassVar[About] = About(
         title="Generic and personal head",
@@ -44,7 +45,7 @@ class FedROD(Method):
     )
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
-        """Set a personal head beside the network's own."""
+        """Add a personal head to the network."""
         parts = split(super().adapt(module, example), example, "fedrod")
         width, classes = parts.head.in_features, parts.head.out_features
         if self.head == "own":
@@ -52,23 +53,18 @@ class FedROD(Method):
         return TwoHeads(parts, HyperHead(width, classes, self.hidden))
 
     def travels(self, layout: Layout) -> Tensor | None:
-        """Keep the personal head on the client, or the proportions it is made of."""
-        everything = torch.ones(layout.size, dtype=torch.bool)
-        inherited = super().travels(layout)
-        mask = everything if inherited is None else inherited.clone()
-        own = "personal." if self.head == "own" else _PROPORTIONS
-        for entry in layout:
-            if entry.name.startswith(own):
-                mask[entry.place] = False
-        return mask
+        """Exclude the personal head, or the class proportions it is computed from."""
+        prefix = "personal." if self.head == "own" else _PROPORTIONS
+        personal = layout.mask_where(lambda entry: entry.name.startswith(prefix))
+        return without(super().travels(layout), personal)
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Count the client's classes: the logarithms balance, the proportions make a head."""
+        """Count the client's classes, for the balanced softmax and the hypernetwork."""
         start = super().prepare(client, payload, state)
         entries = {entry.name: entry for entry in client.network.layout}
         outputs = entries["head.weight"].shape[0]
         counts = torch.bincount(client.y.long(), minlength=outputs).float()
-        # A class without samples has -inf: it takes no part in the softmax, and gets no gradient.
+        # A class without samples has -inf: it is excluded from the softmax and gets no gradient.
         offsets = self.gamma * counts.log() if self.gamma else torch.zeros_like(counts)
         vector = start.vector
         if self.head == "hypernetwork":
@@ -86,16 +82,16 @@ class FedROD(Method):
     ) -> Tensor:
         """Return balanced softmax of the generic head, plus cross-entropy of both heads.
 
-        The second teaches the personal head alone: features and generic logits are held fixed.
+        The second trains only the personal head: features and generic logits are detached.
         """
         with network.capture_passes() as passes:
             network(weights, buffers, batch.x)
         features = passes[0].features
         assert features is not None
         generic = network.part("head", weights, buffers, features)
-        own = network.part("personal", weights, buffers, features.detach())
+        personal = network.part("personal", weights, buffers, features.detach())
         balanced = _cross_entropy(generic + refs["log_counts"], batch.y)
-        return balanced + _cross_entropy(generic.detach() + own, batch.y)
+        return balanced + _cross_entropy(generic.detach() + personal, batch.y)
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

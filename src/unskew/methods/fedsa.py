@@ -1,8 +1,8 @@
-"""FedSA: coordinates on which clients disagree are averaged by classes of clients.
+"""FedSA: coordinates on which clients disagree are averaged by clusters of clients.
 
-"The Key of Parameter Skew in Federated Learning" (FedSA, later FedPake). Coordinates of low
-dispersion take the mean; on the others clients are classed by their deviation (micro-classes),
-clustered (macro-classes), and the clusters are weighed. See docs/aggregation.md.
+"The Key of Parameter Skew in Federated Learning" (FedSA, later FedPake). Coordinates with low
+dispersion take the mean; on the others, clients are classified by their deviation (micro-classes),
+clustered (macro-classes), and the clusters are weighted. See docs/aggregation.md.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -26,25 +26,26 @@ class FedSA(Method):
     """Aggregation by micro- and macro-classes."""
 
     cv_threshold: Share = 0.2
-    """Coordinates whose scaled variation exceeds it are balanced by clusters. 1 is the Mean."""
+    """Coordinates whose scaled variation exceeds it are averaged by clusters. 1 is the Mean."""
     similarity: Share = 0.2
-    """Once all clusters exist, clients must agree with one on more than this share, or stay out."""
+    """Once all clusters exist, clients that agree with none on more than this fraction of the
+    coordinates are left out."""
     micro: Annotated[int, Field(ge=1, le=255)] = 4
-    """Classes of squared deviations at a coordinate, at most 255."""
+    """Number of classes of squared deviations per coordinate, at most 255."""
     macro: Count = 4
-    """Clusters of clients, at most."""
+    """Largest number of clusters of clients."""
     cv_scale: CvScale = "minmax"
-    """How variations are scaled: to their range ("minmax"), with the 99th percentile as its top
-    ("clip99"), or to the share of smaller ones ("rank")."""
+    """Scaling of the variations: to their range ("minmax"), to the range up to the 99th percentile
+    ("clip99"), or to the fraction of smaller ones ("rank")."""
     bins: Bins = "column"
-    """Squared deviations are classed against the largest of their coordinate ("column"), of their
-    tensor ("layer"), or against 1 ("raw", as printed)."""
+    """Upper bound of the classes of squared deviations: the largest of the coordinate ("column"),
+    of the tensor ("layer"), or 1 ("raw", as printed)."""
     scope: Scope = "tensor"
     """Clients are clustered for each "tensor", or once for the whole "model"."""
     weighting: Weighting = "normalised"
     """Whether clusters' weights sum to one ("normalised") or are the paper's Eq. 14 ("literal")."""
     prior: Literal["uniform", "samples"] = "uniform"
-    """How clients count in means: alike ("uniform"), or by their "samples"."""
+    """Weights of clients in means: equal ("uniform"), or by their "samples"."""
 
     about: ClassVar[About] = About(
         title="Parameter skew: micro- and macro-classes",

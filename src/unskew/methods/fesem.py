@@ -1,7 +1,8 @@
-"""FeSEM: several centres, and each client belongs to the one its model is nearest to.
+"""FeSEM: several centres, and each client belongs to the one nearest to its model.
 
-Xie et al., "Multi-Center Federated Learning", 2020. Each round is one pass of expectation and
-maximisation: uploads go to their nearest centre, centres to the mean of their uploads.
+Xie et al., "Multi-Center Federated Learning", 2020. Each round is one step of expectation
+maximisation: uploads are assigned to their nearest centre, and each centre becomes the mean of its
+uploads.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from torch import Tensor
 from unskew.aggregation.centers import further_seeds, squared_distances
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import Count, MultiModelMethod, Placed
+from unskew.methods.common.multi_model import Assignment, Count, MultiModelMethod
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -25,9 +26,9 @@ class FeSEM(MultiModelMethod):
     """Centres, each the mean of the clients whose models are nearest to it."""
 
     models: Count = 3
-    """How many centres there are. 1 is FedAvg."""
+    """Number of centres. 1 is FedAvg."""
 
-    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"taken"}
+    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {"taken"}
     about: ClassVar[About] = About(
         title="Nearest of several centres",
         paper="Xie et al. 2020",
@@ -37,21 +38,21 @@ class FeSEM(MultiModelMethod):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (3, 5)}
 
-    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
-        """Start everybody from the same model: uploads will be the first centres."""
+    def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Start all centres from the same model; the first centres are chosen among uploads."""
         del layout
         return vector.repeat(self.models, 1)
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Note that no centre is taken yet."""
+        """Start with no centre in use."""
         server = super().begin(vector, layout, earlier)
         return replace(server, slots={**server.slots, "taken": torch.tensor(0)})
 
-    def place(self, server: Server, uploads: Uploads) -> Placed:
-        """Put each upload to its nearest centre; centres not yet taken begin at far uploads."""
+    def assign(self, server: Server, uploads: Uploads) -> Assignment:
+        """Assign each upload to its nearest centre; unused centres start at distant uploads."""
         rows, taken = uploads.parameters, int(server.slots["taken"])
         centers = server.slots["models"][:taken, : uploads.layout.trainable]
         centers = further_seeds(rows, centers, self.models)
         distances = squared_distances(rows, centers)
         slots = {**server.slots, "taken": torch.tensor(len(centers))}
-        return Placed(replace(server, slots=slots), distances.argmin(1))
+        return Assignment(replace(server, slots=slots), distances.argmin(1))

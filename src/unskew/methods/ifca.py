@@ -1,8 +1,8 @@
-"""IFCA: several models, and each client trains the one that suits its samples best.
+"""IFCA: several models, and each client trains the one that fits its samples best.
 
 Ghosh et al., "An Efficient Framework for Clustered Federated Learning", 2020. A client receives all
-models, takes the one with the smallest loss on its training samples, and sends it back trained; the
-server averages inside each model.
+models and trains the one with the smallest loss on its training samples; the server averages the
+uploads of each model separately.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Client, Finished, Server, Start, Tensors, Trained
-from unskew.methods.common.multi_model import Count, MultiModelMethod, Placed
-from unskew.methods.common.own_loss import own_loss
+from unskew.methods.common.client_loss import training_loss
+from unskew.methods.common.multi_model import Assignment, Count, MultiModelMethod
 from unskew.models.layout import Layout
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS
@@ -25,12 +25,12 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class IFCA(MultiModelMethod):
-    """Models of which each client trains the one that fits its samples best."""
+    """Several models, of which each client trains the one that fits its samples best."""
 
     models: Count = 4
-    """How many models there are. 1 is FedAvg."""
+    """Number of models. 1 is FedAvg."""
 
-    own_slots: ClassVar[frozenset[str]] = MultiModelMethod.own_slots | {"travels"}
+    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {"travels"}
     about: ClassVar[About] = About(
         title="Clients choose among models by their loss",
         paper="Ghosh et al. 2020",
@@ -41,22 +41,22 @@ class IFCA(MultiModelMethod):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4)}
 
-    def first_models(self, vector: Tensor, layout: Layout) -> Tensor:
-        """Return the network's own start, and others with the numbers of each tensor shuffled.
+    def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
+        """Return the initial model, and copies with the values of each tensor shuffled.
 
-        Starting weights are drawn independently, so a shuffle is another draw.
+        Initial weights are drawn independently, so a shuffled tensor is another random draw.
         """
         return torch.stack([_shuffled(vector, layout, number) for number in range(self.models)])
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Note which coordinates of a model are sent, if not all are."""
+        """Store the mask of the coordinates that are sent, unless all are."""
         server, mask = super().begin(vector, layout, earlier), self.travels(layout)
         if mask is None:
             return server
         return replace(server, slots={**server.slots, "travels": mask})
 
-    def sent(self, server: Server, client: int) -> int:
-        """Send the first model as such; the others go with it."""
+    def model_to_send(self, server: Server, client: int) -> int:
+        """Send the first model as the payload's model; :meth:`broadcast` adds the others."""
         del server, client
         return 0
 
@@ -64,7 +64,7 @@ class IFCA(MultiModelMethod):
         """Send all models."""
         payload = super().broadcast(server, client)
         if set(payload) != {"model"}:
-            raise UnskewError("method: ifca composes with none that sends more than a model")
+            raise UnskewError("method: ifca cannot be composed with one that sends extra tensors")
         others, mask = server.slots["models"][1:], server.slots.get("travels")
         return {**payload, "others": others if mask is None else others[:, mask]}
 
@@ -75,35 +75,37 @@ class IFCA(MultiModelMethod):
         return replace(start, refs={**start.refs, "cluster": torch.tensor(best)})
 
     def received(self, client: Client, payload: Tensors, state: Tensors) -> Tensor:
-        """Return the model that the client chooses of those received."""
+        """Return the received model that the client chooses."""
         if "others" in payload:
             _, payload = self._chosen(client, payload, state)
         return super().received(client, payload, state)
 
     def _chosen(self, client: Client, payload: Tensors, state: Tensors) -> tuple[int, Tensors]:
-        """Return which model fits the client's training samples best, as if it came alone."""
+        """Return the number of the best-fitting model, and a payload with that model alone."""
         layout = client.network.layout
         candidates = [
             _received(payload, number, self.travels(layout)) for number in range(self.models)
         ]
-        losses = [own_loss(client, self.with_kept(layout, each, state)) for each in candidates]
+        losses = [
+            training_loss(client, self.with_kept(layout, model, state)) for model in candidates
+        ]
         best = losses.index(min(losses))
         return best, {"model": candidates[best]}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send which model was chosen."""
+        """Send the number of the chosen model."""
         finished = super().finish(client, start, trained, state)
         return replace(
             finished, extras={**finished.extras, "cluster": start.refs["cluster"].clone()}
         )
 
-    def place(self, server: Server, uploads: Uploads) -> Placed:
-        """Go by the clients' choices."""
-        return Placed(server, torch.stack(list(uploads.extras["cluster"])))
+    def assign(self, server: Server, uploads: Uploads) -> Assignment:
+        """Assign uploads by the clients' choices."""
+        return Assignment(server, torch.stack(list(uploads.extras["cluster"])))
 
 
 def _received(payload: Tensors, number: int, travels: Tensor | None) -> Tensor:
-    """Return one of the models received; what does not travel is as in the first."""
+    """Return one of the received models; coordinates that are not sent are the first model's."""
     if number == 0 or travels is None:
         return payload["model"] if number == 0 else payload["others"][number - 1]
     model = payload["model"].clone()

@@ -1,9 +1,9 @@
-"""Latent discrepancy: clients whose codes in a common VAE lie far from the prior count less.
+"""Latent discrepancy: clients whose codes in a common VAE are far from the prior get less weight.
 
 Page, "Addressing Statistical Heterogeneity through Generative Similarity-Based Comparison in
-Federated Learning", thesis at TU Delft, 2024. A beta-VAE is learned by FedAvg; every client encodes
-its samples and tells how far the codes are from N(0, I) by the Wasserstein-1 distance; FedDisco's
-formula turns distances into weights, with which the task is trained from scratch.
+Federated Learning", thesis at TU Delft, 2024. A beta-VAE is trained by FedAvg; every client encodes
+its samples and sends the Wasserstein-1 distance of the codes from N(0, I); FedDisco's formula turns
+distances into weights, with which the task is trained from scratch.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.once import has_reached, having_reached, with_news
+from unskew.methods.common.once import has_received, mark_received, with_slot_once
 from unskew.methods.fedavg import FedAvg
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
@@ -49,37 +49,37 @@ _DISTANCE = "latent.distance"
 class Latent(Method):
     """Weights ``max(0, p_k - alpha d_k + b)`` with d_k the distance of a client's codes.
 
-    Where the task itself is a VAE, the codes are those of its own kind of network; else of a VAE
+    If the task's network is a VAE, a VAE of the same architecture gives the codes; otherwise a VAE
     with the options here.
     """
 
     alpha: Annotated[float, Field(ge=0)] = 0.5
-    """How much the distance lowers a client's weight; with b = 0 too, 0 is FedAvg."""
+    """How strongly the distance lowers a client's weight; 0 is FedAvg if b is also 0."""
     b: Annotated[float, Field(ge=0)] = 0.0
-    """Added to every weight before those below 0 become 0; the larger, the more even they are."""
+    """Added to every weight before negative weights become 0; larger gives more even weights."""
     rescale: bool = True
     """Whether distances are divided by their sum over the round's clients; the thesis does not."""
     on_degenerate: OnDegenerate = "fedavg"
-    """Where no client is left a weight: take those of "fedavg" and warn, or "raise" an error."""
+    """If all weights are 0: use the weights of "fedavg" and warn, or "raise" an error."""
     draws_per_sample: Count = 1
-    """How many codes are drawn of each sample."""
+    """Number of codes drawn per sample."""
     every: Annotated[int, Field(ge=0)] = 0
-    """Clients measure the task's own VAE every so many rounds, and none is trained before it.
-    0: they measure once, by a VAE that is trained before the task."""
+    """Number of rounds between measurements with the task's own VAE; no VAE is trained before the
+    task. 0: clients measure once, with a VAE that is trained before the task."""
     encoder: Widths = "512-256"
     """Widths of the VAE's encoder, such as 512-256; the decoder mirrors them."""
     codes: Count = 2
-    """How many numbers a code has."""
+    """Dimension of a code."""
     beta: Annotated[float, Field(ge=0)] = 10.0
     """Weight of the codes' divergence from the prior in the VAE's loss."""
     mean: float = 0.0
     """Subtracted from the VAE's inputs."""
     sd: Annotated[float, Field(gt=0)] = 1.0
-    """The VAE's inputs, less mean, are divided by it."""
+    """Divisor of the VAE's inputs, after mean is subtracted."""
     vae_rounds: Count | None = None
-    """Rounds of the VAE; None: as many as the run's."""
+    """Rounds of the VAE; None: the run's."""
     vae_epochs: Count | None = None
-    """Local epochs in a round of the VAE; None: as the run's."""
+    """Local epochs per round of the VAE; None: the run's."""
     vae_lr: Annotated[float, Field(gt=0)] = 1e-3
     """Adam's learning rate for the VAE."""
 
@@ -94,83 +94,85 @@ class Latent(Method):
     may_be_undefined: ClassVar[frozenset[str]] = frozenset({_DISTANCE})
 
     def stages(self) -> tuple[Stage, ...]:
-        """Train a VAE, then the task with the weights that come of it."""
+        """Train a VAE, then the task with the weights that follow from it."""
         if self.every:
             return super().stages()
         settings: dict[str, Any] = {"optimizer": "adam", "lr": self.vae_lr, "lr_decay": 1.0}
         settings |= {"momentum": 0.0, "weight_decay": 0.0}
         if self.vae_epochs is not None:
             settings["epochs"] = self.vae_epochs
-        vae = Stage(
-            "vae", FedAvg(), self.vae_rounds, _Encoder(self._recipe), settings, learns_density=True
-        )
+        network = _EncoderNetwork(self._vae_spec)
+        vae = Stage("vae", FedAvg(), self.vae_rounds, network, settings, learns_density=True)
         return (vae, *super().stages())
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
-        """Re-weighing takes a task that encodes."""
+        """Reject networks without codes if clients measure with the task's network."""
         super().check(network, samples)
         if self.every and not has_codes(network.module):
             raise UnskewError(
-                "method 'latent': every re-weighs by the codes of the task's own network, and this "
-                "one has none; use model vae, or every=0"
+                "method 'latent': every measures the codes of the task's own network, and this one "
+                "has none; use model vae, or every=0"
             )
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Have the VAE ready to be sent; the task starts from its own first weights."""
+        """Store the VAE to send, or start counting rounds; the task starts from initial weights."""
         server = super().begin(vector, layout, earlier)
-        own = {"vae": earlier["vae"].vector} if "vae" in earlier else {"played": torch.tensor(0)}
-        return replace(server, slots={**server.slots, **own})
+        slots = (
+            {"vae": earlier["vae"].vector} if "vae" in earlier else {"rounds_run": torch.tensor(0)}
+        )
+        return replace(server, slots={**server.slots, **slots})
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the VAE once to each client, or say when it is time to measure anew."""
-        payload = with_news(super().broadcast(server, client), server, client, "vae")
+        """Send the VAE once to each client, or request a measurement when it is due."""
+        payload = with_slot_once(super().broadcast(server, client), server, client, "vae")
         if not self._measures(server):
             return payload
-        due = int(server.slots["played"]) % self.every == 0
-        if not due and has_reached(server, client):
+        due = int(server.slots["rounds_run"]) % self.every == 0
+        if not due and has_received(server, client):
             return payload
         return {**payload, "measure": torch.ones(())}
 
     def _measures(self, server: Server) -> bool:
-        """Tell whether clients measure by the task's encoder: all in turn, newcomers at once."""
-        return "played" in server.slots and int(server.slots["played"]) >= self.every
+        """Return whether clients measure with the task's encoder, from round ``every`` on."""
+        return "rounds_run" in server.slots and int(server.slots["rounds_run"]) >= self.every
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Measure the distance of the client's codes, if it is time to."""
+        """Measure the distance of the client's codes, if it is due."""
         start = super().prepare(client, payload, state)
         distance = state.get(_DISTANCE, torch.tensor(torch.nan))
         if len(client.y) and ("vae" in payload or "measure" in payload):
             network = self._encoder_of(client)
             vector = payload["vae"] if "vae" in payload else payload["model"]
-            found = distance_to_prior(
-                network, vector, client.x, client.id, client.seed, self.draws_per_sample
+            distance = torch.tensor(
+                distance_to_prior(
+                    network, vector, client.x, client.id, client.seed, self.draws_per_sample
+                )
             )
-            distance = torch.tensor(found)
         return replace(start, refs={**start.refs, _DISTANCE: distance})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the distance, one number, and keep it."""
+        """Send the distance and keep it."""
         finished = super().finish(client, start, trained, state)
         distance = {_DISTANCE: start.refs[_DISTANCE]}
         return Finished({**finished.extras, **distance}, {**finished.state, **distance})
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by distance, which hold the sample counts already."""
-        own = discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
-        return (*super().weightings(server), own)
+        """Add weights by distance, which already include the sample counts."""
+        weighting = discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
+        return (*super().weightings(server), weighting)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Note who has the VAE or has measured, and how many rounds were played."""
+        """Mark the clients that have the VAE or have measured, and count the rounds."""
         updated, diagnostics = super().aggregate(server, uploads)
         if "vae" in server.slots or self._measures(server):
-            updated = having_reached(updated, uploads)
-        if "played" in server.slots:
-            slots = {**updated.slots, "played": server.slots["played"] + 1}
+            updated = mark_received(updated, uploads)
+        if "rounds_run" in server.slots:
+            slots = {**updated.slots, "rounds_run": server.slots["rounds_run"] + 1}
             updated = replace(updated, slots=slots)
         return updated, diagnostics
 
     @property
-    def _recipe(self) -> VAESpec:
+    def _vae_spec(self) -> VAESpec:
         return VAESpec(
             hidden=self.encoder, latent=self.codes, beta=self.beta, mean=self.mean, sd=self.sd
         )
@@ -178,20 +180,20 @@ class Latent(Method):
     def _encoder_of(self, client: Client) -> FunctionalModel:
         if has_codes(client.network.module):
             return client.network
-        return network_for(self._recipe, tuple(client.x.shape[1:]))
+        return network_for(self._vae_spec, tuple(client.x.shape[1:]))
 
 
 @plain_dataclass(frozen=True)
-class _Encoder:
-    """Returns the run's own network if it encodes, else builds a VAE."""
+class _EncoderNetwork:
+    """Returns the run's network if it is a VAE, else builds one."""
 
-    recipe: VAESpec
+    spec: VAESpec
 
     def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
-        return module if has_codes(module) else self.recipe.build(shape, classes)
+        return module if has_codes(module) else self.spec.build(shape, classes)
 
 
 def _distances(uploads: Uploads) -> Tensor:
-    """Return the clients' distances; before all are known, everyone is equally far."""
-    told = torch.stack(list(uploads.extras[_DISTANCE])).double()
-    return told if bool(torch.isfinite(told).all()) else torch.zeros_like(told)
+    """Return the clients' distances; all zero until every distance is known."""
+    distances = torch.stack(list(uploads.extras[_DISTANCE])).double()
+    return distances if bool(torch.isfinite(distances).all()) else torch.zeros_like(distances)

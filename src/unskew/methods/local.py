@@ -1,4 +1,4 @@
-"""Local training: nobody sends anything; the reference that federated learning must beat."""
+"""Local training: nothing is sent; the lower reference that federated learning must beat."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -14,7 +14,7 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Local(Method):
-    """Each client trains a model of its own, from the common start."""
+    """Each client trains its own model, from the same initial weights."""
 
     about: ClassVar[About] = About(
         title="Each client alone",
@@ -27,5 +27,5 @@ class Local(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def travels(self, layout: Layout) -> Tensor:
-        """Let nothing travel."""
+        """Send no coordinates."""
         return torch.zeros(layout.size, dtype=torch.bool)

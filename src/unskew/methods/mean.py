@@ -1,6 +1,6 @@
-"""Mean: every client counts the same, however many samples it has.
+"""Mean: the unweighted mean of the clients' models.
 
-Often called FedAvg in public code; here the two rules have two names.
+Public code often calls it FedAvg; here the weighted and the unweighted mean have different names.
 """
 
 from typing import ClassVar
@@ -21,5 +21,5 @@ class Mean(Method):
     )
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add equal weights."""
+        """Weight all clients equally."""
         return (*super().weightings(server), uniform())

@@ -1,7 +1,7 @@
 """MOON: features stay near the global model's and move away from the client's previous ones.
 
-Li, He and Song, "Model-Contrastive Federated Learning", 2021. For each sample the global model's
-features are the positive and those of the client's model of its last round the negative.
+Li, He and Song, "Model-Contrastive Federated Learning", 2021. For each sample, the global model's
+features are the positive, and those of the client's model of its last round are the negative.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from unskew.models.split import split
 from unskew.utils.specs import OPTIONS
 
 _SMALLEST = 1e-8
-"""Keeps the direction of features that are all zero defined, and its gradient bounded."""
+"""Keeps the direction of all-zero features defined, and its gradient bounded."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -33,10 +33,10 @@ class MOON(Method):
     mu: Annotated[float, Field(ge=0)] = 1.0
     """Strength of the contrastive term. 0: none."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
-    """Cosines are divided by it; the lower, the sharper the contrast."""
+    """Divisor of the cosines; lower is a sharper contrast."""
     projection: Annotated[int, Field(ge=0)] = 256
-    """Width of the two-layer projection between body and head. 0 leaves the network as it is and
-    contrasts what its head is given."""
+    """Width of the two-layer projection between body and head. 0 leaves the network unchanged and
+    contrasts the inputs of its head."""
 
     about: ClassVar[About] = About(
         title="Model-contrastive learning",
@@ -46,10 +46,10 @@ class MOON(Method):
         up="model with projection",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
-    ends_once: ClassVar[bool] = True
+    needs_single_training: ClassVar[bool] = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
-        """Put the projection between body and head, and a new head behind it."""
+        """Insert the projection between body and head, followed by a new head."""
         module = super().adapt(module, example)
         if self.projection:
             parts = split(module, example, "moon")
@@ -58,11 +58,11 @@ class MOON(Method):
             body = nn.Sequential(parts.body, *project)
             return spec.Classifier(body, self.projection, parts.head.out_features)
         if head_name(module) is None:
-            raise UnskewError("model: moon needs a linear layer whose inputs are the features")
+            raise UnskewError("model: moon needs a linear head; let the network end in nn.Linear")
         return module
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Refer to the model received and to the one that was left; at first there is none."""
+        """Add the received and the previous model; without a previous one the term is off."""
         start = super().prepare(client, payload, state)
         received = self.received(client, payload, state)
         refs = {
@@ -81,31 +81,31 @@ class MOON(Method):
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s cosines."""
+        """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s: cosines."""
         if not self.mu:
             return super().objective(network, weights, buffers, batch, refs)
         with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
-        own, positive, negative = (
-            directions(each)
-            for each in (
+        anchor, positive, negative = (
+            directions(forward_pass)
+            for forward_pass in (
                 passes[0],
                 network.consult(refs["moon_global"], batch.x),
                 network.consult(refs["moon_previous"], batch.x),
             )
         )
-        nearer = ((own * negative).sum(-1) - (own * positive).sum(-1)) / self.temperature
-        return loss + refs["moon_strength"] * (F.softplus(nearer) * batch.scale).sum()
+        logits = ((anchor * negative).sum(-1) - (anchor * positive).sum(-1)) / self.temperature
+        return loss + refs["moon_strength"] * (F.softplus(logits) * batch.scale).sum()
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Keep the model as it was left."""
+        """Keep the trained model."""
         finished = super().finish(client, start, trained, state)
         kept = {**finished.state, "moon_previous": trained.vector.clone()}
         return Finished(finished.extras, kept)
 
 
-def directions(of: ForwardPass) -> Tensor:
+def directions(forward_pass: ForwardPass) -> Tensor:
     """Return each sample's features, scaled to length one."""
-    assert of.features is not None
-    features = of.features.flatten(1)
+    assert forward_pass.features is not None
+    features = forward_pass.features.flatten(1)
     return features / (features.square().sum(-1, keepdim=True) + _SMALLEST).sqrt()

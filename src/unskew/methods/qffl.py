@@ -1,4 +1,4 @@
-"""q-FedAvg: clients whose loss is high count more, so that accuracy is spread more evenly.
+"""q-FedAvg: clients with a high loss get more weight, which evens out the clients' accuracies.
 
 Li, Sanjabi, Beirami and Smith, "Fair Resource Allocation in Federated Learning", 2020. It minimises
 ``sum_k p_k F_k^(q+1) / (q+1)``; q = 0 is FedAvg.
@@ -26,7 +26,7 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.own_loss import own_loss
+from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
 
 _LEAST_LOSS = 1e-10
@@ -34,13 +34,13 @@ _LEAST_LOSS = 1e-10
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class QFFL(Method):
-    """Weights ``p_k F_k^q``, and a step towards their mean that is shorter the larger q is."""
+    """Weights ``p_k F_k^q``, and a step towards the weighted mean that shrinks as q grows."""
 
     q: Annotated[float, Field(ge=0)] = 1.0
-    """Exponent of the losses; the larger, the more clients with high ones count. 0 is FedAvg."""
+    """Exponent of the losses; larger gives more weight to high losses. 0 is FedAvg."""
 
     about: ClassVar[About] = About(
-        title="High losses count more",
+        title="More weight for high losses",
         paper="Li et al. 2020 (q-FFL)",
         kind="server",
         up="model, 2 numbers",
@@ -48,16 +48,16 @@ class QFFL(Method):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"q": (0.001, 0.01, 0.1, 1, 2, 5, 15)}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the loss before training, and by how much the way trained shortens the step."""
+        """Send the loss before training, and by how much the update shortens the step."""
         finished = super().finish(client, start, trained, state)
-        loss = own_loss(client, start.vector) + _LEAST_LOSS
+        loss = training_loss(client, start.vector) + _LEAST_LOSS
         trainable = client.network.layout.trainable
-        way = (trained.vector - start.vector)[:trainable].square().sum(dtype=torch.float64)
-        sent = torch.stack([way.new_tensor(loss), self.q * way / (client.lr * loss)])
+        update = (trained.vector - start.vector)[:trainable].square().sum(dtype=torch.float64)
+        sent = torch.stack([update.new_tensor(loss), self.q * update / (client.lr * loss)])
         return replace(finished, extras={**finished.extras, "fairness": sent.float()})
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add ``p_k F_k^q``, which holds the sample counts already."""
+        """Add ``p_k F_k^q``, which already includes the sample counts."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
             losses = _sent(uploads)[:, 0]
@@ -67,7 +67,7 @@ class QFFL(Method):
         return (*super().weightings(server), ClientWeighting("fairness", derive))
 
     def rule(self, server: Server) -> Rule:
-        """Return the weighted mean, approached by a share of the way to it.
+        """Return a step from the previous model towards the weighted mean.
 
         In the paper's terms: sum_k Delta_k / sum_k h_k, with both divided by L = 1 / lr.
         """
@@ -75,14 +75,14 @@ class QFFL(Method):
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             vector, diagnostics = base.apply(uploads)
-            share = 1 / (1 + float((diagnostics["weights"] * _sent(uploads)[:, 1]).sum()))
-            own = slice(uploads.layout.trainable)  # buffers take the round's values
-            vector[own] = torch.lerp(uploads.previous[own], vector[own], share)
-            return vector, {**diagnostics, "share of the way": torch.tensor([share])}
+            step = 1 / (1 + float((diagnostics["weights"] * _sent(uploads)[:, 1]).sum()))
+            trained = slice(uploads.layout.trainable)  # buffers take the round's values
+            vector[trained] = torch.lerp(uploads.previous[trained], vector[trained], step)
+            return vector, {**diagnostics, "step_size": torch.tensor([step])}
 
         return Rule(base.name, apply)
 
 
 def _sent(uploads: Uploads) -> Tensor:
-    """Return what clients sent: losses, and how much they shorten the step."""
+    """Return the clients' losses, and by how much their updates shorten the step."""
     return torch.stack(list(uploads.extras["fairness"])).double()

@@ -1,7 +1,8 @@
-"""SCAFFOLD: control variates take the clients' drift out of their gradients.
+"""SCAFFOLD: control variates correct the clients' drift.
 
 Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020. A
-client steps along ``g + c - c_k``, where c_k estimates its own gradient and c the mean of all.
+client steps along ``g + c - c_k``, where c_k estimates its own gradient and c the mean gradient of
+all clients.
 """
 
 from dataclasses import replace
@@ -24,7 +25,7 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.shared_coordinates import Shared
+from unskew.methods.common.shared_coordinates import SharedCoordinates
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.utils.specs import OPTIONS
 
@@ -33,10 +34,10 @@ from unskew.utils.specs import OPTIONS
 class SCAFFOLD(Method):
     """Mean, with local gradients corrected by ``c - c_k``.
 
-    The server's own learning rate is that of ``scaffold+fedavgm:server_momentum=0,server_rate=…``.
+    For another server learning rate use ``scaffold+fedavgm:server_momentum=0,server_lr=…``.
     """
 
-    ends_once: ClassVar[bool] = True
+    needs_single_training: ClassVar[bool] = True
     about: ClassVar[About] = About(
         title="Control variates",
         paper="Karimireddy et al. 2020",
@@ -46,18 +47,18 @@ class SCAFFOLD(Method):
     )
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the server's variate too, from the round on in which there is one."""
+        """Also send the server's control variate, once there is one."""
         payload = super().broadcast(server, client)
         if "scaffold" not in server.slots:
             return payload
         return {**payload, "control": server.slots["scaffold"]}
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Work the correction out once a round."""
+        """Compute the correction once per round."""
         start = super().prepare(client, payload, state)
-        shared = Shared.of(self, client.network.layout)
-        common = payload["control"] if "control" in payload else shared.zeros()
-        correction = shared.spread(common - _own(shared, state))
+        shared = SharedCoordinates.of(self, client.network.layout)
+        server_control = payload["control"] if "control" in payload else shared.zeros()
+        correction = shared.spread(server_control - _client_control(shared, state))
         return replace(start, refs={**start.refs, "correction": correction})
 
     def objective(
@@ -68,38 +69,38 @@ class SCAFFOLD(Method):
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Add ``<c - c_k, w>``, whose gradient is the correction; the loss stays what it was."""
+        """Add the correction ``c - c_k`` to the gradient; the value of the loss is unchanged."""
         loss = super().objective(network, weights, buffers, batch, refs)
         linear = (refs["correction"] * weights).sum()
         return loss + (linear - linear.detach())
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Renew the client's variate from the way it went; keep it and send the change."""
+        """Update the client's control variate from its local steps; keep it, send the change."""
         finished = super().finish(client, start, trained, state)
         if trained.effective_step is None:
-            raise UnskewError("optimizer: scaffold reads gradients off the steps; use 'sgd'")
-        shared = Shared.of(self, client.network.layout)
-        old = new = _own(shared, state)
+            raise UnskewError("optimizer: scaffold estimates gradients from SGD steps; use 'sgd'")
+        shared = SharedCoordinates.of(self, client.network.layout)
+        old = new = _client_control(shared, state)
         if trained.steps:
-            way = shared.take(start.vector) - shared.take(trained.vector)
-            new = way / trained.effective_step - shared.take(start.refs["correction"])
+            update = shared.take(start.vector) - shared.take(trained.vector)
+            new = update / trained.effective_step - shared.take(start.refs["correction"])
         return Finished(
             {**finished.extras, "control": new - old}, {**finished.state, "control": new}
         )
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Let every client count the same, as their variates do."""
+        """Weight all clients equally, as their control variates are."""
         return (*super().weightings(server), uniform())
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Move the server's variate by the changes, over all clients there are."""
+        """Update the server's control variate by the mean change over all clients."""
         updated, diagnostics = super().aggregate(server, uploads)
         change = torch.stack(list(uploads.extras["control"])).sum(0)
         change /= uploads.everybody
-        common = server.slots["scaffold"] + change if "scaffold" in server.slots else change
-        return replace(updated, slots={**updated.slots, "scaffold": common}), diagnostics
+        control = server.slots["scaffold"] + change if "scaffold" in server.slots else change
+        return replace(updated, slots={**updated.slots, "scaffold": control}), diagnostics
 
 
-def _own(shared: Shared, state: Tensors) -> Tensor:
-    """Return the client's variate, which starts at zero."""
+def _client_control(shared: SharedCoordinates, state: Tensors) -> Tensor:
+    """Return the client's control variate, which starts at zero."""
     return state["control"] if "control" in state else shared.zeros()

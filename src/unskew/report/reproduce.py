@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.common.registry import make_method
+from unskew.methods import make_method
 from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
 

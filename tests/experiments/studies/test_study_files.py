@@ -8,7 +8,7 @@ from unskew.experiments.studies.library import open_study, parse_study, read_stu
 from unskew.experiments.studies.measure_registry import MEASURES
 from unskew.experiments.studies.probes import PROBES
 from unskew.experiments.studies.scheduler import check_study, content_key
-from unskew.methods.common.registry import make_method, name_of
+from unskew.methods import make_method, name_of
 from unskew.models import MODELS
 from unskew.utils.specs import build
 

@@ -13,7 +13,7 @@ from unskew.experiments.tuning.choice import Choice, Tried, best_of, level_of
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import check_apart
 from unskew.experiments.tuning.trials import Trial, further_trials, rates_around, settings_of_grid
-from unskew.methods.common.registry import METHODS, make_method, name_of, with_options
+from unskew.methods import METHODS, make_method, name_of, with_options
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, LOSS
 

@@ -18,7 +18,7 @@ from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.measures import worst_clients
 from unskew.experiments.studies.study import Case, Study, StudyData
-from unskew.methods.common.registry import make_method, name_of
+from unskew.methods import make_method, name_of
 from unskew.models import MODELS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs

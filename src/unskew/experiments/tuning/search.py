@@ -11,8 +11,8 @@ from unskew.experiments.tuning.choice import Choice, Tried, best_of, level_of
 from unskew.experiments.tuning.plan import SHARE, Plan
 from unskew.experiments.tuning.split import validation_split
 from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, settings_of_grid
+from unskew.methods import name_of, with_options
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import name_of, with_options
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 

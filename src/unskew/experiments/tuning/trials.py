@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from itertools import islice, product
 from typing import Any
 
+from unskew.methods import name_of, with_options
 from unskew.methods.common.base import Method
-from unskew.methods.common.registry import name_of, with_options
 from unskew.utils.rng import generator
 
 _HALVINGS = 12

@@ -1,1 +1,1 @@
-"""What methods share: the base class, composition, the registry, and helpers of several methods."""
+"""What methods share: the base class, composition, and helpers of several methods."""

@@ -1,13 +1,13 @@
 """The contract of a method: FedAvg, and a default for every hook.
 
-A method is a frozen dataclass of its hyper-parameters. It changes the few hooks it needs; the
-engine, the pool and Flower call them in the order of a round::
+A method is a frozen dataclass of its hyper-parameters. It overrides the hooks it needs; the
+engine calls them in the order of a round, whether clients run here or on Flower::
 
     server: broadcast ─▶ client: prepare ─▶ objective, step by step ─▶ finish ─▶ server: aggregate
 
-Hooks are pure: they return new values and keep nothing on ``self``. A hook that adds to what others
-do (a term of the objective, a weigher, a reference) calls ``super()``: that is what lets
-``fedprox+ida`` be both.
+Hooks are pure: they return new values and store nothing on ``self``. A hook that adds something (a
+term of the objective, a weighting, a reference) calls ``super()``, so that methods can be composed,
+as in ``fedprox+ida``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, Tensor]
 
 SAMPLE_WEIGHTS = "sample_weights"
-"""The entry of a client's state with the weights of its samples, for methods that keep them."""
+"""The key of a client's state that holds its sample weights, for methods that have them."""
 
 
 Level = Literal["global", "global on local tests", "personal"]
-"""What a method is meant for, the most personal last."""
+"""The evaluation level that a method is designed for, the most personal last."""
 
 
 @plain_dataclass(frozen=True)
 class About:
-    """What the table of methods says of a method."""
+    """The description of a method in the table of methods."""
 
     title: str
     paper: str
@@ -52,16 +52,17 @@ class About:
     needs_individual_updates: bool = False
     """Whether the server must see each client's update, which excludes secure aggregation."""
     down: str = "model"
-    """What a client is sent in a round: the model or a part of it, and what else, with commas."""
+    """What a client receives per round: the model or a part of it, then anything else, separated by
+    commas."""
     up: str = "model"
-    """What a client sends; "(once)" and "(before)" mark what is not sent in every round."""
+    """What a client sends per round; "(once)" and "(before)" mark what is not sent every round."""
     only_with_norms: bool = False
-    """Whether it does something only for networks with BatchNorm."""
+    """Whether the method has an effect only on networks with BatchNorm."""
 
 
 @plain_dataclass(frozen=True, eq=False)
 class Server:
-    """What the server keeps between rounds: the global vector, and what else the method needs."""
+    """The server's state between rounds: the global vector, and the method's own tensors."""
 
     vector: Tensor
     slots: Tensors = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Server:
 
 @plain_dataclass(frozen=True, eq=False)
 class Client:
-    """What client hooks may look at: the client's own samples, and the network."""
+    """What client hooks can read: the client's own samples, and the network."""
 
     id: int
     x: Tensor
@@ -78,14 +79,14 @@ class Client:
     classes: int
     seed: int = 0
     round: int = 0
-    """The run's seed and the round, for random numbers of the method's own."""
+    """The run's seed and the round, for random numbers that the method draws itself."""
     lr: float = 0.0
     """The learning rate of this round's local steps."""
 
 
 @plain_dataclass(frozen=True, eq=False)
 class Start:
-    """Where local training starts, and what the objective may refer to on the way."""
+    """Where local training starts, and the reference tensors that the objective may use."""
 
     vector: Tensor
     refs: Tensors = field(default_factory=dict)
@@ -102,14 +103,14 @@ class Trained:
     accuracy: float | None = None
     finite: bool = True
     effective_step: float | None = None
-    """How far these steps would have carried a coordinate whose gradient is always 1: the learning
-    rate times the number of steps for plain SGD, more with momentum, less with a pull. None for
-    optimisers whose steps do not grow with the gradient (Adam)."""
+    """The distance these steps would move a coordinate whose gradient is always 1: the learning
+    rate times the number of steps for plain SGD, more with momentum, less with a proximal term.
+    None for optimisers whose steps are not proportional to the gradient (Adam)."""
 
 
 @plain_dataclass(frozen=True, eq=False)
 class Finished:
-    """What a client sends besides its model, and what it keeps for its next round."""
+    """What a client sends besides its model, and the state it keeps for its next round."""
 
     extras: Tensors = field(default_factory=dict)
     state: Tensors = field(default_factory=dict)
@@ -117,33 +118,34 @@ class Finished:
 
 @plain_dataclass(frozen=True)
 class Stage:
-    """A part of a run with its own hooks, rounds and network; the last is the task itself.
+    """A part of a run with its own hooks, rounds and network; the last stage is the task itself.
 
-    Clients keep their state from stage to stage, and each stage finds the servers of the earlier
-    ones in :meth:`Method.begin`.
+    Clients keep their state from stage to stage, and :meth:`Method.begin` receives the servers of
+    all earlier stages.
     """
 
     name: str
     method: "Method"
     rounds: int | None = None
-    """At most so many, see :meth:`Method.is_done`; None takes the run's."""
+    """Largest number of rounds, see :meth:`Method.is_done`; None: the run's."""
     network: Callable[[nn.Module, tuple[int, ...], int], nn.Module] | None = None
     """Builds the stage's network from the run's, the shape of a sample and the number of classes;
-    None takes the run's."""
+    None: the run's network."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Where the stage trains otherwise than the run's settings say."""
+    """Settings of the run that the stage overrides."""
     learns_density: bool = False
-    """Whether what is learned and sent is a density of the clients' data."""
+    """Whether the model that is trained and sent is a density of the clients' data."""
     privacy: Privacy | None = None
-    """The budget that local steps keep by DP-SGD; None: they are not private."""
+    """The privacy budget of DP-SGD in local steps; None: local steps are not private."""
 
 
 @plain_dataclass(frozen=True)
 class ExtraTraining:
-    """A training of its own on the client, besides the one whose result is sent.
+    """A further local training on the client, besides the one whose result is sent.
 
-    It prepares, trains and finishes as a round does, and of its result only the state it keeps
-    goes on. ``epochs`` None takes the run's, ``trains`` None what the method trains.
+    It prepares, trains and finishes as a round does, and only the client state it returns is kept.
+    With ``epochs`` None it takes the run's epochs, with ``trains`` None it trains the coordinates
+    that the method trains.
     """
 
     name: str
@@ -154,74 +156,77 @@ class ExtraTraining:
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Method:
-    """FedAvg, as the base of all methods."""
+    """The base of all methods; its defaults are FedAvg."""
 
     buffers: Literal["average", "local"] = "average"
     """BatchNorm's running statistics: "average" sends and averages them with the model, "local"
-    leaves each client its own; the server averages them for the global model and for newcomers."""
+    keeps them on each client; the server averages them for the global model and new clients."""
 
-    about: ClassVar[About] = About(title="A method of one's own", paper="", kind="objective")
+    about: ClassVar[About] = About(title="Custom method", paper="", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """By option, the values to search: its paper's, where it names them."""
-    wants_train_accuracy: ClassVar[bool] = False
+    """The values to search per option: those of the paper, where it names them."""
+    needs_train_accuracy: ClassVar[bool] = False
     """Whether clients measure their accuracy on their own training samples after training."""
-    ends_once: ClassVar[bool] = False
-    """Whether what a client keeps follows from where its training began and ended, so that
-    :meth:`finish` may be called once a round only."""
+    needs_single_training: ClassVar[bool] = False
+    """Whether the client's state depends on where its training started and ended, so that
+    :meth:`finish` may be called only once per round."""
     may_be_undefined: ClassVar[frozenset[str]] = frozenset()
-    """The extras that may hold NaN, where that means something; others with NaN are refused."""
+    """The extras in which NaN has a meaning; NaN in any other extra is rejected."""
     sends_model: ClassVar[bool] = True
-    """Whether the model is sent at all; not so where it is trained at the server."""
+    """Whether the model is sent; False where it is trained on the server."""
 
     def __add__(self, other: "str | Method") -> "Method":
         """Return both as one method: ``FedProx(mu=0.1) + "ida"``."""
-        from unskew.methods.common.registry import joined  # noqa: PLC0415 (it lists the methods)
+        from unskew.methods import compose_methods  # noqa: PLC0415 (imports every method)
 
-        return joined(self, other)
+        return compose_methods(self, other)
 
     def __radd__(self, other: str) -> "Method":
-        from unskew.methods.common.registry import joined  # noqa: PLC0415 (it lists the methods)
+        from unskew.methods import compose_methods  # noqa: PLC0415 (imports every method)
 
-        return joined(other, self)
+        return compose_methods(other, self)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Return the parts of a run, in order: here, the task alone."""
+        """Return the stages of a run, in order; by default only the task."""
         return (Stage("task", self),)
 
     # Before training.
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
-        """Return the network that is trained, given the run's: here, that one.
+        """Return the network to train, given the run's; by default the run's.
 
-        ``example`` is a batch of two samples, to try a module on. Random starts of new layers may
-        come from torch's own generator, which is seeded for this.
+        ``example`` is a batch of two samples that can be passed through the module. New layers may
+        draw their initial weights from torch's global generator, which is seeded for this call.
         """
         del example
         return module
 
     def transform_federation(self, federation: "Federation") -> "Federation":
-        """Return the federation to train on, given the one there is."""
+        """Return the federation to train on, given the run's."""
         return federation
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
-        """Complain if the method cannot train a network; ``samples`` are a few to try it on."""
+        """Raise an error if the method cannot train a network; ``samples`` are a few test inputs.
+
+        The default accepts every network.
+        """
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
-        """Return the federation that is trained on, and what the server holds of the difference.
+        """Return the federation to train on, and the samples that the server holds.
 
-        For methods that give clients samples besides their own. What the server holds joins its
-        slots, and a method must send it to be counted.
+        For methods that give clients samples besides their own. The server's samples are added to
+        its slots, and the method must send them so that their traffic is counted.
         """
         del seed
         return federation, {}
 
     def initial_state(self, clients: int, seed: int) -> Tensors:
-        """Return what the server holds of its clients from the start; it joins its slots."""
+        """Return the tensors that are added to the server's slots before the first round."""
         del clients, seed
         return {}
 
     def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
-        """Return who may take part in a round, in ascending order; None means everybody."""
+        """Return the clients that may take part in a round, ascending; None means all clients."""
         del clients, round_, seed
         return None
 
@@ -233,22 +238,22 @@ class Method:
         return Server(vector)
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Return what is sent to a client; ``model`` is the vector it trains."""
+        """Return the tensors sent to a client; ``model`` is the vector it trains."""
         del client
         return {"model": server.vector}
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Combine a round's uploads; the diagnostics say at least which weight each client got."""
+        """Combine a round's uploads; the diagnostics hold at least the weight of each client."""
         vector, diagnostics = self.rule(server).apply(uploads)
         return self.step(server, vector, uploads.layout), dict(diagnostics)
 
     def rule(self, server: Server) -> Rule:
-        """Return the rule that makes one vector of the uploads: here, a weighted mean."""
+        """Return the rule that combines the uploads into one vector; by default a weighted mean."""
         weightings = self.weightings(server) or (by_samples(),)
         return weighted_mean(weightings[0] if len(weightings) == 1 else product(*weightings))
 
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Return what weights are the product of; without any, clients count by their samples.
+        """Return the factors of the clients' weights; without any, sample counts are the weights.
 
         A method adds its own to those of ``super()``, so that methods can be composed.
         """
@@ -256,38 +261,39 @@ class Method:
         return ()
 
     def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
-        """Return the server after the round, given the vector the rule made: here, that vector."""
+        """Return the server after the round; by default the rule's vector is the new model."""
         del layout
         return replace(server, vector=vector)
 
     def is_done(self, server: Server) -> bool:
-        """Tell whether a stage ends before all its rounds are played."""
+        """Return whether a stage ends before all its rounds are run."""
         del server
         return False
 
     def model(self, server: Server) -> Tensor:
-        """Return the global model to evaluate and to hand out: here, the one that is sent."""
+        """Return the global model to evaluate and save; by default the one that is sent."""
         return server.vector
 
     def outputs(self, server: Server) -> Sequence[Tensor]:
-        """Return the models that a run ends with: here, the global one alone."""
+        """Return the models that a run ends with; by default only the global one."""
         return [self.model(server)]
 
     def seen_by(self, server: Server, client: int) -> Server:
-        """Return what a client elsewhere must know of the server for its :meth:`personal` model."""
+        """Return what a remote client needs of the server for its :meth:`personal` model."""
         del client
         return Server(self.model(server))
 
     # On the client.
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Turn what was received and what was kept into the start of local training."""
+        """Build the start of local training from the payload and the client's state."""
         return Start(self.received(client, payload, state))
 
     def received(self, client: Client, payload: Tensors, state: Tensors) -> Tensor:
-        """Return the model as it arrived, with the client's own coordinates in their place.
+        """Return the received model, with the client's own coordinates restored.
 
-        Training may start elsewhere (FedALA); terms that refer to the global model go by this one.
+        Training may start from another point (FedALA); terms that refer to the global model use
+        this one.
         """
         return self.with_kept(client.network.layout, payload["model"], state)
 
@@ -299,7 +305,7 @@ class Method:
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Return the loss of one batch: a pure function, so that it can run for many clients."""
+        """Return the loss of one batch; a pure function, so that it can be vectorised."""
         return (self.losses(network, weights, buffers, batch, refs) * batch.scale).sum()
 
     def losses(
@@ -310,27 +316,27 @@ class Method:
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Return each sample's loss: the network's own. Terms are added in the objective instead.
+        """Return each sample's loss, by default the network's. Further terms go in the objective.
 
-        One pass through the network with these weights comes first, for terms to watch.
+        The first forward pass must use these weights: terms of the objective capture it.
         """
         del refs
         return network.losses(weights, buffers, batch)
 
     def proximal_strength(self) -> float:
-        """Return the strength mu of all terms mu/2 ||w - start||^2 in the objective.
+        """Return the total strength mu of the terms mu/2 ||w - start||^2 in the objective.
 
-        They shorten the way that local steps lead, which :attr:`Trained.reach` accounts for. A
-        method adds its own to that of ``super()``.
+        These terms shorten the path of the local steps, which :attr:`Trained.effective_step`
+        accounts for. A method adds its own strength to that of ``super()``.
         """
         return 0.0
 
     def noise_per_sample(self, network: FunctionalModel) -> int:
-        """Return how many random numbers (``batch.chance``) each sample of a step gets."""
+        """Return how many random numbers (``batch.noise``) each sample of a step gets."""
         return network.goal.noise_per_sample
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Return what is sent besides the model and what is kept: here, what does not travel."""
+        """Return the extras to send and the state to keep; by default what does not travel."""
         del start
         kept = self.kept(client.network.layout)
         if kept is None:
@@ -338,14 +344,14 @@ class Method:
         return Finished(state={**state, "kept": trained.vector[kept]})
 
     def extra_trainings(self) -> tuple[ExtraTraining, ...]:
-        """Return the trainings that come before the round's own, in order: here, none.
+        """Return the local trainings that come before the main one, in order; by default none.
 
-        A method adds its own to those of ``super()``. One that ends with infinite or undefined
-        numbers leaves the client's state as it was.
+        A method adds its own to those of ``super()``. A training that ends with infinite or
+        undefined numbers leaves the client's state unchanged.
         """
         return ()
 
-    # Which tensors take part, and the model a client uses in the end.
+    # Which coordinates are trained and sent, and the personal model.
 
     def trains(self, layout: Layout) -> Tensor | None:
         """Mark the trainable coordinates that local training may change; None means all."""
@@ -359,10 +365,10 @@ class Method:
         return without(None, layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
-        """Mark what stays on the client and is sent to the server all the same; None means nothing.
+        """Mark the coordinates that stay on the client but are also uploaded; None means none.
 
-        The server averages it for those who have none of their own: clients that take part for the
-        first time, and the global level. A client that has its own never gets it back.
+        The server averages them for the global model and for clients that take part for the first
+        time. A client that has its own values never receives the average.
         """
         if self.buffers == "average":
             return None
@@ -374,7 +380,7 @@ class Method:
         return None if mask is None else ~mask
 
     def with_kept(self, layout: Layout, model: Tensor, state: Tensors) -> Tensor:
-        """Return a received model with the client's own coordinates in their place."""
+        """Return a received model with the client's own coordinates restored."""
         kept = self.kept(layout)
         if kept is None or "kept" not in state:
             return model
@@ -383,12 +389,12 @@ class Method:
         return own
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
-        """Return the model a client uses itself: the global one, with its own coordinates."""
+        """Return the client's personal model: the global one, with its own coordinates."""
         return self.with_kept(layout, self.model(server), state)
 
     def fine_tuning(self) -> ExtraTraining | None:
-        """Return how a personal model is trained further before it is measured; None: not at all.
+        """Return how a personal model is fine-tuned before it is evaluated; None: not at all.
 
-        It starts from what :meth:`personal` returns, and nothing of it is kept.
+        It starts from what :meth:`personal` returns, and its result is discarded.
         """
         return None

@@ -1,7 +1,7 @@
-"""The generator of FedGen: from a class and noise to features that clients' heads take for it.
+"""The generator of FedGen: maps a class and noise to features that clients' heads assign to it.
 
-It lives as one flat vector, on the server and on its way to clients, and is trained on the server
-from the clients' heads alone.
+Its parameters are one flat vector, on the server and in messages. It is trained on the server, from
+the clients' heads alone.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from unskew.utils.rng import torch_generator, torch_seeded
 
 @dataclass(frozen=True)
 class Shape:
-    """The widths of a generator."""
+    """The layer widths of a generator."""
 
     classes: int
     noise: int
@@ -26,8 +26,8 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Fitting:
-    """How the server trains the generator in a round."""
+class GeneratorTraining:
+    """How the server trains the generator per round."""
 
     steps: int
     batch: int
@@ -36,7 +36,7 @@ class Fitting:
 
 
 class Generator:
-    """One hidden layer over the class (one-hot) and the noise."""
+    """A network with one hidden layer over the one-hot class and the noise."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -49,8 +49,8 @@ class Generator:
         self._network = FunctionalModel(module)
 
     @staticmethod
-    def begin(shape: Shape, seed: int) -> Tensor:
-        """Return the parameters of a new generator."""
+    def initial_parameters(shape: Shape, seed: int) -> Tensor:
+        """Return the parameters of an untrained generator."""
         with torch_seeded(seed, "generator"):
             network = Generator(shape)._network
         return flatten(network.module, network.layout)
@@ -60,24 +60,30 @@ class Generator:
         return self._network(parameters, {}, torch.cat([self._one_hot(y), noise], -1))
 
     def fit(
-        self, parameters: Tensor, heads: "Heads", counts: Tensor, how: Fitting, seed: int
+        self,
+        parameters: Tensor,
+        heads: "Heads",
+        counts: Tensor,
+        training: GeneratorTraining,
+        seed: int,
     ) -> tuple[Tensor, float]:
         """Train against the clients' heads; return the parameters and the last step's loss.
 
-        ``counts`` (clients x classes) weighs each head, class by class, by how much its client
-        knows of the class; classes that nobody holds are not drawn.
+        ``counts`` (clients x classes) weights the heads per class by the number of samples the
+        client has of it; classes without samples are not drawn.
         """
         shares = (counts / counts.sum(0).clamp(min=1)).to(parameters)
-        held = counts.sum(0) > 0
+        present = counts.sum(0) > 0
         draw = torch_generator(seed, "generator steps")
         leaf = parameters.clone().requires_grad_()
-        optimizer = torch.optim.Adam([leaf], lr=how.lr)
+        optimizer = torch.optim.Adam([leaf], lr=training.lr)
         value = 0.0
-        for _ in range(how.steps):
-            y = torch.multinomial(held.float(), how.batch, replacement=True, generator=draw)
-            noise = torch.randn(how.batch, self.shape.noise, generator=draw)
+        for _ in range(training.steps):
+            y = torch.multinomial(present.float(), training.batch, replacement=True, generator=draw)
+            noise = torch.randn(training.batch, self.shape.noise, generator=draw)
             features = self(leaf, y, noise)
-            loss = heads.disbelief(features, y, shares) + how.diversity * sameness(features, noise)
+            loss = heads.cross_entropy(features, y, shares)
+            loss = loss + training.diversity * diversity_loss(features, noise)
             (leaf.grad,) = torch.autograd.grad(loss, leaf)
             optimizer.step()
             value = loss.item()
@@ -94,8 +100,8 @@ class Heads:
     weight: Tensor
     bias: Tensor | None
 
-    def disbelief(self, features: Tensor, y: Tensor, shares: Tensor) -> Tensor:
-        """Return the heads' cross-entropy, each counting by its share of a sample's class."""
+    def cross_entropy(self, features: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+        """Return the heads' cross-entropy, each weighted by its share of a sample's class."""
         logits = torch.einsum("nf,kcf->knc", features, self.weight)
         if self.bias is not None:
             logits = logits + self.bias[:, None]
@@ -103,12 +109,12 @@ class Heads:
         return (shares[:, y] * losses).sum(0).mean()
 
 
-def sameness(features: Tensor, noise: Tensor) -> Tensor:
-    """Return the diversity loss: near 1 if unlike noise gives like features, smaller otherwise.
+def diversity_loss(features: Tensor, noise: Tensor) -> Tensor:
+    """Return the diversity loss: near 1 if different noise gives similar features, else smaller.
 
-    It is ``exp(-mean over pairs of |f_i - f_j|_1 |e_i - e_j|_2^2)``, each of the two being a mean
-    over coordinates, so that neither width matters.
+    It is ``exp(-mean over pairs of |f_i - f_j|_1 |e_i - e_j|_2^2)``. Both distances are means over
+    coordinates, so that neither width matters.
     """
-    apart = torch.cdist(features, features, p=1) / features.shape[1]
-    noises = torch.cdist(noise, noise).square() / noise.shape[1]
-    return (-(apart * noises).mean()).exp()
+    feature_distances = torch.cdist(features, features, p=1) / features.shape[1]
+    noise_distances = torch.cdist(noise, noise).square() / noise.shape[1]
+    return (-(feature_distances * noise_distances).mean()).exp()

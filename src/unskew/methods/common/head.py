@@ -1,4 +1,4 @@
-"""Body and head of a network, and its layers from the top, as masks."""
+"""Masks of a network's head and of its top layers."""
 
 import torch
 from torch import Tensor
@@ -8,21 +8,21 @@ from unskew.models.layout import Entry, Kind, Layout
 
 
 def head_mask(layout: Layout) -> Tensor:
-    """Mark the head, its buffers included; complain if the network has none."""
+    """Mark the head, including its buffers; raise an error if the network has none."""
     owners = {_owner(entry.name) for entry in layout if entry.kind is Kind.HEAD}
     if not owners:
         raise UnskewError(
-            "model: the method treats the head apart, and this network has none; "
-            "call its last part 'head', or let it end in a linear layer"
+            "model: the method treats the head separately, and this network has none; "
+            "name its last module 'head', or let it end in a linear layer"
         )
     return layout.mask_where(lambda entry: _owner(entry.name) in owners)
 
 
 def top_layers(layout: Layout, count: int) -> Tensor:
-    """Mark the trainable tensors of the last ``count`` layers, those of the head being the last.
+    """Mark the trainable tensors of the last ``count`` layers; the head is the last layer.
 
-    A layer is a module with weights; a normalisation belongs to the layer before it. Layers come
-    in the order in which the network defines them.
+    A layer is a module with weights; a normalisation layer belongs to the layer before it. Layers
+    are in the order in which the network defines them.
     """
     layers: list[list[Entry]] = []
     for entry in sorted(layout.parameters, key=lambda entry: entry.kind is Kind.HEAD):

@@ -1,4 +1,4 @@
-"""The coordinates that clients both train and share: where control variates live."""
+"""The coordinates that clients both train and send: those that control variates correct."""
 
 from dataclasses import dataclass
 
@@ -10,35 +10,37 @@ from unskew.models.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """The trainable coordinates that travel; ``mask`` marks them, None means all.
+class SharedCoordinates:
+    """The trainable coordinates that are sent; ``mask`` marks them, None means all.
 
-    Statistics are not descended, and what a client keeps to itself (its own norm layers, its own
-    head) has no counterpart to be corrected towards.
+    Statistics are not trained by gradient descent, and coordinates that stay on the client (norm
+    layers, a personal head) have no global counterpart to be corrected towards.
     """
 
     trainable: int
     mask: Tensor | None
 
     @staticmethod
-    def of(method: Method, layout: Layout) -> "Shared":
-        """Find them for a method and a network."""
+    def of(method: Method, layout: Layout) -> "SharedCoordinates":
+        """Return the shared coordinates of a method and a network."""
         mask = method.travels(layout)
         if mask is not None:
             mask = mask[: layout.trainable]
-        return Shared(layout.trainable, None if mask is None or bool(mask.all()) else mask)
+        return SharedCoordinates(
+            layout.trainable, None if mask is None or bool(mask.all()) else mask
+        )
 
     def zeros(self) -> Tensor:
-        """Return a zero for each."""
+        """Return one zero per shared coordinate."""
         return torch.zeros(self.trainable if self.mask is None else int(self.mask.sum()))
 
     def take(self, vector: Tensor) -> Tensor:
-        """Return a model's numbers there."""
+        """Return a model's values at the shared coordinates."""
         trainable = vector[: self.trainable]
         return trainable if self.mask is None else trainable[self.mask]
 
     def spread(self, values: Tensor) -> Tensor:
-        """Put numbers in their places among all trainable coordinates, zeros in the others."""
+        """Scatter values into all trainable coordinates, with zeros elsewhere."""
         if self.mask is None:
             return values
         vector = values.new_zeros(self.trainable)

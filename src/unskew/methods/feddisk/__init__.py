@@ -1,1 +1,1 @@
-"""FedDisk: densities learned federatedly become sample weights; a file for each part."""
+"""FedDisk: sample weights from densities trained by federated learning; one file per stage."""

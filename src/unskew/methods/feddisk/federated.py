@@ -1,4 +1,4 @@
-"""The global density: a MADE learned by FedAvg until the clients' validation loss rises."""
+"""The global density: a MADE trained by FedAvg until the clients' validation loss rises."""
 
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
@@ -23,12 +23,13 @@ from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.models.functional import Batch
 from unskew.utils.specs import OPTIONS
 
-_FEWEST_ROUNDS, _LOOKED_AT = 6, 3
+_MIN_LOSSES, _WINDOW = 6, 3
+"""The stage stops early after at least 6 losses, if the last 3 are increasing."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FederatedDensity(Method):
-    """FedAvg of a density, stopped early by samples that clients hold out."""
+    """FedAvg of a density, with early stopping on samples that clients hold out."""
 
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
 
@@ -43,18 +44,18 @@ class FederatedDensity(Method):
         return replace(start, sample_weights=training_weights(held))
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send how likely the received model finds the held-out samples: their sum and number."""
+        """Send the received model's total loss on the held-out samples, and their number."""
         finished = super().finish(client, start, trained, state)
         held = held_out(client.id, len(client.y), self.validation)
         losses = _losses(client, start.vector, held)
-        told = torch.tensor([float(losses.sum()), float(len(losses))])
-        return Finished({**finished.extras, "validation": told}, finished.state)
+        validation = torch.tensor([float(losses.sum()), float(len(losses))])
+        return Finished({**finished.extras, "validation": validation}, finished.state)
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Average, and remember the best model so far and the losses."""
+        """Average the models, and keep the best model so far and the losses."""
         updated, diagnostics = super().aggregate(server, uploads)
         total, count = torch.stack(list(uploads.extras["validation"])).double().sum(0)
-        loss = total / count  # of the model that was sent out: undefined without held-out samples
+        loss = total / count  # the loss of the model that was sent; NaN without held-out samples
         history = server.slots.get("history", torch.empty(0, dtype=torch.float64))
         best = server.slots.get("best", server.vector)
         if bool(loss.isfinite()):
@@ -65,16 +66,16 @@ class FederatedDensity(Method):
         return replace(updated, slots=slots), {**diagnostics, "validation_loss": loss}
 
     def is_done(self, server: Server) -> bool:
-        """Stop when each of the last three losses is above the one before, from six losses on."""
+        """Stop when the last three losses increase, after at least six losses."""
         history = server.slots.get("history", torch.empty(0))
-        recent = history[-_LOOKED_AT:]
-        return len(history) >= _FEWEST_ROUNDS and bool((recent.diff() > 0).all())
+        recent = history[-_WINDOW:]
+        return len(history) >= _MIN_LOSSES and bool((recent.diff() > 0).all())
 
 
 def learned_density(server: Server) -> Tensor:
-    """Return the density of a finished stage: the best if the loss rose in the end, else the last.
+    """Return the density of a finished stage: the best if the loss rose at the end, else the last.
 
-    The last model's own loss is not known: clients would tell it in the round that did not come.
+    The loss of the last model is unknown: clients would report it in the following round.
     """
     history = server.slots.get("history", torch.empty(0))
     rose = len(history) > 1 and bool(history[-1] > history.min())

@@ -1,4 +1,4 @@
-"""The global density on a client: every client has the same, so what follows from it is shared."""
+"""The global density on a client; all clients have the same one, so they share what it yields."""
 
 from functools import lru_cache
 from math import prod
@@ -12,10 +12,10 @@ from unskew.models.made import MADESpec
 from unskew.utils.rng import torch_generator
 
 
-def one_for_all(density: Tensor) -> Tensor:
-    """Return the same numbers, for all clients in the same memory.
+def shared_copy(density: Tensor) -> Tensor:
+    """Return the density's parameters in memory that all clients share.
 
-    A cohort trained together then reads them once, in the same way before and after a resume.
+    A cohort that is trained together then reads them once, both before and after a resume.
     """
     return _tensor(density.numpy().tobytes())
 
@@ -25,22 +25,23 @@ def _tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.float32)
 
 
-def drawn_from(recipe: MADESpec, shape: tuple[int, ...], density: Tensor, count: int) -> Tensor:
-    """Return samples of the density, rows of zeros and ones: the same for everyone who asks."""
-    return _drawn(recipe, shape, density.numpy().tobytes(), count)
+def samples_from(spec: MADESpec, shape: tuple[int, ...], density: Tensor, count: int) -> Tensor:
+    """Return binary samples of the density, one per row; the same for all clients."""
+    return _samples(spec, shape, density.numpy().tobytes(), count)
 
 
 @lru_cache(maxsize=2)
-def _drawn(recipe: MADESpec, shape: tuple[int, ...], content: bytes, count: int) -> Tensor:
-    network = network_for(recipe, shape)
+def _samples(spec: MADESpec, shape: tuple[int, ...], content: bytes, count: int) -> Tensor:
+    network = network_for(spec, shape)
     return draw(network, _tensor(content), count, torch_generator(0, "samples of the density"))
 
 
 @lru_cache(maxsize=2)
 def thresholds(shape: tuple[int, ...], count: int) -> Tensor:
-    """Return rows of numbers in [0, 1): grey levels above them are ones, the others zeros.
+    """Return rows of uniform numbers in [0, 1) by which grey levels are made binary.
 
-    So a grey level is the chance of a one, as in the density's loss, and a sample becomes one that
-    can be compared with the density's own.
+    A pixel becomes one if its grey level exceeds the threshold. Its grey level is then the
+    probability of a one, as in the density's loss, and the binary sample is comparable with samples
+    of the density.
     """
     return torch.rand(count, prod(shape), generator=torch_generator(0, "thresholds"))

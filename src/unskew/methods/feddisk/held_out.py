@@ -1,4 +1,4 @@
-"""Which of its samples a client keeps for validation while it learns a density."""
+"""The samples that a client holds out for validation while it trains a density."""
 
 import numpy as np
 import torch
@@ -6,14 +6,14 @@ from torch import Tensor
 
 from unskew.utils.rng import permutations, stream
 
-_FEWEST = 4
-"""With fewer samples than this, none is kept for validation."""
+_MIN_SAMPLES = 4
+"""With fewer samples than this, none is held out."""
 
 
 def held_out(client: int, samples: int, share: float) -> Tensor:
-    """Mark the samples kept for validation: the same in every stage, round and run."""
+    """Mark the held-out samples: the same in every stage, round and run."""
     mask = torch.zeros(samples, dtype=torch.bool)
-    if samples >= _FEWEST and share > 0:
+    if samples >= _MIN_SAMPLES and share > 0:
         order = permutations(
             stream(0, "held out"), np.array([client]), np.array([samples]), epoch=0
         )[0]
@@ -22,6 +22,6 @@ def held_out(client: int, samples: int, share: float) -> Tensor:
 
 
 def training_weights(held: Tensor) -> Tensor:
-    """Return sample weights that leave the held-out samples out, with mean one."""
+    """Return sample weights with mean one that are zero for the held-out samples."""
     kept = (~held).to(torch.float32)
     return kept / kept.mean()

@@ -1,4 +1,4 @@
-"""The local density: a MADE each client learns from its own samples alone."""
+"""The local density: a MADE that each client trains on its own samples alone."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -16,9 +16,9 @@ Temper = Annotated[Literal["none", "dimension"], NONE_IS_A_WORD]
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class LocalDensity(OnDevice):
-    """A density on each client; with ``weighs``, its ratio to the global one weighs samples."""
+    """One density per client; ``sets_weights`` turns its ratio to the global into weights."""
 
-    weighs: bool = False
+    sets_weights: bool = False
     log_clip: Annotated[float, Field(gt=0)] = 5.0
     temper: Temper = "none"
     """Whether log ratios are divided by the number of features."""
@@ -30,7 +30,7 @@ class LocalDensity(OnDevice):
 
     def log_ratio(self, client: Client, best: Tensor, start: Start) -> Tensor | None:
         """Return the difference of log-likelihoods, clipped."""
-        if not self.weighs:
+        if not self.sets_weights:
             return None
         log_p = log_density(client.network, start.refs["density"], client.x)
         log_q = log_density(client.network, best, client.x)

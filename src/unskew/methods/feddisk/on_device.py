@@ -1,4 +1,4 @@
-"""What a client does by itself: stages in which its network never leaves it."""
+"""Stages in which each client trains its own network, which never leaves it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,11 +21,11 @@ from unskew.methods.common.base import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.once import having_reached, with_news
+from unskew.methods.common.once import mark_received, with_slot_once
 from unskew.methods.feddisk.federated import learned_density
-from unskew.methods.feddisk.global_density import one_for_all
+from unskew.methods.feddisk.global_density import shared_copy
 from unskew.methods.feddisk.held_out import held_out, training_weights
-from unskew.methods.feddisk.weights import weigh
+from unskew.methods.feddisk.weights import weights_from
 from unskew.models.functional import Batch
 from unskew.models.layout import Layout
 from unskew.utils.rng import stream, uniforms
@@ -33,15 +33,15 @@ from unskew.utils.specs import OPTIONS
 
 DENSITY = "feddisk.density"
 PREFIX = "feddisk."
-"""Of everything a client keeps for the stages and may forget after them."""
+"""The prefix of all state that a client keeps for these stages and drops after them."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class OnDevice(Method):
-    """Every client trains a network of its own, and keeps the one its held-out samples like best.
+    """Every client trains its own network and keeps the one with the best validation loss.
 
-    The server sends the global density once to each client, and hears from each only whether it
-    still gets better. A stage that can tell density ratios leaves sample weights behind.
+    The server sends the global density once to each client, and each client reports only whether it
+    still improves. A stage that estimates density ratios also stores sample weights.
     """
 
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
@@ -54,24 +54,24 @@ class OnDevice(Method):
     # On the server.
 
     def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Have the global density ready to be sent."""
+        """Store the global density, to be sent."""
         server = super().begin(vector, layout, earlier)
         if "density" not in earlier:
             return server
         return replace(server, slots={"density": learned_density(earlier["density"])})
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the density to a client that has not got it yet; the rest it has by itself."""
-        return with_news(super().broadcast(server, client), server, client, "density")
+        """Send the density to a client that does not have it yet."""
+        return with_slot_once(super().broadcast(server, client), server, client, "density")
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Note who has the density, who still gets better, and what the weights are worth."""
-        server = having_reached(server, uploads)
-        told = {name: torch.stack(list(values)) for name, values in uploads.extras.items()}
-        return replace(server, slots={**server.slots, **told}), dict(told)
+        """Store which clients have the density, and the diagnostics that clients report."""
+        server = mark_received(server, uploads)
+        reported = {name: torch.stack(list(values)) for name, values in uploads.extras.items()}
+        return replace(server, slots={**server.slots, **reported}), dict(reported)
 
     def is_done(self, server: Server) -> bool:
-        """Stop when nobody has got better for a while."""
+        """Stop when no client has improved for ``patience`` epochs."""
         waited = server.slots.get("waited")
         return waited is not None and bool((waited >= self.patience).all())
 
@@ -82,7 +82,7 @@ class OnDevice(Method):
     # On the client.
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Go on from the client's own network, on the samples that are not held out."""
+        """Resume training of the client's own network, on the samples that are not held out."""
         held = held_out(client.id, len(client.y), self.validation)
         return Start(
             state.get(self._key("last"), payload["model"]),
@@ -91,7 +91,7 @@ class OnDevice(Method):
         )
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Keep the better network, and weigh the samples by it if this stage can."""
+        """Keep the better network, and the sample weights that follow from it, if any."""
         if not len(client.y):
             return Finished(state=state)
         state = {**state, **self._kept_density(start), self._key("last"): trained.vector}
@@ -106,36 +106,36 @@ class OnDevice(Method):
             best = state.get(self._key("best"), trained.vector)
             log_ratio = self.log_ratio(client, best, start)
             if log_ratio is not None:
-                weights = weigh(log_ratio, self.clip, mean_one=self.mean_one)
+                weights = weights_from(log_ratio, self.clip, mean_one=self.mean_one)
                 state[SAMPLE_WEIGHTS] = weights.values
                 state[self._key("effective")] = torch.tensor(weights.effective)
                 state[self._key("coverage")] = torch.tensor(weights.coverage)
-        told = ("waited", "effective", "coverage")
-        extras = {name: state[self._key(name)] for name in told if self._key(name) in state}
+        reported = ("waited", "effective", "coverage")
+        extras = {name: state[self._key(name)] for name in reported if self._key(name) in state}
         return Finished({**extras, "validation_loss": loss}, state)
 
     def references(self, client: Client, state: Tensors) -> Tensors:
-        """Return what the objective refers to."""
+        """Return the reference tensors of the objective."""
         del client
-        return {"density": one_for_all(state[DENSITY])} if DENSITY in state else {}
+        return {"density": shared_copy(state[DENSITY])} if DENSITY in state else {}
 
     def log_ratio(self, client: Client, best: Tensor, start: Start) -> Tensor | None:
-        """Return ``log p(x_i)/q(x_i)`` of the client's samples; None where the stage can't tell."""
+        """Return ``log p(x_i)/q(x_i)`` per sample; None if the stage does not estimate ratios."""
         del client, best, start
         return None
 
     def _validation_loss(self, client: Client, vector: Tensor, start: Start) -> float:
-        """Return the objective on the held-out samples, or on all if none are held out."""
+        """Return the objective on the held-out samples, or on all samples if none are held out."""
         network, trainable = client.network, client.network.layout.trainable
         held = held_out(client.id, len(client.y), self.validation)
         rows = held if bool(held.any()) else ~held
         x, count = network.inputs(client.x[rows]), int(rows.sum())
         noise = None
         if noise_per_sample := self.noise_per_sample(network):
-            luck = uniforms(
+            numbers = uniforms(
                 stream(0, "held out"), np.array([client.id]), 0, count, noise_per_sample
             )
-            noise = torch.from_numpy(luck[0])
+            noise = torch.from_numpy(numbers[0])
         batch = Batch(x, client.y[rows].long(), torch.full((count,), 1 / count), noise)
         buffers = network.buffers_of(vector[trainable:])
         with torch.no_grad():
@@ -149,5 +149,5 @@ class OnDevice(Method):
 
 
 def _with_density(payload: Tensors, state: Tensors) -> Tensors:
-    """Return the state with a density that has just come."""
+    """Return the state with the density of the payload, if there is one."""
     return {**state, DENSITY: payload["density"]} if "density" in payload else state

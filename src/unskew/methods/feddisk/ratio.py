@@ -1,4 +1,4 @@
-"""The ratio classifier: tells global from own samples, and so the ratio of their densities."""
+"""The ratio classifier: separates global from own samples, which gives their density ratio."""
 
 from dataclasses import dataclass as plain_dataclass
 from math import log, prod
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unskew.densities.models import network_for
 from unskew.methods.common.base import About, Client, Server, Start, Tensors
-from unskew.methods.feddisk.global_density import drawn_from, thresholds
+from unskew.methods.feddisk.global_density import samples_from, thresholds
 from unskew.methods.feddisk.on_device import PREFIX, OnDevice
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.made import MADESpec
@@ -20,26 +20,26 @@ from unskew.utils.specs import OPTIONS
 
 RatioEstimator = Literal["generative", "classifier", "oracle"]
 
-_LOOKS = range(8)
-"""How often a sample's grey levels are made binary to take its mean log ratio."""
+_BINARISATIONS = range(8)
+"""A sample's log ratio is the mean over this many random binary versions of it."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Ratio(OnDevice):
-    """A network h with one output, trained to answer 1 for the global and 0 for the own.
+    """A network h with one output, trained to predict 1 for global and 0 for own samples.
 
-    - ``generative``: samples drawn from the global density against the client's own samples. Then
+    - ``generative``: samples of the global density against the client's own samples. Then
       ``h/(1-h)`` is the ratio p/q by construction.
     - ``classifier``, the paper's: the global density's outputs for the client's samples against
       the local density's outputs for the same samples.
-    - ``oracle``: samples of all clients against the client's own, possible in a simulation only.
+    - ``oracle``: samples of all clients against the client's own, possible only in a simulation.
     """
 
     estimator: RatioEstimator = "generative"
     made: MADESpec = MADESpec()
     pool: Annotated[int, Field(ge=1)] = 4096
-    sure: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
-    """h is clipped to stay this far from 0 and 1."""
+    margin: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
+    """h is clipped to between margin and 1 - margin."""
 
     stage: ClassVar[str] = "ratio"
     about: ClassVar[About] = About(
@@ -47,33 +47,33 @@ class Ratio(OnDevice):
     )
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the oracle's samples along, and count them."""
+        """Also send the oracle's samples, so that their traffic is counted."""
         payload = super().broadcast(server, client)
         return {**payload, "pool": server.slots["pool"]} if "pool" in server.slots else payload
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Refer to what the client's samples are told from."""
+        """Take the oracle's samples from the payload."""
         if self.estimator == "oracle":
             state = {**state, "pool": payload["pool"]}
         return super().prepare(client, payload, state)
 
     def references(self, client: Client, state: Tensors) -> Tensors:
-        """Return the samples or densities that h learns to tell apart."""
+        """Return the samples or densities that h learns to separate."""
         refs = dict(super().references(client, state))
         shape = tuple(client.x.shape[1:])
         if self.estimator == "oracle":
             refs["pool"] = client.network.inputs(state["pool"]).flatten(1)
         elif self.estimator == "generative":
-            refs["pool"] = drawn_from(self.made, shape, refs["density"], self.pool)
+            refs["pool"] = samples_from(self.made, shape, refs["density"], self.pool)
             refs["thresholds"] = thresholds(shape, self.pool)
         else:
-            network_for(self.made, shape)  # made here once, since vmap lets nothing be drawn
-            # A client that could not train one finds nothing to tell apart: all weigh the same.
+            network_for(self.made, shape)  # fills the cache: vmap forbids drawing random numbers
+            # Without a local density there is nothing to separate: all weights are equal.
             refs["local"] = state.get(f"{PREFIX}local.best", refs["density"])
         return refs
 
     def noise_per_sample(self, network: FunctionalModel) -> int:
-        """Ask for a global sample and for thresholds, by chance."""
+        """Return 2: random indices of a global sample and of a row of thresholds."""
         del network
         return 2
 
@@ -85,14 +85,14 @@ class Ratio(OnDevice):
         batch: Batch,
         refs: Tensors,
     ) -> Tensor:
-        """Return the cross-entropy of telling the two apart, half of it for each."""
+        """Return the cross-entropy of the classifier, half for each class."""
         own, other = self._pair(batch, refs)
-        wrong = F.softplus(network(weights, buffers, own).squeeze(-1))
-        missed = F.softplus(-network(weights, buffers, other).squeeze(-1))
-        return ((wrong + missed) / 2 * batch.scale).sum()
+        own_loss = F.softplus(network(weights, buffers, own).squeeze(-1))
+        other_loss = F.softplus(-network(weights, buffers, other).squeeze(-1))
+        return ((own_loss + other_loss) / 2 * batch.scale).sum()
 
     def _pair(self, batch: Batch, refs: Tensors) -> tuple[Tensor, Tensor]:
-        """Return what h sees for a batch: the own (answer 0), and the global (answer 1)."""
+        """Return the inputs of h for a batch: own samples (label 0) and global ones (label 1)."""
         if self.estimator == "classifier":
             return self._outputs(batch.x, refs["local"]), self._outputs(batch.x, refs["density"])
         assert batch.noise is not None
@@ -117,9 +117,11 @@ class Ratio(OnDevice):
             logits = network(best, {}, x.flatten(1))
         else:
             flat, levels = x.flatten(1), refs["thresholds"]
-            looks = [network(best, {}, _binary(flat, _turn(levels, len(x), i))) for i in _LOOKS]
-            logits = torch.stack(looks).mean(0)
-        bound = log((1 - self.sure) / self.sure)
+            repeats = [
+                network(best, {}, _binary(flat, _block(levels, len(x), i))) for i in _BINARISATIONS
+            ]
+            logits = torch.stack(repeats).mean(0)
+        bound = log((1 - self.margin) / self.margin)
         return logits.squeeze(-1).double().clamp(-bound, bound)
 
 
@@ -127,9 +129,9 @@ def _binary(x: Tensor, levels: Tensor) -> Tensor:
     return (x > levels).to(x.dtype)
 
 
-def _turn(levels: Tensor, count: int, turn: int) -> Tensor:
-    """Return the next so many rows, from the first again after the last; a view if it can be."""
-    start = turn * count % len(levels)
+def _block(levels: Tensor, count: int, number: int) -> Tensor:
+    """Return the given block of ``count`` rows, wrapping around at the end; a view if possible."""
+    start = number * count % len(levels)
     if start + count <= len(levels):
         return levels[start : start + count]
     return levels[(torch.arange(count) + start) % len(levels)]
@@ -142,7 +144,7 @@ class RatioNetwork:
     hidden: int
 
     def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build it."""
+        """Build the network."""
         del module, classes
         layers = nn.Linear(prod(shape), self.hidden), nn.ReLU(), nn.Linear(self.hidden, 1)
         return nn.Sequential(nn.Flatten(), *layers)

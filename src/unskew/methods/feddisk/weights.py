@@ -1,4 +1,4 @@
-"""From density ratios to sample weights, and what they are worth."""
+"""Sample weights from density ratios, and their diagnostics."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class SampleWeights:
-    """One client's weights."""
+    """One client's sample weights and their diagnostics."""
 
     values: Tensor
     effective: float
-    """The effective sample size ``(sum w)^2 / sum w^2`` as a share of the samples."""
+    """The effective sample size ``(sum w)^2 / sum w^2`` as a fraction of the samples."""
     coverage: float
-    """How much of the global distribution the client's samples cover.
+    """The fraction of the global distribution that the client's samples cover.
 
-    The ratio p/q has mean one under q where q is positive wherever p is; where it is not, the mean
-    is the share of p that q reaches. Weights cannot make up for what is missing.
+    If q is positive wherever p is, the ratio p/q has mean one under q; otherwise the mean is the
+    mass of p where q is positive. Weights cannot replace missing samples.
     """
 
 
-def weigh(log_ratio: Tensor, clip: float, *, mean_one: bool = True) -> SampleWeights:
-    """Turn log ratios ``log p(x_i)/q(x_i)`` into weights: mean one, clipped, mean one again.
+def weights_from(log_ratio: Tensor, clip: float, *, mean_one: bool = True) -> SampleWeights:
+    """Turn log ratios ``log p(x_i)/q(x_i)`` into weights: scaled to mean one, clipped, rescaled.
 
-    Without ``mean_one`` they are the ratios themselves, clipped.
+    Without ``mean_one`` the weights are the clipped ratios themselves.
     """
     log_ratio = log_ratio.double()
     top = log_ratio.max()

@@ -11,8 +11,8 @@ from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.keeping import trace
 from unskew.experiments.studies.probing import Finding
 from unskew.experiments.studies.study import Case
+from unskew.methods import make_method
 from unskew.methods.common.base import Server
-from unskew.methods.common.registry import make_method
 from unskew.report.palette import color
 from unskew.utils.rng import generator
 

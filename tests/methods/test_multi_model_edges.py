@@ -37,12 +37,14 @@ GOLDEN = {
 }
 
 
-def some(samples: int, classes=(0, 1, 2)):
+def random_client(samples: int, classes=(0, 1, 2)):
     return RNG.normal(size=(samples, 4)), RNG.choice(classes, samples)
 
 
-ODD = federation_of(some(9), some(1), some(7, classes=(2,)), some(8))
-PAIR = federation_of(some(9), some(5))
+ODD = federation_of(
+    random_client(9), random_client(1), random_client(7, classes=(2,)), random_client(8)
+)
+PAIR = federation_of(random_client(9), random_client(5))
 OPTIONS = {"model": "mlp:hidden=4", "rounds": 3, "batch_size": 4, "lr": 0.1}
 
 
@@ -69,7 +71,7 @@ def test_a_single_sample_and_a_single_class(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_client_a_round(method):
+def test_one_client_per_round(method):
     run = us.train(ODD, method, **(OPTIONS | {"cohort": 1, "rounds": 6}))
     assert [row["clients"] for row in run.metrics] == [1] * 6
 
@@ -109,7 +111,7 @@ def test_golden_feddna(digits):
     "other",
     ["latent:vae_rounds=1,encoder=8", "data-sharing", "fedavgm", "feddisk:density_rounds=1"],
 )
-def test_with_one_model_the_other_method_is_what_it_is_alone(several, other):
+def test_with_one_model_the_other_method_is_unchanged(several, other):
     """What it keeps for all models, as a VAE or shared samples, is seen from inside the one."""
     federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
     alone = us.train(federation, other, **OPTIONS)

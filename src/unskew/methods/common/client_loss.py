@@ -1,4 +1,4 @@
-"""A model's loss on a client's own training samples: what some methods choose or weigh by."""
+"""A model's loss on a client's training samples, by which some methods choose or weight models."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ _CHUNK = 1024
 
 
 @torch.no_grad()
-def own_loss(client: Client, vector: Tensor) -> float:
+def training_loss(client: Client, vector: Tensor) -> float:
     """Return the mean loss over the client's samples, in evaluation mode; 0 without samples."""
     network, count = client.network, len(client.y)
     device = next(network.module.parameters()).device

@@ -15,7 +15,7 @@ OPTIONS = {"model": "mlp:hidden=8", "rounds": 4, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
 
 
-def who(run) -> list:
+def participants(run) -> list:
     return [table["client"] for table in run.client_tables if table["kind"] == "round"]
 
 
@@ -38,7 +38,7 @@ def test_vectorised_equals_the_loop(federation, method):
 
 
 @pytest.mark.parametrize("order", ["shuffled", "fixed"])
-def test_every_client_has_its_turn_once_a_cycle(order):
+def test_every_client_takes_part_once_per_cycle(order):
     method = FedCluster(groups=3, order=order)
     cycles = [[method.candidates(8, 3 * c + turn, 0) for turn in range(3)] for c in range(6)]
     for cycle in cycles:
@@ -48,11 +48,11 @@ def test_every_client_has_its_turn_once_a_cycle(order):
     assert all(cycle == cycles[0] for cycle in cycles) == (order == "fixed")
 
 
-def test_as_many_groups_as_clients_is_training_in_a_circle(federation):
+def test_as_many_groups_as_clients_is_sequential_training(federation):
     """Each client alone, on the model the one before left: by hand with one client a run."""
     options = OPTIONS | {"rounds": 4, "model": "logistic"}
     run = us.train(federation, "fedcluster:groups=9,order=fixed", **options)
-    assert sorted(who(run)) == [[0], [1], [2], [3]]
+    assert sorted(participants(run)) == [[0], [1], [2], [3]]
     np.testing.assert_array_equal(np.nansum(run.weights, axis=1), np.ones(4))
     assert run.cost.parameters_up == 4 * LOGISTIC
 
@@ -68,7 +68,7 @@ def test_participation_is_within_the_group():
 # Data sharing.
 
 
-def test_shared_samples_come_behind_each_client_s_own_and_of_all_classes():
+def test_shared_samples_follow_each_client_s_own_and_cover_all_classes():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
     shared, held = DataSharing(beta=0.1).shared_samples(federation, 0)
     assert shared.train.sizes.tolist() == [60 + 12, 40 + 12, 20 + 12]
@@ -86,7 +86,7 @@ def test_shared_samples_come_behind_each_client_s_own_and_of_all_classes():
     assert shared.common is federation.common
 
 
-def test_a_share_of_the_set_differs_from_client_to_client():
+def test_a_part_of_the_shared_set_differs_between_clients():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
     shared, _ = DataSharing(beta=0.2, alpha=0.5).shared_samples(federation, 0)
     assert (shared.train.sizes - federation.train.sizes).tolist() == [12, 12, 12]
@@ -97,7 +97,7 @@ def test_a_share_of_the_set_differs_from_client_to_client():
 def test_shared_samples_are_sent_once_and_counted(federation):
     run = us.train(federation, "data-sharing:beta=0.25", model="logistic", rounds=3, cohort=2)
     number = round(0.25 * federation.train.samples)
-    met = {k for clients in who(run) for k in clients}
+    met = {k for clients in participants(run) for k in clients}
     assert len(met) > 2
     values = number * (5 + 1)
     assert run.cost.parameters_down == 3 * 2 * LOGISTIC + len(met) * values

@@ -1,0 +1,40 @@
+"""FedAvgM: momentum on the server.
+
+Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+Classification", 2019.
+"""
+
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.server_optimizer import (
+    Decay,
+    Positive,
+    after_step,
+    change_of,
+    slot_or_zeros,
+)
+from unskew.models.layout import Layout
+from unskew.utils.specs import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class FedAvgM(Method):
+    """Momentum on the server; momentum 0 and learning rate 1 leave the aggregate unchanged."""
+
+    server_lr: Positive = 1.0
+    """Learning rate of the server's step."""
+    server_momentum: Decay = 0.9
+    """Momentum of the server's step. 0: none."""
+
+    about: ClassVar[About] = About(title="Server momentum", paper="Hsu et al. 2019", kind="server")
+
+    def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
+        """Step along the velocity."""
+        change, slots = change_of(server, vector, layout), server.slots
+        velocity = self.server_momentum * slot_or_zeros(slots, "velocity", change) + change
+        moved = after_step(server, vector, layout, self.server_lr * velocity)
+        return Server(moved, {**slots, "velocity": velocity})

@@ -1,0 +1,31 @@
+"""Median: the median of every coordinate over the clients.
+
+Yin, Chen, Ramchandran and Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
+Statistical Rates", 2018.
+"""
+
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+
+from unskew.aggregation.order import coordinate_median
+from unskew.aggregation.rule import Rule
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class Median(Method):
+    """The median of every coordinate."""
+
+    about: ClassVar[About] = About(
+        title="Coordinate-wise median",
+        paper="Yin et al. 2018",
+        kind="server",
+        needs_individual_updates=True,
+    )
+
+    def rule(self, server: Server) -> Rule:
+        """Return the coordinate-wise median."""
+        del server
+        return coordinate_median()

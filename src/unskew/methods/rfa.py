@@ -1,0 +1,36 @@
+"""RFA: the geometric median of the clients' models.
+
+Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", 2019.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from unskew.aggregation.geometric import geometric_median
+from unskew.aggregation.rule import Rule
+from unskew.methods.common.base import About, Method, Server
+from unskew.utils.specs import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class RFA(Method):
+    """The geometric median, approximated by smoothed Weiszfeld steps from FedAvg's mean."""
+
+    iterations: Annotated[int, Field(ge=0)] = 4
+    """Largest number of steps; they stop once the distances hardly change. 0 is FedAvg."""
+    nu: Annotated[float, Field(gt=0)] = 1e-5
+    """Models closer than this to the current point count as equally close."""
+
+    about: ClassVar[About] = About(
+        title="Geometric median",
+        paper="Pillutla et al. 2019",
+        kind="server",
+        needs_individual_updates=True,
+    )
+
+    def rule(self, server: Server) -> Rule:
+        """Return the geometric median."""
+        del server
+        return geometric_median(self.iterations, self.nu)
