@@ -35,7 +35,7 @@ def test_a_try_that_is_stopped_leaves_no_process(tmp_path, sign):
         end(left)
     assert left == []
     assert typed.returncode == 130
-    assert errors == "stopped; what has a folder goes on with --resume\n"
+    assert errors == "stopped; continue runs that have a folder with --resume\n"
 
 
 @pytest.mark.slow

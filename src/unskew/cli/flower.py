@@ -26,7 +26,7 @@ def new_app(
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="How many nodes it is dealt out to.")] = 4,
     skew: Annotated[
-        str, typer.Option(help="The recipe for skew (unskew data skews).")
+        str, typer.Option(help="A partitioner's spec string (see unskew data partitioners).")
     ] = "dirichlet:alpha=0.5",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of training.")] = 5,
 ) -> None:

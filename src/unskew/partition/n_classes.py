@@ -91,7 +91,7 @@ class NClasses(Partitioner):
 def _draw_classes(
     clients: int, classes: int, n: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Draw n distinct classes for each client so that some client holds every class.
+    """Draw n distinct classes per client so that at least one client holds each class.
 
     A class that no client drew replaces one that several clients hold.
     """
