@@ -12,7 +12,7 @@ QUICK = "density_rounds=1,ratio_rounds=2,pool=64"
 def figures(page: str) -> dict[str, dict]:
     """The figures of a page by name."""
     data = json.JSONDecoder().raw_decode(page.partition('id="report-data">')[2])[0]
-    return {figure["name"]: figure for figure in data["pictures"]}
+    return {figure["name"]: figure for figure in data["charts"]}
 
 
 @pytest.mark.filterwarnings(f"ignore::{UnskewWarning.__module__}.{UnskewWarning.__name__}")

@@ -129,6 +129,7 @@ def compare_methods(
     """
     from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
@@ -161,6 +162,7 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
+    Settings.validated(options)  # rejects names such as model, which compare would accept
     runs = compare(
         lambda seed: _with_test_samples(open_data(data_config, seed)),
         methods,
