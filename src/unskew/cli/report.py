@@ -28,7 +28,7 @@ def report_runs(
         ),
     ] = False,
 ) -> None:
-    """Write a page about runs: the best method, whether it is significantly better, all figures.
+    """Write a page about runs with the ranking of methods, its significance, and all figures.
 
     The page is a single HTML file that can be read offline and printed.
 
