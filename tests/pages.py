@@ -1,4 +1,4 @@
-"""The examples of a page of docs: what they are, and what they print."""
+"""The Python examples of a documentation page and their output."""
 
 import re
 from contextlib import redirect_stdout
@@ -9,7 +9,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def examples(page: str) -> list[tuple[str, str]]:
-    """Each piece of Python on a page that is followed by what it prints, with that."""
+    """Return each Python example of a page with the output that follows it."""
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
     assert len(found) == text.count("```text"), f"{page}: an output without its example"
@@ -17,7 +17,7 @@ def examples(page: str) -> list[tuple[str, str]]:
 
 
 def printed(code: str) -> str:
-    """Run an example and return what it prints."""
+    """Run an example and return its output."""
     output = StringIO()
     with redirect_stdout(output):
         exec(compile(code, "an example", "exec"), {})

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 PROGRAM = [sys.executable, "-c", "from unskew.cli import main; main()"]
-"""The command as a process of its own."""
+"""The command as a separate process."""
 
 
 @dataclass
 class Terminal:
-    """Types commands and reads what they print; one process, or torch would load each time."""
+    """Runs commands in this process, so that torch is loaded once, and returns their output."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
@@ -35,8 +35,8 @@ class Terminal:
     def json(self, *arguments: object) -> Any:
         return json.loads(self.output(*arguments, "--json"), parse_constant=pytest.fail)
 
-    def complaint(self, *arguments: object) -> str:
-        """Return the one line that bad input must end with."""
+    def error(self, *arguments: object) -> str:
+        """Return the one-line error message of a command with invalid input."""
         code, output, errors = self.run(*arguments)
         assert (code, output) == (2, "")
         assert errors.count("\n") == 1

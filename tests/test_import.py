@@ -30,7 +30,7 @@ def test_the_watch_notices_a_heavy_import():
     [["--help"], ["--version"], ["data", "--help"]]
     + [[command, "--help"] for command in ("run", "compare", "report", "watch")]
     + [[command, "--help"] for command in ("methods", "models")]
-    + [["data", command, "--help"] for command in ("list", "skews", "fetch", "show")]
+    + [["data", command, "--help"] for command in ("list", "partitioners", "fetch", "show")]
     + [["study", command, "--help"] for command in ("list", "show", "run", "index")]
     + [["flower", "--help"]]
     + [["flower", command, "--help"] for command in ("new", "up", "sends")],

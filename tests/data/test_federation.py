@@ -18,7 +18,7 @@ owners = st.lists(st.integers(0, 8), min_size=1, max_size=60)
 
 
 def rows_of(federation: Federation, part: str = "train") -> list[list[int]]:
-    """The sample numbers each client holds, where x is the number of a sample."""
+    """The sample numbers of each client, where x is the number of a sample."""
     columns: Columns = getattr(federation, part)
     return [columns.client(k)[0].ravel().tolist() for k in range(len(columns))]
 
@@ -44,7 +44,7 @@ def test_clients_by_hand():
 
 
 @given(owners)
-def test_every_sample_stays_with_its_client_in_its_order(client):
+def test_every_client_keeps_its_samples_in_order(client):
     federation = numbered(client)
     names = federation.client_names
     ids = range(len(federation)) if names is None else names.tolist()
@@ -54,7 +54,7 @@ def test_every_sample_stays_with_its_client_in_its_order(client):
 
 
 @given(owners)
-def test_names_of_any_kind_group_alike(client):
+def test_ids_of_any_type_give_the_same_clients(client):
     by_number = numbered(client)
     for ids in (
         [f"client {owner}" for owner in client],
@@ -67,7 +67,7 @@ def test_names_of_any_kind_group_alike(client):
         assert rows_of(numbered(ids)) == rows_of(by_number)
 
 
-def test_looking_at_a_client_copies_nothing():
+def test_access_to_a_client_copies_nothing():
     federation = Federation.from_arrays(X, Y, [0, 0, 1, 1, 1, 2])
     assert np.shares_memory(federation.train.x, X)
     assert np.shares_memory(federation.train.client(2)[0], X)
@@ -79,7 +79,7 @@ def test_without_ids_there_is_one_client():
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint16, np.int32, np.int64, np.uint64])
-def test_labels_of_any_integer_type_count_alike(kind):
+def test_labels_of_any_integer_type_give_the_same_counts(kind):
     federation = Federation.from_arrays(X, Y.astype(kind), [0, 1, 0, 1, 1, 2])
     assert federation.classes == 3
     assert federation.train.label_counts(3).sum(axis=1).tolist() == [2, 3, 1]
@@ -93,7 +93,7 @@ def test_compact_features_keep_their_type(given, kept):
     assert Federation.from_arrays(X.astype(given), Y).train.x.dtype == np.dtype(kept)
 
 
-def test_common_test_belongs_to_nobody():
+def test_the_common_test_set_belongs_to_no_client():
     federation = Federation.from_arrays(X, Y, [0, 0, 0, 1, 1, 1], common=(X[:2], [3, 1]))
     assert federation.common.y.tolist() == [3, 1]
     assert federation.classes == 4
@@ -101,33 +101,37 @@ def test_common_test_belongs_to_nobody():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "complaint"),
+    ("arguments", "options", "message"),
     [
-        ((X, Y[:5]), {}, "one row a sample: 6, 5"),
+        ((X, Y[:5]), {}, "one row per sample: 6, 5"),
         ((X, Y, [0, 1]), {}, "6, 6 and 2"),
-        ((X, Y, [[0]] * 6), {}, "client must be one id a sample"),
-        ((X, Y - 1), {}, r"y must hold labels from 0 up \(got -1\)"),
-        ((X, Y / 2), {}, "y must be one integer label a sample"),
-        ((X, Y[:, None]), {}, "y must be one integer label a sample"),
-        ((X.astype(str), Y), {}, "turn text into tokens"),
-        ((np.float32(1), Y), {}, "x must have one row a sample"),
+        ((X, Y, [[0]] * 6), {}, "client must be one id per sample"),
+        ((X, Y - 1), {}, r"y must hold labels of at least 0 \(got -1\)"),
+        ((X, Y / 2), {}, "y must be one integer label per sample"),
+        ((X, Y[:, None]), {}, "y must be one integer label per sample"),
+        ((X.astype(str), Y), {}, "convert text to tokens"),
+        ((np.float32(1), Y), {}, "x must have one row per sample"),
         ((X[:0], Y[:0]), {}, "at least one sample"),
         ((X, Y), {"classes": 2}, "classes must be at least 3"),
         ((X, Y), {"holdout": 1.0}, "holdout must be at least 0 and less than 1"),
         ((X, Y), {"holdout": -0.1}, "holdout must be at least 0 and less than 1"),
-        ((X, Y), {"common": (X[:, :1], Y)}, r"common: samples have shape \(1,\)"),
+        (
+            (X, Y),
+            {"common": (X[:, :1], Y)},
+            r"common: samples must have the shape \(2,\) of x \(got \(1,\)\)",
+        ),
         ((X, Y), {"common": (X, Y[:2])}, "x has 6, y has 2"),
-        ((X, Y), {"common": (X, Y - 1)}, r"common\[1\] must hold labels from 0 up"),
+        ((X, Y), {"common": (X, Y - 1)}, r"common\[1\] must hold labels of at least 0"),
     ],
 )
-def test_wrong_arrays_are_explained(arguments, options, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_errors_explain_wrong_arrays(arguments, options, message):
+    with pytest.raises(UnskewError, match=message):
         Federation.from_arrays(*arguments, **options)
 
 
 @pytest.mark.parametrize("offsets", [[0, 4], [1, 6], [0, 5, 3, 6], []])
-def test_columns_refuse_impossible_offsets(offsets):
-    with pytest.raises(UnskewError, match="offsets must rise from 0"):
+def test_columns_reject_impossible_offsets(offsets):
+    with pytest.raises(UnskewError, match="offsets must increase from 0"):
         Columns(X, Y, np.array(offsets, np.int64))
 
 
@@ -151,23 +155,23 @@ def test_holdout_counts_by_hand():
     assert split.train.sizes.tolist() == [71, 3, 5]
 
 
-def test_holdout_is_random_and_repeats_with_its_seed():
+def test_holdout_is_random_and_determined_by_the_seed():
     first, again, other = (numbered([0] * 50, holdout=0.5, seed=seed) for seed in (1, 1, 2))
     assert rows_of(first) == rows_of(again)
     assert rows_of(first) != rows_of(other)
     assert rows_of(first, "test") != [list(range(25))]
 
 
-def test_holdout_takes_each_sample_alike():
-    often = np.zeros(10)
+def test_holdout_chooses_each_sample_with_equal_probability():
+    counts = np.zeros(10)
     for seed in range(400):
-        often[rows_of(numbered([0] * 10, holdout=0.3, seed=seed), "test")[0]] += 1
+        counts[rows_of(numbered([0] * 10, holdout=0.3, seed=seed), "test")[0]] += 1
     # 400 draws with probability 0.3: five standard deviations are 46.
-    assert np.all(np.abs(often - 120) < 46)
+    assert np.all(np.abs(counts - 120) < 46)
 
 
-def test_own_tests_are_not_thrown_away_by_a_second_holdout():
-    with pytest.raises(UnskewError, match="test samples of their own already"):
+def test_a_second_holdout_is_rejected():
+    with pytest.raises(UnskewError, match="the clients already have test samples"):
         numbered([0] * 10, holdout=0.5).held_out(0.5)
 
 
@@ -180,7 +184,7 @@ def full() -> Federation:
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_saved_federation_opens_as_it_was(tmp_path, mmap):
+def test_a_saved_federation_opens_unchanged(tmp_path, mmap):
     federation = full()
     opened = Federation.open(federation.save(tmp_path / "saved"), mmap=mmap)
     assert opened.fingerprint == federation.fingerprint
@@ -191,20 +195,20 @@ def test_saved_federation_opens_as_it_was(tmp_path, mmap):
     assert repr(opened) == repr(federation)
 
 
-def test_federation_can_be_saved_over_the_one_it_is_mapped_from(tmp_path):
+def test_a_federation_can_replace_the_one_it_is_mapped_from(tmp_path):
     federation = full()
     federation.save(tmp_path / "saved")
     Federation.open(tmp_path / "saved").save(tmp_path / "saved")
     assert Federation.open(tmp_path / "saved").fingerprint == federation.fingerprint
 
 
-def test_names_of_the_old_federation_do_not_survive_in_the_folder(tmp_path):
+def test_saving_removes_the_client_names_of_the_old_federation(tmp_path):
     full().save(tmp_path / "saved")
     Federation.from_arrays(X, Y).save(tmp_path / "saved")
     assert Federation.open(tmp_path / "saved").client_names is None
 
 
-def test_half_saved_federation_is_not_taken_for_one(tmp_path, monkeypatch):
+def test_an_incomplete_save_is_not_a_federation(tmp_path, monkeypatch):
     folder = full().save(tmp_path / "saved")
 
     def disk_full(*arguments, **options):
@@ -213,17 +217,17 @@ def test_half_saved_federation_is_not_taken_for_one(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "save", disk_full)
     with pytest.raises(OSError, match="No space"):
         full().save(folder)
-    with pytest.raises(UnskewError, match="no saved federation there"):
+    with pytest.raises(UnskewError, match="holds no saved federation"):
         Federation.open(folder)
 
 
-def test_what_cannot_be_opened_is_explained(tmp_path):
-    with pytest.raises(UnskewError, match="no saved federation there"):
+def test_errors_explain_what_cannot_be_opened(tmp_path):
+    with pytest.raises(UnskewError, match="holds no saved federation"):
         Federation.open(tmp_path)
     folder = full().save(tmp_path / "saved")
-    facts = json.loads((folder / "federation.json").read_text())
-    (folder / "federation.json").write_text(json.dumps(facts | {"format": 99}))
-    with pytest.raises(UnskewError, match="format 99 is not known"):
+    metadata = json.loads((folder / "federation.json").read_text())
+    (folder / "federation.json").write_text(json.dumps(metadata | {"format": 99}))
+    with pytest.raises(UnskewError, match="format 99 is not supported"):
         Federation.open(folder)
     (folder / "federation.json").write_text("{")
     with pytest.raises(UnskewError, match="is damaged"):
@@ -231,7 +235,7 @@ def test_what_cannot_be_opened_is_explained(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["train_x.npy", "test_y.npy", "common_offsets.npy"])
-def test_missing_or_shortened_files_are_noticed(tmp_path, file):
+def test_missing_and_truncated_files_are_errors(tmp_path, file):
     folder = full().save(tmp_path / "saved")
     content = (folder / file).read_bytes()
     (folder / file).write_bytes(content[:-1])
@@ -242,18 +246,18 @@ def test_missing_or_shortened_files_are_noticed(tmp_path, file):
         Federation.open(folder)
 
 
-def test_fingerprint_tells_data_and_owners_apart():
+def test_the_fingerprint_depends_on_data_and_owners():
     base = Federation.from_arrays(X, Y, [0, 0, 0, 1, 1, 1])
     changed = X.copy()
     changed[3, 1] += 1
-    prints = [
+    fingerprints = [
         base.fingerprint,
         Federation.from_arrays(changed, Y, [0, 0, 0, 1, 1, 1]).fingerprint,
         Federation.from_arrays(X, Y[::-1], [0, 0, 0, 1, 1, 1]).fingerprint,
         Federation.from_arrays(X, Y, [0, 0, 1, 1, 1, 1]).fingerprint,
         Federation.from_arrays(X, Y, [0, 0, 0, 1, 1, 1], classes=4).fingerprint,
     ]
-    assert len(set(prints)) == len(prints)
+    assert len(set(fingerprints)) == len(fingerprints)
     assert Federation.from_arrays(X, Y, list("aaabbb"), name="b").fingerprint == base.fingerprint
 
 
@@ -265,7 +269,7 @@ def test_gathered_rows_by_hand():
     assert columns.x.tolist() == [[10, 11], [0, 1], [6, 7]]
 
 
-def test_torch_dataset_becomes_a_federation():
+def test_from_a_torch_dataset():
     import torch
     from torch.utils.data import TensorDataset
 

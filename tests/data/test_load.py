@@ -10,7 +10,7 @@ from unskew.partition.dirichlet import Dirichlet
 
 
 def images(shape: tuple[int, ...] = (4, 5, 3), groups: bool = False, **changes: object) -> Source:
-    """200 training and 40 test images; the first pixel of each tells which one it is."""
+    """200 training and 40 test images; the first pixel of each is its number."""
     x = np.zeros((240, *shape), np.uint8)
     x.reshape(240, -1)[:, 0] = np.arange(240)
     y = np.arange(240) % 4
@@ -44,7 +44,7 @@ def test_images_become_channels_first_and_keep_their_labels() -> None:
     assert f.client_names is None
 
 
-def test_a_fifth_is_kept_back_and_nothing_is_lost() -> None:
+def test_a_fifth_is_held_out_and_no_sample_is_lost() -> None:
     f = federate(images(), clients=8)
     assert set(f.train.sizes) == {20}
     assert set(f.test.sizes) == {5}
@@ -64,7 +64,7 @@ def test_the_union_of_local_tests_can_be_the_common_test() -> None:
         federate(images(), clients=8, holdout=0.0, common="union")
 
 
-def test_all_samples_can_be_merged_as_pfllib_does() -> None:
+def test_all_samples_can_be_merged_as_in_pfllib() -> None:
     f = federate(images(), "pathological:balance=true", 4, holdout=0.25, pool="all")
     seen = np.concatenate([numbers(f.train.x), numbers(f.test.x)])
     assert sorted(seen) == list(range(240))
@@ -74,7 +74,7 @@ def test_all_samples_can_be_merged_as_pfllib_does() -> None:
     assert "merged" in f.report.notes[0]
 
 
-def test_natural_groups_bring_their_own_tests() -> None:
+def test_natural_groups_have_the_test_samples_of_their_group() -> None:
     f = federate(images(groups=True), "natural")
     assert f.train.sizes.tolist() == [40] * 5
     assert f.test.sizes.tolist() == [8] * 5
@@ -87,7 +87,7 @@ def test_natural_groups_bring_their_own_tests() -> None:
     assert held.train.sizes.tolist() == [20] * 5
 
 
-def test_split_groups_share_their_tests_and_are_numbered() -> None:
+def test_clients_of_one_group_split_its_tests_and_are_numbered() -> None:
     f = federate(images(groups=True), "natural", clients=10)
     assert f.train.sizes.tolist() == [20] * 10
     assert f.test.sizes.tolist() == [4] * 10
@@ -95,7 +95,7 @@ def test_split_groups_share_their_tests_and_are_numbered() -> None:
     assert f.client_names[:3].tolist() == ["v/1", "v/2", "w/1"]
 
 
-def test_natural_groups_that_are_not_in_the_test_set_hold_some_back() -> None:
+def test_natural_groups_without_test_samples_hold_out_training_samples() -> None:
     f = federate(images(groups=True, group_test=np.arange(40) + 5, group_names=None), "natural")
     assert f.test.sizes.tolist() == [8] * 5
     assert f.client_names is not None
@@ -103,7 +103,7 @@ def test_natural_groups_that_are_not_in_the_test_set_hold_some_back() -> None:
     assert numbers(f.test.x).max() < 200
 
 
-def test_noise_reaches_train_and_local_tests_but_not_the_common_test() -> None:
+def test_noise_changes_train_and_local_tests_but_not_the_common_test() -> None:
     f = federate(images(), "noise:level=0.5", 4)
     for part in (f.train, f.test):
         assert part.x.dtype == np.float32
@@ -111,8 +111,8 @@ def test_noise_reaches_train_and_local_tests_but_not_the_common_test() -> None:
         assert np.all(first.reshape(len(first), -1)[:, 1:] == 0)
         assert np.count_nonzero(last) > last.size / 3
     assert np.allclose(numbers(f.common.x), np.arange(200, 240) / 255)
-    own = federate(images(groups=True), "natural+noise:level=0.5")
-    assert np.count_nonzero(own.test.client(4)[0]) > 40
+    natural = federate(images(groups=True), "natural+noise:level=0.5")
+    assert np.count_nonzero(natural.test.client(4)[0]) > 40
 
 
 def test_text_becomes_tokens_of_training_words() -> None:
@@ -134,7 +134,7 @@ def test_text_becomes_tokens_of_training_words() -> None:
     assert words == [("good", "bad")[f.train.y[0]], "day"]
 
 
-def test_the_report_says_what_was_dealt() -> None:
+def test_the_report_describes_the_partition() -> None:
     f = federate(images(), "n-classes:n=3", 3)
     assert f.report is not None
     assert f.report.sizes is not None
@@ -148,14 +148,14 @@ def test_the_report_says_what_was_dealt() -> None:
     assert by_object.report.skew == "dirichlet:alpha=3.0"
 
 
-def test_same_seed_same_federation() -> None:
-    prints = [
+def test_the_seed_determines_the_federation() -> None:
+    fingerprints = [
         federate(images(), "dirichlet:alpha=0.5+noise", 5, seed).fingerprint for seed in (1, 1, 2)
     ]
-    assert prints[0] == prints[1] != prints[2]
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
-def test_it_survives_a_folder(tmp_path: object) -> None:
+def test_a_loaded_federation_can_be_saved_and_opened(tmp_path: object) -> None:
     f = federate(images(groups=True), "natural")
     again = Federation.open(f.save(str(tmp_path)))
     assert again.report == f.report
@@ -163,7 +163,7 @@ def test_it_survives_a_folder(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         ({"pool": "test"}, "pool must be one of train, all"),
         ({"common": "none"}, "common must be one of source, union"),
@@ -172,23 +172,23 @@ def test_it_survives_a_folder(tmp_path: object) -> None:
         ({"clients": 201}, "clients must be from 1 to 200"),
     ],
 )
-def test_bad_options_are_named(options: dict[str, object], complaint: str) -> None:
-    with pytest.raises(UnskewError, match=complaint):
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UnskewError, match=message):
         federate(images(), **options)  # type: ignore[arg-type]
 
 
 def test_load_reads_the_named_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_module, "source", lambda name: images(name=name))
-    f = load("mine", "iid", 4, 3, holdout=0.5, pool="all", common="union")
-    assert f.name == "mine"
+    f = load("toy", "iid", 4, 3, holdout=0.5, pool="all", common="union")
+    assert f.name == "toy"
     assert f.train.samples == f.test.samples == f.common.samples == 120
 
 
-def test_a_part_of_the_samples_can_be_dealt_out() -> None:
-    some = federate(images(groups=True), clients=4, samples=50, seed=3)
-    seen = np.concatenate([numbers(some.train.x), numbers(some.test.x)])
+def test_a_part_of_the_samples_can_be_partitioned() -> None:
+    part = federate(images(groups=True), clients=4, samples=50, seed=3)
+    seen = np.concatenate([numbers(part.train.x), numbers(part.test.x)])
     assert len(set(seen)) == 50
-    assert some.common.samples == federate(images(), clients=4).common.samples
+    assert part.common.samples == federate(images(), clients=4).common.samples
     other = federate(images(groups=True), clients=4, samples=50, seed=4)
     assert set(seen) != set(np.concatenate([numbers(other.train.x), numbers(other.test.x)]))
     for number in (0, 1000):

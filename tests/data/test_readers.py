@@ -44,7 +44,7 @@ def test_folders_of_classes_alone_are_one_client(tmp_path):
     assert federation.name == "pets"
 
 
-def test_colour_is_kept_where_there_is_any(tmp_path):
+def test_images_are_rgb_if_any_has_color(tmp_path):
     draw(tmp_path / "a" / "grey.png", 7)
     draw(tmp_path / "b" / "red.png", (255, 0, 0), mode="RGB")
     assert Federation.from_folder(tmp_path).train.x[:, :, 0, 0].tolist() == [[7, 7, 7], [255, 0, 0]]
@@ -54,7 +54,7 @@ def test_colour_is_kept_where_there_is_any(tmp_path):
 def test_images_of_different_size_need_a_size(tmp_path):
     draw(tmp_path / "a" / "1.png", 9)
     draw(tmp_path / "a" / "2.png", 9, size=(8, 8))
-    with pytest.raises(UnskewError, match=r"1\.png is 3x4, .*2\.png is 8x8; give a size"):
+    with pytest.raises(UnskewError, match=r"1\.png is 3x4, .*2\.png is 8x8; set size"):
         Federation.from_folder(tmp_path)
     federation = Federation.from_folder(tmp_path, size=6)
     assert federation.shape == (1, 6, 6)
@@ -62,7 +62,7 @@ def test_images_of_different_size_need_a_size(tmp_path):
     assert Federation.from_folder(tmp_path, size=(5, 2)).shape == (1, 5, 2)
 
 
-def test_options_are_those_of_arrays(clinics):
+def test_options_are_those_of_from_arrays(clinics):
     federation = Federation.from_folder(clinics, holdout=0.5, classes=3)
     assert federation.test.sizes.tolist() == [1, 0]
     assert federation.classes == 3
@@ -72,7 +72,7 @@ def test_options_are_those_of_arrays(clinics):
 def test_broken_images_are_named(tmp_path):
     draw(tmp_path / "a" / "1.png")
     whole = (tmp_path / "a" / "1.png").read_bytes()
-    (tmp_path / "a" / "2.png").write_bytes(b"not a picture")
+    (tmp_path / "a" / "2.png").write_bytes(b"not an image")
     with pytest.raises(UnskewError, match=r"2\.png: cannot be read as an image"):
         Federation.from_folder(tmp_path)
     (tmp_path / "a" / "2.png").write_bytes(whole[:45])
@@ -80,13 +80,13 @@ def test_broken_images_are_named(tmp_path):
         Federation.from_folder(tmp_path)
 
 
-def test_deep_pixels_are_not_cut_off_silently(tmp_path):
+def test_images_of_more_than_8_bits_are_rejected(tmp_path):
     draw(tmp_path / "a" / "1.png", 40_000, mode="I;16")
     with pytest.raises(UnskewError, match=r"1\.png: has more than 8 bits"):
         Federation.from_folder(tmp_path)
 
 
-def test_wrong_folders_are_explained(tmp_path, clinics):
+def test_errors_explain_wrong_folders(tmp_path, clinics):
     with pytest.raises(UnskewError, match="is not a folder"):
         Federation.from_folder(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -143,29 +143,29 @@ def test_commas_and_line_breaks_in_quotes_are_part_of_a_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("", "is empty"),
         ("x,c,y\n", "has no rows"),
         ("x,c\n1,2\n", "has no column 'y'; it has: x, c"),
         ("c,y\n1,2\n", "has no columns left for features"),
         ("x,x,c,y\n1,1,2,3\n", "two columns have the same name"),
-        ("x,c,y\n1,2\n", "row 1 has 2 fields, the header 3"),
-        ("x,c,y\n1,2,0\nred,2,0\n", "column 'x' must hold numbers, row 2 has 'red'"),
-        ("x,c,y\n1,2,0\n,2,0\n", "column 'x' must hold numbers, row 2 has ''"),
+        ("x,c,y\n1,2\n", "row 1 has 2 fields, but the header has 3"),
+        ("x,c,y\n1,2,0\nred,2,0\n", "column 'x' must hold numbers, but row 2 has 'red'"),
+        ("x,c,y\n1,2,0\n,2,0\n", "column 'x' must hold numbers, but row 2 has ''"),
         ("x,c,y\nnan,2,0\n", "column 'x' has no number in row 1"),
         ("x,c,y\n1,2,0\n-inf,2,0\n", "column 'x' is infinite in row 2"),
         ("x,c,y\n1,2,0\n1,2,\n", "column 'y' is empty in row 2"),
         ("x,c,y\n1,,0\n", "column 'c' is empty in row 1"),
-        ("x,c,y\n1,1,-1\n", "labels from 0 up"),
+        ("x,c,y\n1,1,-1\n", "labels of at least 0"),
     ],
 )
-def test_wrong_tables_are_explained(tmp_path, text, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_errors_explain_wrong_tables(tmp_path, text, message):
+    with pytest.raises(UnskewError, match=message):
         Federation.from_table(table(tmp_path, text), label="y", client="c")
 
 
-def test_table_that_is_not_there_or_not_text(tmp_path):
+def test_a_missing_table_and_a_binary_file_are_rejected(tmp_path):
     with pytest.raises(UnskewError, match="is not a file"):
         Federation.from_table(tmp_path / "nowhere.csv", label="y")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x81")
@@ -173,14 +173,14 @@ def test_table_that_is_not_there_or_not_text(tmp_path):
         Federation.from_table(tmp_path / "binary.csv", label="y")
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UnskewError, match=r'pip install "unskew\[parquet\]"'):
         Federation.from_table(tmp_path / "a.parquet", label="y")
 
 
-def test_parquet_reads_as_csv_does(tmp_path):
+def test_parquet_is_read_like_csv(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 

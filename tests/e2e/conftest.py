@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures of the command-line tests."""
 
 from pathlib import Path
 
@@ -19,5 +19,5 @@ def terminal(tmp_path, monkeypatch, capsys) -> Terminal:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory) -> Path:
-    """A small saved federation, which opens at once."""
+    """The folder of a small saved federation."""
     return small_federation().save(tmp_path_factory.mktemp("data") / "small")

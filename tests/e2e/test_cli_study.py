@@ -1,4 +1,4 @@
-"""``unskew study`` as a user types it, on the embedded digits."""
+"""``unskew study`` on the built-in digits."""
 
 import json
 import re
@@ -8,8 +8,8 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
-    """Keep runs and data of the user out of it."""
+def isolated(tmp_path, monkeypatch):
+    """Hide the user's runs and data."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
 
@@ -63,7 +63,7 @@ def test_list_names_every_study(terminal):
     assert "Table 1" in terminal.output("study", "list")
 
 
-def test_show_says_what_each_scale_changes(terminal):
+def test_show_lists_what_each_scale_changes(terminal):
     text = terminal.output("study", "show", "ida-table1")
     for scale in ("scale paper", "scale cpu", "scale smoke", "vgg11"):
         assert scale in text
@@ -71,9 +71,9 @@ def test_show_says_what_each_scale_changes(terminal):
     assert facts["cpu"]["changes"].startswith("30 rounds")
 
 
-def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
+def test_a_study_is_run_judged_and_saved(terminal, grid, tmp_path):
     text = terminal.output("study", "run", grid, "--scale", "cpu", "--out", "out/grid")
-    assert "scale cpu, played on digits; what that changes of the paper" in text
+    assert "scale cpu, run on digits; for differences from the paper's setting see " in text
     assert "held: IDA is better than nothing" in text
     result = json.loads((tmp_path / "out/grid/result.json").read_text())
     before, after, elsewhere = result["cases"]
@@ -96,14 +96,14 @@ def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
     assert "No result is kept yet of: feddisk-femnist" in listed
 
 
-def test_clients_that_follow_are_doubled_by_what_was_measured(terminal, grid, tmp_path):
+def test_a_case_that_follows_doubles_the_measured_clients(terminal, grid, tmp_path):
     terminal.output("study", "run", grid, "--scale", "cpu", "--seeds", "1", "--out", "out/grid")
     facts = [json.loads(path.read_text()) for path in tmp_path.glob("out/runs/*/*/*/run.json")]
     skews = {fact["data"]["skew"] for fact in facts}
     assert any(re.fullmatch(r".*,double=\d/\d/\d", skew) for skew in skews)
 
 
-def test_what_was_played_is_read_and_not_played_again(terminal, grid, tmp_path):
+def test_finished_runs_are_read_and_not_repeated(terminal, grid, tmp_path):
     arguments = ("study", "run", grid, "--scale", "smoke", "--seeds", "1", "--out", "out/grid")
     first = terminal.output(*arguments)
     logs = sorted(tmp_path.glob("out/runs/*/*/*/metrics.jsonl"))
@@ -111,7 +111,7 @@ def test_what_was_played_is_read_and_not_played_again(terminal, grid, tmp_path):
     assert len(logs) == 2
     assert terminal.output(*arguments) == first
     assert [log.read_text() for log in logs] == times
-    assert "there is a run already" in terminal.complaint(*arguments, "--no-resume")
+    assert "there is a run already" in terminal.error(*arguments, "--no-resume")
 
 
 def test_probes_measure_and_draw(terminal, tmp_path):
@@ -133,24 +133,24 @@ def test_two_phases_count_their_rounds(terminal):
     assert rows["FedAvg"]["cost"]["mean"] == pytest.approx(2 * size * rounds, rel=1e-5)
 
 
-def test_missing_data_is_said_before_anything_is_trained(terminal):
-    complaint = terminal.complaint("study", "run", "ida-table2", "--scale", "cpu")
-    assert "needs cifar10, fashion" in complaint
-    assert "unskew data fetch" in complaint
+def test_missing_data_is_reported_before_training(terminal):
+    message = terminal.error("study", "run", "ida-table2", "--scale", "cpu")
+    assert "needs cifar10, fashion" in message
+    assert "unskew data fetch" in message
 
 
-def test_a_device_that_is_not_there_is_said(terminal, grid, tmp_path):
+def test_an_unavailable_device_is_an_error(terminal, grid, tmp_path):
     run = ("study", "run", grid, "--scale", "smoke", "--out", tmp_path / "out", "--device")
-    assert "device must be 'auto', 'cpu', 'cuda' or 'mps'" in terminal.complaint(*run, "gpu")
+    assert "device must be 'auto', 'cpu', 'cuda' or 'mps'" in terminal.error(*run, "gpu")
     if not torch.backends.mps.is_available():
-        assert "device: 'mps' is not available here" in terminal.complaint(*run, "mps")
+        assert "device: 'mps' is not available here" in terminal.error(*run, "mps")
 
 
-def test_an_unknown_study_is_named(terminal):
-    assert "did you mean 'ida-table2'" in terminal.complaint("study", "show", "ida-table")
+def test_the_error_for_an_unknown_study_suggests_the_nearest(terminal):
+    assert "did you mean 'ida-table2'" in terminal.error("study", "show", "ida-table")
 
 
-def test_fewer_than_one_job_is_refused(terminal, grid):
+def test_fewer_than_one_job_is_rejected(terminal, grid):
     code, _, errors = terminal.run("study", "run", grid, "--jobs", 0)
     assert code == 2
     assert "--jobs" in errors

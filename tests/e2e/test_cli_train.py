@@ -1,4 +1,4 @@
-"""``unskew run``, ``methods`` and ``models`` as a user types them."""
+"""The commands ``unskew run``, ``methods`` and ``models``."""
 
 import signal
 import subprocess
@@ -57,14 +57,14 @@ def test_set_changes_single_fields(terminal, config):
     assert (facts["rounds"], facts["method"], facts["seed"]) == (2, "mean", 3)
 
 
-def test_the_file_s_own_folder_is_used_and_the_option_comes_first(terminal, config, tmp_path):
-    config.write_text(f'out = "{tmp_path / "own"}"\n' + config.read_text())
-    assert terminal.json("run", config)["folder"] == str(tmp_path / "own")
+def test_the_option_out_overrides_the_folder_of_the_file(terminal, config, tmp_path):
+    config.write_text(f'out = "{tmp_path / "first"}"\n' + config.read_text())
+    assert terminal.json("run", config)["folder"] == str(tmp_path / "first")
     facts = terminal.json("run", config, "--out", tmp_path / "other")
     assert facts["folder"] == str(tmp_path / "other")
 
 
-def test_run_goes_on_with_resume(terminal, config, tmp_path):
+def test_run_resumes(terminal, config, tmp_path):
     half, whole = tmp_path / "half", tmp_path / "whole"
     terminal.json("run", config, "--out", half, "--set", "train.rounds=1")
     assert terminal.json("run", config, "--out", half, "--resume")["rounds"] == 3
@@ -72,7 +72,7 @@ def test_run_goes_on_with_resume(terminal, config, tmp_path):
     assert torch.equal(newest_vector(half), newest_vector(whole))
 
 
-def test_a_source_by_name_is_dealt_out(terminal, tmp_path):
+def test_a_named_source_is_partitioned(terminal, tmp_path):
     path = tmp_path / "digits.toml"
     path.write_text(
         'model = "logistic"\n[data]\nname = "digits"\nskew = "dirichlet:alpha=0.3"\nclients = 3\n'
@@ -92,26 +92,28 @@ def test_a_source_by_name_is_dealt_out(terminal, tmp_path):
         (["--set", "method=fedavgg"], "did you mean 'fedavg'?"),
         (["--set", "model=resnet"], "model"),
         (["--set", "model=resnet18"], "use mlp or logistic"),
-        (["--set", "data.skew=iid"], "brings its own clients"),
+        (["--set", "data.skew=iid"], "defines its own clients"),
         (["--set", "data.name=nowhere"], "nowhere"),
         (["--set", "train.device=cuda"], "device: 'cuda' is not available here"),
         (["--set", "nonsense"], "write it as section.field=value"),
     ],
 )
-def test_bad_input_is_one_line_and_code_two(terminal, config, monkeypatch, options, words):
+def test_invalid_input_prints_one_line_and_exits_with_2(
+    terminal, config, monkeypatch, options, words
+):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert words in terminal.complaint("run", config, *options)
+    assert words in terminal.error("run", config, *options)
 
 
-def test_a_file_that_is_not_there(terminal):
-    assert "none.toml: cannot be read" in terminal.complaint("run", "none.toml")
+def test_a_missing_file_is_an_error(terminal):
+    assert "none.toml: cannot be read" in terminal.error("run", "none.toml")
 
 
 def test_a_folder_with_a_run_is_not_overwritten(terminal, config, tmp_path):
     terminal.json("run", config, "--out", tmp_path / "run")
-    message = terminal.complaint("run", config, "--out", tmp_path / "run")
+    message = terminal.error("run", config, "--out", tmp_path / "run")
     assert "there is a run already; go on with it by resume=True (--resume)" in message
-    message = terminal.complaint(
+    message = terminal.error(
         "run", config, "--out", tmp_path / "run", "--resume", "--set", "train.lr=1"
     )
     assert "cannot resume, settings.lr was 0.05 and is now 1.0" in message
@@ -124,11 +126,11 @@ def test_a_failing_client_is_named_without_a_traceback(terminal, config, monkeyp
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(FedProx, "prepare", broken)
-    message = terminal.complaint("run", config)
+    message = terminal.error("run", config)
     assert "client 0 failed in round 1, in prepare: RuntimeError: out of luck" in message
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(config, tmp_path):
+def test_ctrl_c_leaves_a_checkpoint_and_explains_how_to_resume(config, tmp_path):
     out = tmp_path / "run"
     options = ["run", str(config), "--out", str(out), "--set", "train.rounds=100000"]
     process = subprocess.Popen(
@@ -146,29 +148,29 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(config, tmp_path):
         process.kill()
     assert process.returncode == 130
     assert output == ""
-    assert errors == "stopped; what has a folder goes on with --resume\n"
+    assert errors == "stopped; continue runs that have a folder with --resume\n"
     (saved,) = (out / "checkpoints").glob("stage*")
     rounds = int(saved.name[-6:])
-    # The stop may fall between a round's line and the note that the round is whole.
+    # The interrupt may fall between writing a round's metrics and marking the round as complete.
     assert (out / "metrics.jsonl").read_text().count("\n") in (rounds, rounds + 1)
 
 
-def test_ctrl_c_in_a_run_goes_on_to_the_same_end(terminal, config, tmp_path, monkeypatch):
-    from unskew.engine import stage
+def test_an_interrupted_run_resumes_to_the_same_result(terminal, config, tmp_path, monkeypatch):
+    from unskew.engine import train
 
-    played, play = [], stage.run_round
+    calls, run_round = [], train.run_round
 
     def interrupted(*arguments):
-        played.append(1)
-        if len(played) == 3:
+        calls.append(1)
+        if len(calls) == 3:
             raise KeyboardInterrupt
-        return play(*arguments)
+        return run_round(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage, "play_round", interrupted)
+        patched.setattr(train, "run_round", interrupted)
         code, output, errors = terminal.run("run", config, "--out", tmp_path / "run")
     assert (code, output) == (130, "")
-    assert errors == "stopped; what has a folder goes on with --resume\n"
+    assert errors == "stopped; continue runs that have a folder with --resume\n"
     assert terminal.json("run", config, "--out", tmp_path / "run", "--resume")["rounds"] == 3
     terminal.json("run", config, "--out", tmp_path / "whole")
     assert torch.equal(newest_vector(tmp_path / "run"), newest_vector(tmp_path / "whole"))
@@ -181,7 +183,7 @@ def test_methods_are_listed_with_their_options(terminal):
     rows = {row["name"]: row for row in terminal.json("methods")}
     assert rows["fedprox"]["options"] == {"buffers": "average", "mu": 0.01}
     assert rows["fedprox"]["searched"] == {"mu": [0.001, 0.01, 0.1, 1.0]}
-    assert rows["fedbn"]["trained"] == "in the pool"
+    assert rows["fedbn"]["runner"] == "pool"
     assert all(row["title"] and row["paper"] and row["sent to clients"] for row in rows.values())
     for option in ([], ["--long"]):
         table = terminal.output("methods", *option)
@@ -205,7 +207,7 @@ def test_one_method_in_detail(terminal):
     (line,) = (line for line in output.splitlines() if "sent to clients" in line)
     assert line.split(maxsplit=3)[3].strip() == "model, variate"
     assert "Karimireddy et al. 2020" in output
-    assert "did you mean 'scaffold'?" in terminal.complaint("methods", "scafold")
+    assert "did you mean 'scaffold'?" in terminal.error("methods", "scafold")
 
 
 def test_models_are_listed_with_their_options(terminal):
@@ -224,7 +226,7 @@ def test_one_model_in_detail(terminal):
     (row,) = terminal.json("models", "mlp")
     assert row["meanings"]["hidden"] == "Widths of the layers, such as 64-32."
     assert "smallest image" not in terminal.output("models", "mlp")
-    assert "did you mean 'vae'?" in terminal.complaint("models", "vea")
+    assert "did you mean 'vae'?" in terminal.error("models", "vea")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_one_model_in_detail(terminal):
         (["models"], "unskew models vae"),
     ],
 )
-def test_help_teaches_by_example(terminal, command, words):
+def test_help_shows_an_example(terminal, command, words):
     for option in ("--help", "-h"):
         assert words in " ".join(terminal.output(*command, option).split())
 
@@ -256,7 +258,7 @@ def test_the_example_in_the_help_of_run_is_a_configuration(terminal):
     assert read_config("first.toml").train.participation == 0.5
 
 
-def test_a_real_process_prints_the_error_alone(config):
+def test_a_separate_process_prints_only_the_error(config):
     done = subprocess.run(
         [*PROGRAM, "run", str(config), "--set", "train.rounds=0"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Every option says what it means, where it is declared, and the command line shows it."""
+"""Every option is documented where it is declared, and the command line shows it."""
 
 from dataclasses import dataclass, fields
 
@@ -27,7 +27,7 @@ class Derived(Base):
     """Another second."""
 
 
-def test_meanings_stand_under_fields_and_are_inherited():
+def test_meanings_are_read_below_fields_and_inherited():
     assert meanings_of(Base) == {"first": "The first of all, 0 or more."}
     assert meanings_of(Derived) == {
         "first": "The first of all, 0 or more.",
@@ -36,26 +36,26 @@ def test_meanings_stand_under_fields_and_are_inherited():
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_option_says_what_it_means(name):
+def test_every_option_is_documented(name):
     meanings = meanings_of(CLASSES[name])
-    silent = [field.name for field in fields(CLASSES[name]) if not meanings.get(field.name)]
-    assert not silent
+    undocumented = [field.name for field in fields(CLASSES[name]) if not meanings.get(field.name)]
+    assert not undocumented
     for meaning in meanings.values():
         assert meaning[0].isupper()
         assert meaning.endswith(".")
 
 
-def test_a_product_knows_the_options_of_its_parts():
+def test_a_composed_method_has_the_options_of_its_parts():
     meanings = meanings_of(type(make_method("fedrep+ida")))
     assert {"head_epochs", "eps"} <= set(meanings)
 
 
-def spelled(field):
+def default_text(field):
     """The default of a field as ``unskew methods`` shows it."""
     return "none" if field.default is None else str(field.default).lower()
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_default_can_be_spelled(name):
+def test_every_default_can_be_given_in_a_spec(name):
     for field in fields(METHODS[name]):
-        assert make_method(f"{name}:{field.name}={spelled(field)}") == make_method(name)
+        assert make_method(f"{name}:{field.name}={default_text(field)}") == make_method(name)

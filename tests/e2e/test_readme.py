@@ -1,4 +1,4 @@
-"""What README tells a newcomer to type does what it says."""
+"""The commands and examples of README.md work."""
 
 import re
 import shlex
@@ -9,8 +9,8 @@ import pytest
 import unskew
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-ELSEWHERE = ("unskew data fetch", "unskew flower up")
-"""They need a package registry, and a minute of real processes (tests/flower_deploy)."""
+SKIPPED = ("unskew data fetch", "unskew flower up")
+"""These need a package registry, or a minute of real processes (see tests/flower_deploy)."""
 
 
 def blocks(language: str) -> list[str]:
@@ -25,7 +25,7 @@ def commands() -> list[str]:
 
 
 def quick(text: str) -> str:
-    """The same with few rounds."""
+    """Return the text with two rounds instead of many."""
     text = re.sub(r"rounds=\d+", "rounds=2", text)
     return re.sub(r"--rounds \d+", "--rounds 2", text)
 
@@ -34,7 +34,7 @@ def test_commands_run_in_their_order(terminal):
     (config,) = blocks("toml")
     Path("experiment.toml").write_text(re.sub(r"rounds = \d+", "rounds = 2", config))
     for command in commands():
-        if not command.startswith(ELSEWHERE):
+        if not command.startswith(SKIPPED):
             terminal.output(*shlex.split(quick(command))[1:])
     assert Path("who-holds-what.png").is_file()
     assert Path("figures", "table.tex").is_file()
@@ -46,21 +46,21 @@ def test_python_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "readme"}
     for text in blocks("python"):
-        if "unskew.flower" in text:  # its grid is given to server apps alone
+        if "unskew.flower" in text:  # only server apps get a grid
             continue
         exec(compile(quick(text), "README", "exec"), names)
     assert names["run"].method == "fedprox:mu=0.1"
-    own = unskew.train(names["fed"], names["FedProx"](mu=0.1), rounds=1)
-    assert own.method == "fedprox:mu=0.1"
+    custom = unskew.train(names["fed"], names["FedProx"](mu=0.1), rounds=1)
+    assert custom.method == "fedprox:mu=0.1"
     assert Path("runs/first/run.json").is_file()
     assert "worst client" in capsys.readouterr().out
 
 
-def test_the_method_it_shows_is_the_one_there_is():
+def test_the_method_in_the_readme_is_the_source_code():
     source = Path(unskew.__file__).parent / "methods" / "fedprox.py"
     assert source.read_text(encoding="utf-8") in blocks("python")
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README))
-def test_links_lead_somewhere(link):
+def test_links_are_valid(link):
     assert (Path(__file__).parents[2] / link).exists()

@@ -35,7 +35,7 @@ def test_an_interrupted_command_leaves_no_process(tmp_path, sign):
         terminate(left)
     assert left == []
     assert command.returncode == 130
-    assert errors == "stopped; what has a folder goes on with --resume\n"
+    assert errors == "stopped; continue runs that have a folder with --resume\n"
 
 
 @pytest.mark.slow

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Partition, SamplePool
+from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.partition.feature_noise import Noise
-from unskew.partition.natural import Natural, follow
+from unskew.partition.natural import Natural, assign_by_group
 from unskew.partition.quantity import Quantity
 from unskew.utils.rng import generator
 
 
-def measured(noise: Noise, clients: int) -> np.ndarray:
-    """The variance of each client's noise on mid-grey images, where hardly any is cut off."""
+def noise_variances(noise: Noise, clients: int) -> np.ndarray:
+    """The variance of each client's noise on mid-grey images, where hardly any is clipped."""
     x = np.full((clients * 4, 1, 60, 60), 0.5, np.float32)
     owner = np.repeat(np.arange(clients), 4)
     noisy = noise.distort(x, owner, clients, generator(0, "distort"))
@@ -29,14 +29,14 @@ def measured(noise: Noise, clients: int) -> np.ndarray:
     ],
 )
 def test_noise_variance_of_each_client(noise: Noise, last: float) -> None:
-    variances = measured(noise, 5)
+    variances = noise_variances(noise, 5)
     steps = np.arange(5) / 4
     expected = last * (steps if noise.kind == "variance" else steps**2)
     assert variances[0] == 0
     assert np.allclose(variances[1:], expected[1:], rtol=0.06)
 
 
-def test_noise_turns_bytes_into_fractions_and_cuts_off() -> None:
+def test_noise_scales_bytes_to_fractions_and_clips() -> None:
     x = np.array([[0, 255], [0, 255], [51, 255]], np.uint8)
     owner = np.array([0, 1, 0])
     noisy = Noise(level=1).distort(x, owner, 2, generator(0, "distort"))
@@ -51,14 +51,14 @@ def test_noise_of_one_client() -> None:
 
 
 @pytest.mark.parametrize("x", [np.array([[3]], np.int32), np.array([[1.5]]), np.array([[-0.1]])])
-def test_noise_refuses_what_is_no_image(x: np.ndarray) -> None:
+def test_noise_rejects_features_that_are_not_images(x: np.ndarray) -> None:
     with pytest.raises(UnskewError, match="x must be images or features from 0 to 1"):
         Noise().distort(x, np.array([0]), 1, generator(0, "distort"))
 
 
 def natural(pool: SamplePool, clients: int | None, **options: int) -> Partition:
-    skew = Natural(**options)
-    return skew.deal(pool, skew.clients(pool, clients), generator(0, "skew"))
+    partitioner = Natural(**options)
+    return partitioner.partition(pool, partitioner.num_clients(pool, clients), generator(0, "skew"))
 
 
 def test_natural_groups_are_the_clients() -> None:
@@ -73,14 +73,14 @@ def test_natural_groups_are_the_clients() -> None:
     assert large.dropped == 1
 
 
-def test_natural_takes_some_groups_when_fewer_are_asked_for() -> None:
+def test_natural_chooses_groups_if_fewer_clients_are_requested() -> None:
     pool = SamplePool(np.zeros(50, int), 1, np.arange(50) % 10)
     partition = natural(pool, 4)
     assert partition.sizes.tolist() == [5] * 4
     assert partition.dropped == 30
 
 
-def test_natural_splits_groups_in_proportion_when_more_are_asked_for() -> None:
+def test_natural_splits_groups_in_proportion_if_more_clients_are_requested() -> None:
     groups = np.repeat([0, 1, 2], [100, 600, 1300])
     partition = natural(SamplePool(np.zeros(2000, int), 1, groups), 40)
     assert partition.origin is not None
@@ -97,7 +97,7 @@ def test_natural_gives_even_a_tiny_group_a_client() -> None:
     assert np.bincount(partition.origin).tolist() == [1, 2, 2]
 
 
-def test_natural_complains() -> None:
+def test_natural_rejects_missing_and_small_groups() -> None:
     with pytest.raises(UnskewError, match="has no groups"):
         natural(SamplePool(np.zeros(5, int), 1), None)
     with pytest.raises(UnskewError, match="min_size must be at most 3"):
@@ -105,11 +105,11 @@ def test_natural_complains() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 99))
-def test_follow_sends_samples_to_their_group_evenly(groups: list[int], seed: int) -> None:
+def test_assign_by_group_splits_each_group_evenly(groups: list[int], seed: int) -> None:
     origin = np.array([1, 1, 1, 4, 6, 6])
-    owner = follow(origin, np.array(groups), generator(seed, "skew"))
+    owner = assign_by_group(origin, np.array(groups), generator(seed, "skew"))
     for group, k in zip(groups, owner, strict=True):
-        assert k == NOBODY if group not in origin else origin[k] == group
+        assert k == NO_CLIENT if group not in origin else origin[k] == group
     for group in (1, 6):
         sizes = [np.count_nonzero(owner == k) for k in np.flatnonzero(origin == group)]
         assert max(sizes) - min(sizes) <= 1
@@ -117,14 +117,15 @@ def test_follow_sends_samples_to_their_group_evenly(groups: list[int], seed: int
 
 def test_zipf_sizes_by_hand() -> None:
     pool = SamplePool(np.zeros(110, int), 1)
-    sizes = Quantity(law="zipf", exponent=1, min_size=0).deal(pool, 3, generator(0, "skew")).sizes
+    zipf = Quantity(law="zipf", exponent=1, min_size=0)
+    sizes = zipf.partition(pool, 3, generator(0, "skew")).sizes
     assert sizes.tolist() == [60, 30, 20]  # 110 in the proportions 1 : 1/2 : 1/3
 
 
 def test_sigma_widens_the_sizes() -> None:
     pool = SamplePool(np.zeros(10_000, int), 1)
     logs = [
-        np.log(Quantity(sigma=sigma).deal(pool, 50, generator(0, "skew")).sizes).std()
+        np.log(Quantity(sigma=sigma).partition(pool, 50, generator(0, "skew")).sizes).std()
         for sigma in (0.0, 0.5, 1.5)
     ]
     assert logs[0] == 0
@@ -132,6 +133,6 @@ def test_sigma_widens_the_sizes() -> None:
     assert logs[2] == pytest.approx(1.5, rel=0.3)
 
 
-def test_quantity_with_an_impossible_minimum() -> None:
+def test_quantity_rejects_an_impossible_minimum() -> None:
     with pytest.raises(UnskewError, match="min_size must be at most 2"):
-        Quantity(min_size=3).deal(SamplePool(np.zeros(10, int), 1), 4, generator(0, "skew"))
+        Quantity(min_size=3).partition(SamplePool(np.zeros(10, int), 1), 4, generator(0, "skew"))

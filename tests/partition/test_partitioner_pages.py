@@ -1,4 +1,4 @@
-"""The page on skews: every recipe has a picture, and every command does what it says."""
+"""The page on partitioners: each has a figure, and every command works as shown."""
 
 import re
 
@@ -13,15 +13,15 @@ COMMANDS = re.findall(r"^unskew data show digits --skew (\S+) --clients (\d+) --
                       re.MULTILINE)  # fmt: skip
 
 
-def test_every_recipe_is_on_the_page():
+def test_every_partitioner_is_on_the_page():
     shown = {skew.partition(":")[0] for skew, _, _ in COMMANDS}
     assert shown | {"natural"} == set(PARTITIONERS)
     assert len(COMMANDS) == PAGE.count("unskew data show digits")
 
 
-@pytest.mark.parametrize(("skew", "clients", "picture"), COMMANDS)
-def test_commands_deal_as_shown(skew, clients, picture):
+@pytest.mark.parametrize(("skew", "clients", "figure"), COMMANDS)
+def test_commands_partition_as_shown(skew, clients, figure):
     federation = us.load("digits", skew=skew, clients=int(clients))
     assert len(federation) == int(clients)
-    assert f"(partitioners/{picture})" in PAGE
-    assert (DOCS / "partitioners" / picture).read_bytes().startswith(b"\x89PNG")
+    assert f"(partitioners/{figure})" in PAGE
+    assert (DOCS / "partitioners" / figure).read_bytes().startswith(b"\x89PNG")

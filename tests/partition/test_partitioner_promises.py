@@ -1,4 +1,4 @@
-"""What every recipe promises, whatever the data: owners exist, seeds decide, coverage."""
+"""Properties of every partitioner on any data: valid owners, reproducibility, coverage."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Partition, SamplePool
+from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.partition.dirichlet import Dirichlet
 from unskew.partition.registry import PARTITIONERS, parse_partitioner
 from unskew.utils.rng import generator
@@ -50,13 +50,15 @@ def pools(draw: st.DrawFn) -> SamplePool:
     return SamplePool(labels, classes, rng.integers(0, 12, samples))
 
 
-def deal(spec: str, pool: SamplePool, clients: int, seed: int) -> Partition:
-    skew = parse_partitioner(spec)
-    asked = min(clients, pool.classes + 1) if "niid-2" in spec else clients
-    return skew.deal(pool, skew.clients(pool, asked), generator(seed, "skew"))
+def partition_by(spec: str, pool: SamplePool, clients: int, seed: int) -> Partition:
+    partitioner = parse_partitioner(spec)
+    requested = min(clients, pool.classes + 1) if "niid-2" in spec else clients
+    return partitioner.partition(
+        pool, partitioner.num_clients(pool, requested), generator(seed, "skew")
+    )
 
 
-def test_every_recipe_is_promised_something() -> None:
+def test_every_partitioner_is_tested() -> None:
     named = {spec.partition(":")[0] for spec in COVERING + DROPPING}
     assert named == set(PARTITIONERS)
 
@@ -65,9 +67,9 @@ def test_every_recipe_is_promised_something() -> None:
 def test_parts_are_disjoint_and_within_the_pool(
     spec: str, pool: SamplePool, clients: int, seed: int
 ) -> None:
-    partition = deal(spec, pool, clients, seed)
+    partition = partition_by(spec, pool, clients, seed)
     assert len(partition.owner) == len(pool)
-    assert partition.owner.min() >= NOBODY
+    assert partition.owner.min() >= NO_CLIENT
     assert partition.owner.max() < partition.clients
     rows = np.concatenate(partition.parts)
     assert len(np.unique(rows)) == len(rows) == len(pool) - partition.dropped
@@ -77,68 +79,70 @@ def test_parts_are_disjoint_and_within_the_pool(
 
 
 @given(st.sampled_from(COVERING), pools(), st.integers(2, 20), st.integers(0, 99))
-def test_covering_recipes_drop_nothing(
+def test_covering_partitioners_drop_nothing(
     spec: str, pool: SamplePool, clients: int, seed: int
 ) -> None:
     if "pathological" in spec:
         clients = max(clients, pool.classes // 2 + 1)  # fewer cannot hold all the classes
     if spec == "natural":
         clients = max(clients, 12)  # fewer leave groups out
-    assert deal(spec, pool, clients, seed).dropped == 0
+    assert partition_by(spec, pool, clients, seed).dropped == 0
 
 
-@pytest.mark.parametrize("spelling", COVERING + DROPPING)
+@pytest.mark.parametrize("spec", COVERING + DROPPING)
 def test_the_seed_decides(spec: str) -> None:
     rng = np.random.default_rng(3)
     pool = SamplePool(rng.integers(0, 10, 900), 10, rng.integers(0, 40, 900))
-    first, again, other = (deal(spec, pool, 10, seed).owner for seed in (1, 1, 2))
+    first, again, other = (partition_by(spec, pool, 10, seed).owner for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 @given(pools(), st.integers(2, 60), st.sampled_from(["iid", "noise"]))
 def test_iid_sizes_differ_by_at_most_one(pool: SamplePool, clients: int, spec: str) -> None:
-    assert np.ptp(deal(spec, pool, clients, 0).sizes) <= 1
+    assert np.ptp(partition_by(spec, pool, clients, 0).sizes) <= 1
 
 
 @given(pools(), st.integers(2, 30), st.sampled_from([0.01, 0.1, 1.0]), st.booleans())
 @settings(max_examples=50)
-def test_dirichlet_by_default_leaves_no_client_bare(
+def test_dirichlet_gives_every_client_samples_by_default(
     pool: SamplePool, clients: int, alpha: float, balance: bool
 ) -> None:
     spec = f"dirichlet:alpha={alpha},balance={balance},retries=3"
-    assert deal(spec, pool, clients, 0).sizes.min() >= min(10, len(pool) // (2 * clients))
+    assert partition_by(spec, pool, clients, 0).sizes.min() >= min(10, len(pool) // (2 * clients))
 
 
 @given(pools(), st.integers(2, 12), st.integers(0, 5), st.sampled_from(["lognormal", "zipf"]))
 def test_quantity_keeps_its_minimum(pool: SamplePool, clients: int, least: int, law: str) -> None:
-    sizes = deal(f"quantity:law={law},sigma=3,exponent=3,min_size={least}", pool, clients, 0).sizes
+    sizes = partition_by(
+        f"quantity:law={law},sigma=3,exponent=3,min_size={least}", pool, clients, 0
+    ).sizes
     assert sizes.min() >= least
     assert sizes.sum() == len(pool)
 
 
 @given(pools(), st.integers(2, 20), st.floats(0, 1))
-def test_eta_shards_are_of_one_size_unless_a_note_says_otherwise(
+def test_eta_shards_have_one_size_unless_a_note_is_added(
     pool: SamplePool, clients: int, eta: float
 ) -> None:
-    partition = deal(f"eta-shards:eta={eta}", pool, clients, 0)
+    partition = partition_by(f"eta-shards:eta={eta}", pool, clients, 0)
     size = int(0.8 * len(pool) / clients + 1e-9)
     assert partition.sizes.max() <= size
     assert bool(partition.notes) == (partition.sizes.min() < size)
 
 
 @given(pools(), st.integers(2, 20), st.data())
-def test_n_classes_holds_at_most_n_classes_and_every_class_if_it_can(
+def test_n_classes_holds_at_most_n_classes_and_every_class_if_possible(
     pool: SamplePool, clients: int, data: st.DataObject
 ) -> None:
     n = data.draw(st.integers(1, pool.classes))
-    partition = deal(f"n-classes:n={n},balanced=false,cap=3", pool, clients, 0)
+    partition = partition_by(f"n-classes:n={n},balanced=false,cap=3", pool, clients, 0)
     held = np.zeros((clients, pool.classes), bool)
-    owned = partition.owner != NOBODY
+    owned = partition.owner != NO_CLIENT
     held[partition.owner[owned], pool.labels[owned]] = True
     assert held.sum(axis=1).max() <= n
     if clients * n >= pool.classes:
-        assert np.array_equal(held.any(axis=0), pool.stock > 0)
+        assert np.array_equal(held.any(axis=0), pool.class_counts > 0)
 
 
 @given(pools(), st.integers(2, 20), st.integers(1, 8), st.booleans())
@@ -147,25 +151,25 @@ def test_pathological_holds_at_most_its_classes(
 ) -> None:
     per_client = min(per_client, pool.classes)
     spec = f"pathological:classes_per_client={per_client},balance={balance}"
-    partition = deal(spec, pool, clients, 0)
+    partition = partition_by(spec, pool, clients, 0)
     held = [len(np.unique(pool.labels[part])) for part in partition.parts]
     assert max(held) <= per_client
     if clients * per_client >= pool.classes:
         assert partition.dropped == 0
 
 
-@pytest.mark.parametrize("spelling", ["iid", "dirichlet", "natural", "quantity"])
+@pytest.mark.parametrize("spec", ["iid", "dirichlet", "natural", "quantity"])
 @pytest.mark.parametrize("clients", [0, -1, 101])
-def test_impossible_numbers_of_clients_are_refused(spec: str, clients: int) -> None:
+def test_impossible_numbers_of_clients_are_rejected(spec: str, clients: int) -> None:
     pool = SamplePool(np.arange(100) % 4, 4, np.arange(100) % 7)
     with pytest.raises(UnskewError, match="clients must be from 1 to 100"):
-        parse_partitioner(spec).clients(pool, clients)
+        parse_partitioner(spec).num_clients(pool, clients)
 
 
-def test_balanced_dirichlet_takes_a_class_nobody_has_samples_of():
-    # Both clients are full when the last class, which has no samples, is dealt out.
-    owner = Dirichlet(alpha=0.01, balance=True)._draw(
+def test_balanced_dirichlet_accepts_a_class_without_samples():
+    # Both clients have their even share before the last class, which has no samples.
+    counts = Dirichlet(alpha=0.01, balance=True)._draw(
         np.array([2, 2, 0]), 2, np.random.default_rng(0)
     )
-    assert owner.sum() == 4
-    assert owner[:, 2].sum() == 0
+    assert counts.sum() == 4
+    assert counts[:, 2].sum() == 0

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from unskew.data.federation import Federation
 from unskew.partition import report as report_module
-from unskew.partition.base import NOBODY, Partition, SamplePool
+from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.partition.report import PartitionReport
 from unskew.skew.diagnosis import DEFINITIONS, Diagnosis, diagnose, diagnose_counts, gini
 from unskew.utils.rng import generator
@@ -28,7 +28,7 @@ def test_disjoint_labels_by_hand() -> None:
     assert (d.size_gini, d.size_ratio) == (0, 1)
 
 
-def test_larger_clients_weigh_more() -> None:
+def test_larger_clients_have_more_weight() -> None:
     # Pooled (3/4, 1/4); variations 1/4 (3 samples of 4) and 3/4 (1 of 4).
     assert diagnose_counts(np.array([[3, 0], [0, 1]])).label_skew == pytest.approx(0.375)
 
@@ -50,7 +50,7 @@ def test_gini_of_one_owner_is_near_one() -> None:
 
 
 @given(tables)
-def test_all_numbers_stay_in_their_ranges(counts: np.ndarray) -> None:
+def test_all_measures_are_in_their_ranges(counts: np.ndarray) -> None:
     d = diagnose_counts(counts)
     for value in (d.label_skew, d.label_skew_by_chance, d.label_divergence, d.size_gini):
         assert -1e-9 <= value <= 1
@@ -73,7 +73,7 @@ def test_label_skew_by_chance_by_hand() -> None:
     assert comb(2, 1) * 0.25 == 0.5
 
 
-def test_label_skew_by_chance_is_what_random_dealing_gives() -> None:
+def test_label_skew_by_chance_is_that_of_a_random_partition() -> None:
     rng = np.random.default_rng(0)
     labels = rng.choice(5, 4000, p=[0.5, 0.2, 0.15, 0.1, 0.05])
     counts = np.array([np.bincount(part, minlength=5) for part in labels.reshape(200, 20)])
@@ -81,12 +81,12 @@ def test_label_skew_by_chance_is_what_random_dealing_gives() -> None:
     assert d.label_skew == pytest.approx(d.label_skew_by_chance, rel=0.1)
 
 
-def test_every_number_is_defined() -> None:
+def test_every_measure_is_defined() -> None:
     assert set(DEFINITIONS) == set(diagnose_counts(np.ones((2, 2), np.int64)).to_dict())
 
 
 def federation(shift: float, within: float = 1.0, clients: int = 20, each: int = 50) -> Federation:
-    """Clients whose features differ by a normal shift of their own."""
+    """Clients whose features are shifted by a normal random vector per client."""
     rng = generator(0, "test")
     means = shift * rng.standard_normal((clients, 1, 12))
     x = means + within * rng.standard_normal((clients, each, 12))
@@ -127,7 +127,7 @@ def test_label_skew_alone_shows_overall_but_not_within_classes() -> None:
     assert d.feature_skew_in_class < 0.02
 
 
-def test_words_are_compared_as_words() -> None:
+def test_tokens_are_compared_as_word_counts() -> None:
     x = np.array([[7, 8, 0], [8, 7, 0], [7, 8, 0], [9, 5, 0], [5, 9, 0], [5, 9, 0]], np.int32)
     d = diagnose(Federation.from_arrays(x, np.zeros(6, int), [0, 0, 0, 1, 1, 1], tokens=True))
     assert d.feature_skew == pytest.approx(1)
@@ -153,23 +153,23 @@ def test_feature_skew_is_unknown_without_two_clients_or_variance(
 
 
 def report(clients: int = 3) -> PartitionReport:
-    owner = np.append(np.arange(2 * clients) % clients, NOBODY)
+    owner = np.append(np.arange(2 * clients) % clients, NO_CLIENT)
     pool = SamplePool(np.append(np.arange(2 * clients) // clients, 1), 2)
     return PartitionReport.of(
         "iid", pool, Partition(owner, clients, notes=("a",)), notes=("first",)
     )
 
 
-def test_a_report_is_printed_with_what_its_numbers_mean() -> None:
+def test_a_report_is_printed_with_the_meaning_of_its_measures() -> None:
     text = str(PartitionReport("iid", [2, 1], [[2, 0], [0, 1]], dropped=1_000, notes=("tidy",)))
     first, clients, *_, dropped, note = text.splitlines()
     assert first.startswith("iid: ")
     assert clients.split() == ["clients", "2", *DEFINITIONS["clients"].split()]
     assert "feature_skew" not in text  # it is not known
-    assert (dropped, note) == ("1,000 samples went to nobody", "note: tidy")
+    assert (dropped, note) == ("1,000 samples were dropped", "note: tidy")
 
 
-def test_report_counts_what_was_dealt() -> None:
+def test_report_counts_the_partition() -> None:
     made = report()
     assert made.sizes is not None
     assert made.label_counts is not None
@@ -189,8 +189,8 @@ def test_report_survives_json() -> None:
     assert again != PartitionReport("other", (2, 2, 2), ((1, 1),) * 3, 1)  # type: ignore[arg-type]
 
 
-def test_report_of_many_clients_keeps_the_diagnosis_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_module, "LISTED", 5)
+def test_report_of_many_clients_keeps_only_the_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "MAX_LISTED_CLIENTS", 5)
     made = report(clients=6)
     again = PartitionReport.from_dict(json.loads(json.dumps(made.to_dict())))
     assert again.sizes is None

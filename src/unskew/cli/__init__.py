@@ -1,4 +1,4 @@
-"""The command line. Heavy imports happen inside the commands, so that help is instant."""
+"""The command line. Heavy modules are imported inside the commands, so that help is instant."""
 
 import sys
 import warnings
@@ -29,8 +29,8 @@ app.add_typer(study.app, name="study")
 app.add_typer(flower.app, name="flower")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"unskew {__version__}")
         raise typer.Exit
 
@@ -39,56 +39,57 @@ def _show_version(wanted: bool) -> None:
 def unskew(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Federated learning on skewed data: measure the skew, train in spite of it, see the cost.
+    """Federated learning on skewed data: measure the skew, train methods, and compare them.
 
-    See who holds what:  [bold]unskew data show digits --skew dirichlet:alpha=0.1[/bold]
+    Show the data distribution:  [bold]unskew data show digits --skew dirichlet:alpha=0.1[/bold]
 
-    Which method here?  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1[/bold]
+    Find the best method:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1[/bold]
     """
     del version
 
 
-def _say_warnings_plainly() -> None:
-    """Print our own warnings as one line; a user has no use for the line of code."""
-    others = warnings.showwarning
+def _shorten_warnings() -> None:
+    """Print unskew's warnings as one line, without the line of code that raised them."""
+    show_other = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
         if issubclass(category, UnskewWarning):
             typer.echo(f"warning: {message}", err=True)
         else:
-            others(message, category, *place, **more)
+            show_other(message, category, *args, **kwargs)
 
     warnings.showwarning = show
 
 
-_STOPPED = 130
-"""The exit code after Ctrl-C, by which typer ends the program itself."""
+_INTERRUPTED = 130
+"""The exit code with which typer ends the program after Ctrl-C."""
 
 
 def main() -> None:
-    """Run the command line; bad input ends it with one line on stderr and exit code 2."""
-    _say_warnings_plainly()
+    """Run the command line; invalid input prints one line on stderr and exits with code 2."""
+    _shorten_warnings()
     try:
         app()
     except UnskewError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except OSError as error:  # a disk that is full, a file that may not be read
-        where = "" if error.filename is None else f"{error.filename}: "
-        typer.echo(f"error: {where}{error.strerror or error}; what was written stays", err=True)
+    except OSError as error:  # for example a full disk, or a file without read permission
+        path = "" if error.filename is None else f"{error.filename}: "
+        message = f"error: {path}{error.strerror or error}; files already written were kept"
+        typer.echo(message, err=True)
         sys.exit(2)
     except (MemoryError, OverflowError) as error:
-        typer.echo(f"error: a number is too large, or memory too small: {error}", err=True)
+        typer.echo(f"error: out of memory, or a number is too large: {error}", err=True)
         sys.exit(2)
     except RuntimeError as error:
         if "allocate memory" not in str(error):
             raise
-        typer.echo("error: there is not enough memory for a network or batch so large", err=True)
+        typer.echo("error: not enough memory for this network and batch size", err=True)
         sys.exit(2)
     except SystemExit as end:
-        if end.code == _STOPPED:
-            typer.echo("stopped; what has a folder goes on with --resume", err=True)
+        if end.code == _INTERRUPTED:
+            typer.echo("stopped; continue runs that have a folder with --resume", err=True)
         raise

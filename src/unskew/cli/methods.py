@@ -1,4 +1,4 @@
-"""``unskew methods``: the methods there are, and all there is to know of one."""
+"""``unskew methods``: list the methods, or show one in detail."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,16 +18,17 @@ Row = dict[str, Any]
 
 def list_methods(
     name: Annotated[
-        str | None, typer.Argument(help="One method, or several with a plus, in detail.")
+        str | None,
+        typer.Argument(help="Show this method, or a combination with a plus, in detail."),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Show every method in detail.")] = False,
     json: Json = False,
 ) -> None:
-    """List the methods: what each does, its paper, its kind, the accuracy it is meant for.
+    """List the methods: what each does, its paper, its kind, and the accuracy it aims at.
 
-    With a name: also what it sends, whether the server must see each client's update (which
-    excludes secure aggregation), how it is trained, the values that are searched, and what its
-    options mean. Spell a method as name:option=value,option=value.
+    With a name, also show what the method sends, whether the server needs each client's update
+    (which excludes secure aggregation), which runner trains it, which values --tune searches, and
+    what its options mean. A method's spec string is name:option=value,option=value.
 
     Example:  [bold]unskew methods scaffold[/bold]
 
@@ -57,7 +58,7 @@ def _facts(name: str, cls: "type[Method]") -> Row:
         "sent to clients": about.down,
         "sent to the server": about.up,
         "needs individual updates": about.needs_individual_updates,
-        "trained": "in the pool" if about.only_with_norms else "vectorised",
+        "runner": "pool" if about.only_with_norms else "vectorised",
         "options": options_of(cls),
         "searched": {option: list(values) for option, values in cls.grid.items()},
     }
@@ -67,7 +68,7 @@ _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 
 
 
 def _list(rows: list[Row]) -> "Table":
-    """Lay the methods out in 80 columns; only the words of a cell may wrap."""
+    """Return a table of the methods that fits into 80 columns; cells wrap between words."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -76,19 +77,19 @@ def _list(rows: list[Row]) -> "Table":
         table.add_column(heading, width=width)
     for row in rows:
         table.add_row(*(row[key] for key in ("name", "title", "paper", "kind", "meant for")))
-    table.caption = "unskew methods NAME shows one in detail: options, what travels, how it trains"
+    table.caption = "unskew methods NAME shows one in detail: its options, messages and runner"
     table.caption_justify = "left"
     return table
 
 
-_TRAINED = {
-    "vectorised": "vectorised where the network is small and of linear layers, else in the pool",
-    "in the pool": "in the pool: it is for networks with BatchNorm",
+_RUNNERS = {
+    "vectorised": "vectorised for small networks of linear layers, otherwise pool",
+    "pool": "pool, because it is for networks with BatchNorm",
 }
 
 
 def _block(row: Row) -> "Group":
-    """Lay one method out, a line a fact."""
+    """Describe one method with one line per property."""
     searched = "; ".join(
         f"{key}: {', '.join(f'{value:g}' for value in values)}"
         for key, values in row["searched"].items()
@@ -99,7 +100,7 @@ def _block(row: Row) -> "Group":
         "sent to clients": row["sent to clients"],
         "sent to the server": row["sent to the server"],
         "needs individual updates": in_words(row["needs individual updates"]),
-        "trained": _TRAINED[row["trained"]],
+        "runner": _RUNNERS[row["runner"]],
         "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
     }
     return details(f"{row['name']}: {row['title']}", facts, row)

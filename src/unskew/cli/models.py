@@ -1,4 +1,4 @@
-"""``unskew models``: the networks there are, and all there is to know of one."""
+"""``unskew models``: list the networks, or show one in detail."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +14,13 @@ Row = dict[str, Any]
 
 
 def list_models(
-    name: Annotated[str | None, typer.Argument(help="One network, in detail.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this network in detail.")] = None,
     json: Json = False,
 ) -> None:
-    """List the networks, with their options. Any torch module works too, from Python.
+    """List the networks with their options. In Python, any torch module can be used instead.
 
-    With a name: what its options mean, and the smallest image it takes. Spell a network as
-    name:option=value,option=value.
+    With a name, also show what its options mean and the smallest image it accepts. A network's
+    spec string is name:option=value,option=value.
 
     Example:  [bold]unskew models vae[/bold]
 
@@ -32,13 +32,13 @@ def list_models(
     if name is None:
         rows = [_facts(each, cls) for each, cls in MODELS.items()]
         return show_rows(rows, "models", json=json)
-    recipe = build(MODELS, name, "model")
-    row = with_meanings(_facts(name, type(recipe)), type(recipe))
+    spec = build(MODELS, name, "model")
+    row = with_meanings(_facts(name, type(spec)), type(spec))
     if json:
         return print_json([row])
     facts = {key: row[key] for key in ("takes", "trained for")}
-    if recipe.takes == "image":
-        facts["smallest image"] = f"{recipe.smallest()} x {recipe.smallest()}"
+    if spec.takes == "image":
+        facts["smallest image"] = f"{spec.smallest()} x {spec.smallest()}"
     return print_rich(details(f"{name}: {row['summary']}", facts, row))
 
 

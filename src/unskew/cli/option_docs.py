@@ -1,4 +1,4 @@
-"""What options mean: the strings that stand under the fields of their class."""
+"""The documentation of options: the strings below the fields of their class."""
 
 import ast
 import inspect
@@ -7,10 +7,10 @@ from textwrap import dedent
 
 
 def meanings_of(cls: type) -> dict[str, str]:
-    """Return what is written under each field of a class, and of those it is derived from."""
+    """Return the docstring below each field of a class and of its base classes."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        with suppress(OSError, TypeError):  # made while running, or built in: it has no source
+        with suppress(OSError, TypeError):  # a dynamic or built-in class has no source
             found.update(_under_fields(dedent(inspect.getsource(base))))
     return found
 

@@ -1,4 +1,4 @@
-"""Printing for people and for programs."""
+"""Print tables for people and JSON for programs."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import typer
 from unskew.errors import UnskewError
 from unskew.utils.jsonable import to_jsonable
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs to read.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def _checked_target(target: float | None) -> float | None:
@@ -22,19 +22,19 @@ Target = Annotated[
     float | None,
     typer.Option(
         callback=_checked_target,
-        help="Accuracy whose cost is told.",
-        show_default="one that all reach who are near the best",
+        help="Target accuracy for the rounds and megabytes columns.",
+        show_default="one that all methods near the best reach",
     ),
 ]
 
 
 def print_rich(renderable: object) -> None:
-    """Print a table or any other thing that rich can draw."""
-    from rich.console import Console  # noqa: PLC0415 (help needs none of it)
+    """Print a table or any other rich renderable."""
+    from rich.console import Console  # noqa: PLC0415 (slow to import)
 
     Console().print(renderable)
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; numbers that are none become null."""
+    """Print a value as JSON; NaN and infinity become null."""
     typer.echo(json.dumps(to_jsonable(value), indent=2, default=str))

@@ -1,4 +1,4 @@
-"""The tables of recipes and of a federation's diagnosis."""
+"""The tables of partitioners and of a federation's diagnosis."""
 
 from dataclasses import MISSING, fields
 from inspect import getdoc
@@ -15,38 +15,38 @@ from unskew.utils.specs import lookup
 Row = dict[str, Any]
 
 
-def skew_rows(name: str | None = None) -> list[Row]:
-    """Return the recipes, or one, with what they do and the defaults of their options."""
+def partitioner_rows(name: str | None = None) -> list[Row]:
+    """Return all partitioners, or one, with a description and the defaults of their options."""
     chosen = PARTITIONERS if name is None else {name: lookup(PARTITIONERS, name, "skew")}
     return [
         {
             "name": name,
             "what": describe(name),
-            "details": getdoc(recipe),
+            "details": getdoc(cls),
             "options": {
                 option.name: None if option.default is MISSING else option.default
-                for option in fields(recipe)  # type: ignore[arg-type]
+                for option in fields(cls)  # type: ignore[arg-type]
             },
         }
-        for name, recipe in chosen.items()
+        for name, cls in chosen.items()
     ]
 
 
-def skews_table(rows: list[Row]) -> Table:
-    """Lay the recipes out for a person."""
-    table = Table("skew", "what it does", "options and their defaults", box=SIMPLE_HEAD)
+def partitioners_table(rows: list[Row]) -> Table:
+    """Return a table of the partitioners."""
+    table = Table("partitioner", "what it does", "options and their defaults", box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(row["name"], row["what"], _options(row) or "-")
     table.columns[0].no_wrap = True
     return table
 
 
-def skew_text(row: Row) -> Text:
-    """Tell all about one recipe; a paragraph's lines join, so that they wrap anew."""
+def partitioner_text(row: Row) -> Text:
+    """Describe one partitioner; the lines of a paragraph are joined, so that they wrap."""
     paragraphs = row["details"].replace("``", "").split("\n\n")
-    told = [" ".join(paragraph.split()) for paragraph in paragraphs]
+    joined = [" ".join(paragraph.split()) for paragraph in paragraphs]
     options = f"options: {_options(row) or 'none'}"
-    return Text("\n\n".join([row["name"], *told, options]))
+    return Text("\n\n".join([row["name"], *joined, options]))
 
 
 def _options(row: Row) -> str:
@@ -54,7 +54,7 @@ def _options(row: Row) -> str:
 
 
 def diagnosis_table(diagnosis: Diagnosis) -> Table:
-    """Lay the numbers of a diagnosis out, each with what it means."""
+    """Return a table of the measures of a diagnosis with their meaning."""
     table = Table("measure", "value", "what it means", box=SIMPLE_HEAD)
     for name, text in diagnosis.texts().items():
         table.add_row(name, text, DEFINITIONS[name])

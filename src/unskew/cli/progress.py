@@ -1,4 +1,4 @@
-"""Show on the terminal how far a fetch has come."""
+"""Show the progress of a fetch on the terminal."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from unskew.utils.specs import lookup
 
 
 def fetch_with_progress(name: str, *, force: bool) -> Path:
-    """Fetch a source with a spinner, and a bar of images while they are decoded, on stderr."""
+    """Fetch a source; show a spinner, and a progress bar while images are decoded, on stderr."""
     columns = (
         SpinnerColumn(),
         "{task.description}",
@@ -20,11 +20,11 @@ def fetch_with_progress(name: str, *, force: bool) -> Path:
         "images",
         TimeElapsedColumn(),
     )
-    facts = lookup(CATALOGUE, name, "source")
+    info = lookup(CATALOGUE, name, "source")
     console = Console(stderr=True)
     quiet = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task(name, total=facts.train + facts.test, visible=False)
+        task = bar.add_task(name, total=info.train + info.test, visible=False)
 
         def update(step: str, images: int | None) -> None:
             bar.update(task, description=f"{name}: {step}", completed=images, visible=True)

@@ -1,4 +1,4 @@
-"""``unskew report``: a page about runs that were written down, and figures for papers."""
+"""``unskew report``: a page about saved runs, and figures for papers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,26 +10,27 @@ from unskew.cli.output import Target, print_rich
 
 def report_runs(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or of comparisons.", show_default=False)
+        list[Path], typer.Argument(help="Folders of runs or comparisons.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Path of the page.")] = Path(
         "report.html"
     ),
     target: Target = None,
     figures: Annotated[
         Path | None,
-        typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to a folder."),
+        typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to this folder."),
     ] = None,
     tsne: Annotated[
         bool,
         typer.Option(
-            "--tsne", help="Also map the clients (5 or more): near where they hold similar labels."
+            "--tsne",
+            help="Also draw a t-SNE map of the clients (5 or more) by their label distributions.",
         ),
     ] = False,
 ) -> None:
-    """Write one page about runs: who leads, whether the lead is real, and all the figures.
+    """Write a page about runs with the ranking of methods, its significance, and all figures.
 
-    The page is one file that needs nothing else; it can be read offline, and printed.
+    The page is a single HTML file that can be read offline and printed.
 
     Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
 
@@ -48,7 +49,7 @@ def report_runs(
     for what, values in differences(found).items():
         typer.echo(
             f"warning: these runs differ in {what} ({', '.join(values)}): do not rank them by "
-            "their figures",
+            "their metrics",
             err=True,
         )
     if tsne:

@@ -1,4 +1,4 @@
-"""``unskew run``: train one method as a TOML file says."""
+"""``unskew run``: train one method as configured in a TOML file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 def run_config(
-    config: Annotated[Path, typer.Argument(help="A TOML file, see the example above.")],
+    config: Annotated[Path, typer.Argument(help="A TOML file like the example above.")],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Replace a field, such as train.lr=0.1; may be repeated."),
+        typer.Option("--set", help="Override a field, such as train.lr=0.1; may be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder, before the file's own.")
+        Path | None, typer.Option(help="Folder of the run; overrides out in the file.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+        bool, typer.Option("--resume", help="Resume from the last checkpoint.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Train one method as a TOML file says.
+    """Train one method as configured in a TOML file.
 
-    A whole configuration:
+    A complete configuration:
 
         method = "fedprox:mu=0.01"
         model = "mlp"
@@ -48,15 +48,15 @@ def run_config(
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415
 
-    wanted = read_config(config, changes or ())
-    folder = out or wanted.out
+    parsed = read_config(config, changes or ())
+    folder = out or parsed.out
     run = train(
-        open_data(wanted.data, wanted.train.seed),
-        wanted.method,
-        model=wanted.model,
+        open_data(parsed.data, parsed.train.seed),
+        parsed.method,
+        model=parsed.model,
         out=folder,
         resume=resume,
-        **wanted.train.model_dump(),
+        **parsed.train.model_dump(),
     )
     if json:
         print_json(_run_facts(run))

@@ -1,4 +1,4 @@
-"""``unskew study``: the papers' tables and figures, played again."""
+"""``unskew study``: reproduce the tables and figures of papers."""
 
 import shlex
 import sys
@@ -11,16 +11,16 @@ from unskew.cli.output import Json, print_json
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Play papers' tables and figures again, and judge their claims.",
+    help="Reproduce the tables and figures of papers, and check their claims.",
     rich_markup_mode="rich",
 )
 
-Name = Annotated[str, typer.Argument(help="A study (unskew study list) or a TOML file.")]
+Name = Annotated[str, typer.Argument(help="A study (see unskew study list) or a TOML file.")]
 
 
 @app.command("list")
 def list_studies(json: Json = False) -> None:
-    """List the studies: the paper, and which of its tables and figures each makes.
+    """List the studies, and the tables and figures that each reproduces.
 
     Example:  [bold]unskew study list[/bold]
     """
@@ -38,13 +38,15 @@ def list_studies(json: Json = False) -> None:
     from unskew.utils.tables import Table  # noqa: PLC0415
 
     lines = [[name, ", ".join(file.makes), file.title] for name, file in files.items()]
-    typer.echo(str(Table(["study", "makes", "what it compares"], lines)))
+    typer.echo(str(Table(["study", "reproduces", "what it compares"], lines)))
 
 
 @app.command("show")
 def show_study(
     name: Name,
-    scale: Annotated[str | None, typer.Option(help="Only this scale: smoke, cpu or paper.")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Show only this scale: smoke, cpu or paper.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show a study: its claims, its cases, and what each scale changes.
@@ -66,27 +68,34 @@ def show_study(
 def run_one(
     name: Name,
     scale: Annotated[
-        str, typer.Option(help="smoke: a minute; cpu: minutes on two cores; paper: as it was.")
+        str,
+        typer.Option(
+            help="smoke takes a minute, cpu minutes on two cores; paper is the paper's setting."
+        ),
     ] = "cpu",
-    seeds: Annotated[int | None, typer.Option(help="How many seeds; default: the study's.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds.", show_default="the study's")
+    ] = None,
     resume: Annotated[
-        bool, typer.Option(help="Go on with runs that are there already, or refuse to.")
+        bool, typer.Option(help="Resume or reuse existing runs, or stop if there are any.")
     ] = True,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the results; default: studies/NAME-SCALE."),
+        typer.Option(help="Folder of the results.", show_default="studies/NAME-SCALE"),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; default: one a core.")
+        int | None,
+        typer.Option(min=1, help="Number of runs at the same time.", show_default="one per core"),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="cpu, cuda, mps, or auto for the best that is there.")
+        str, typer.Option(help="cpu, cuda, mps, or auto for the best available device.")
     ] = "cpu",
     json: Json = False,
 ) -> None:
-    """Play a study and write result.json, result.md, figures and pages.
+    """Run a study and write result.json, result.md, figures and report pages.
 
-    Runs are kept beside the results by their content, so that what was played once is read.
+    Runs are saved next to the results and reused: a run that exists with the same settings is read
+    instead of repeated.
 
     Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
     """
@@ -101,10 +110,10 @@ def run_one(
     if json:
         print_json(outcome.result)
         return
-    played = sorted({case.data.name for case in study.cases if case.missing is None})
+    sources = sorted({case.data.name for case in study.cases if case.missing is None})
     typer.echo(
-        f"{study.name}, scale {study.scale}, played on {', '.join(played)}; what that changes of "
-        f"the paper's setting: {folder / 'result.md'}\n"
+        f"{study.name}, scale {study.scale}, run on {', '.join(sources)}; for differences from "
+        f"the paper's setting see {folder / 'result.md'}\n"
     )
     typer.echo(str(figures_table(study, outcome.result)))
     for judged in outcome.judged:
@@ -114,9 +123,9 @@ def run_one(
 
 @app.command("index")
 def index_results(
-    folder: Annotated[Path, typer.Argument(help="A folder with a folder of results a study.")],
+    folder: Annotated[Path, typer.Argument(help="A folder with one folder of results per study.")],
 ) -> None:
-    """Write README.md of a folder of results: a table of all claims and what became of them.
+    """Write README.md of a folder of results: a table of all claims and their verdicts.
 
     Example:  [bold]unskew study index docs/results[/bold]
     """

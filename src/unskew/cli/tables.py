@@ -1,4 +1,4 @@
-"""Tables of what there is to choose from, and of all there is to know of one thing."""
+"""Tables of methods, networks and their options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -17,7 +17,7 @@ def options_of(cls: type[Any]) -> dict[str, Any]:
 
 
 def with_meanings(row: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Add what the options mean; it is read from the source, which takes its time."""
+    """Add the meaning of each option, which is parsed from the source code of the class."""
     known = meanings_of(cls)
     return row | {"meanings": {option: known.get(option, "") for option in options_of(cls)}}
 
@@ -38,7 +38,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
 
 
 def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Group":
-    """Lay one thing out: a line a fact, then a line for each of the row's options."""
+    """Describe one entry: one line per fact, then one line per option of the row."""
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -54,7 +54,7 @@ def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Gr
 
 
 def in_words(value: object) -> str:
-    """Write a value as people would."""
+    """Format a value for a person."""
     if value is None:
         return "none"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -11,19 +11,22 @@ from unskew.cli.output import print_rich
 
 def watch_runs(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or of comparisons.", show_default=False)
+        list[Path], typer.Argument(help="Folders of runs or comparisons.", show_default=False)
     ],
-    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between updates.", min=0.1)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     tracker: Annotated[
         str | None,
-        typer.Option(help="Pass figures on: tensorboard, mlflow or wandb, then :FOLDER if wanted."),
+        typer.Option(
+            help="Forward metrics to tensorboard, mlflow or wandb; append :FOLDER for its folder."
+        ),
     ] = None,
 ) -> None:
-    """Follow runs that another terminal plays: rounds, figures, the course, the time left.
+    """Follow runs in progress: their round, metrics, accuracy curve and remaining time.
 
-    Ends when every run has played its last round, or with Ctrl-C, which the runs do not notice.
-    Trackers work offline; wandb sync uploads later.
+    The runs may be in another terminal. The command exits when all runs are finished, or with
+    Ctrl-C, which does not affect the runs. Trackers work offline; upload wandb runs with wandb
+    sync.
 
     Example:  [bold]unskew watch runs/digits --tracker tensorboard:boards[/bold]
     """

@@ -1,1 +1,1 @@
-"""Where samples come from, and the columnar federation that holds them."""
+"""Data sources, file readers, and the columnar federation that holds all samples."""

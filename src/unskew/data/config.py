@@ -1,4 +1,4 @@
-"""Which data a run uses and how it is partitioned: the `[data]` section of a TOML file."""
+"""The data of a run and its partition: the `[data]` section of a TOML file."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from unskew.utils.specs import raise_value_error
 
 
 class DataConfig(BaseModel):
-    """Which data, and how it is partitioned."""
+    """The data of a run and how it is partitioned."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

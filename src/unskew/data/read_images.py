@@ -1,4 +1,4 @@
-"""Find and decode the images of a folder, always in the same order."""
+"""Find and decode the images of a folder in a fixed order."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ _SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 )
 _GREY_MODES = ("1", "L", "LA")
-_DEEP_MODES = ("I", "F")  # Pillow would cut these off at 255 without a word
+_DEEP_MODES = ("I", "F")  # Pillow would clip these at 255 silently
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image, and what the folders it is in say of it."""
+    """One image, and the client and class that its folders name."""
 
     path: Path
     client: str | None
@@ -44,7 +44,7 @@ def list_images(root: Path) -> list[ImageFile]:
     if flat and deep:
         raise UnskewError(
             f"{root}: mixes {flat[0].path.relative_to(root)} and {deep[0].path.relative_to(root)}; "
-            "use <client>/<class>/ or <class>/ throughout"
+            "use either <client>/<class>/ or <class>/ for all images"
         )
     if not flat and not deep:
         raise UnskewError(f"{root}: has no images in <client>/<class>/ or <class>/ folders")
@@ -56,7 +56,7 @@ def decode(
 ) -> NDArray[np.uint8]:
     """Decode images to samples x channels x height x width.
 
-    Headers are read first, so that an odd image is named before minutes of decoding.
+    Headers are read first, so that an image of another size is reported before any decoding.
     """
     headers = [_header(path) for path in paths]
     height, width = size or _common_size(paths, [shape for shape, _ in headers])
@@ -88,7 +88,7 @@ def _header(path: Path) -> tuple[tuple[int, int], str]:
     with _opened(path) as image:
         shape, mode = (image.height, image.width), image.mode
     if mode.startswith(_DEEP_MODES):
-        raise UnskewError(f"{path}: has more than 8 bits a pixel; convert it to 8 bits first")
+        raise UnskewError(f"{path}: has more than 8 bits per pixel; convert it to 8 bits")
     return shape, mode
 
 
@@ -96,13 +96,13 @@ def _common_size(paths: Sequence[Path], shapes: Sequence[tuple[int, int]]) -> tu
     for path, shape in zip(paths, shapes, strict=True):
         if shape != shapes[0]:
             raise UnskewError(
-                f"images differ in size: {paths[0]} is {_by(shapes[0])}, {path} is {_by(shape)}; "
-                "give a size to resize them to"
+                f"images differ in size: {paths[0]} is {_size_text(shapes[0])}, "
+                f"{path} is {_size_text(shape)}; set size to resize them"
             )
     return shapes[0]
 
 
-def _by(shape: tuple[int, int]) -> str:
+def _size_text(shape: tuple[int, int]) -> str:
     return f"{shape[0]}x{shape[1]}"
 
 

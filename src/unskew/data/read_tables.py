@@ -1,4 +1,4 @@
-"""Read the columns of CSV and Parquet files, and turn them into numbers, ids and labels."""
+"""Read the columns of CSV and Parquet files, and convert them to numbers, ids and labels."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class Table:
-    """The columns of one file; every complaint names the file, the column and the row."""
+    """The columns of one file; every error names the file, the column and the row."""
 
     def __init__(self, file: Path) -> None:
         if not file.is_file():
@@ -26,7 +26,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, in the file's order."""
+        """The names of the columns in the order of the file."""
         return list(self._columns)
 
     def numbers(self, name: str) -> NDArray[np.float32]:
@@ -37,17 +37,17 @@ class Table:
         except (ValueError, TypeError):
             row = next(i for i, value in enumerate(column) if not _is_number(value))
             raise UnskewError(
-                f"{self.file}: column {name!r} must hold numbers, row {row + 1} has "
-                f"{str(column[row])!r}; choose other columns with features"
+                f"{self.file}: column {name!r} must hold numbers, but row {row + 1} has "
+                f"{str(column[row])!r}; select numeric columns with features"
             ) from None
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
-            found = "has no number" if np.isnan(numbers[bad[0]]) else "is infinite"
-            raise UnskewError(f"{self.file}: column {name!r} {found} in row {bad[0] + 1}")
+            problem = "has no number" if np.isnan(numbers[bad[0]]) else "is infinite"
+            raise UnskewError(f"{self.file}: column {name!r} {problem} in row {bad[0] + 1}")
         return numbers
 
     def ids(self, name: str) -> Array:
-        """Return a column as whole numbers if it holds nothing else, as text otherwise."""
+        """Return a column as integers if it holds nothing else, otherwise as text."""
         column = self._column(name)
         for row, value in enumerate(column):
             if _is_empty(value):
@@ -62,9 +62,9 @@ class Table:
     def _column(self, name: str) -> Array:
         if name not in self._columns:
             raise UnskewError(
-                f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)} (name "
-                "others: --label-column, --client-column, --features; from Python label, client, "
-                "features)"
+                f"{self.file}: has no column {name!r}; it has: {', '.join(self._columns)} (set "
+                "--label-column, --client-column and --features, or label, client and features in "
+                "Python)"
             )
         return self._columns[name]
 
@@ -76,7 +76,7 @@ def _csv(file: Path) -> Mapping[str, Array]:
         except (ValueError, csv.Error) as error:
             raise UnskewError(f"{file}: cannot be read as CSV ({error})") from None
     if not rows:
-        raise UnskewError(f"{file}: is empty; it needs a header line and a row a sample")
+        raise UnskewError(f"{file}: is empty; it needs a header line and one row per sample")
     header, *samples = rows
     _check_rows(file, header, samples)
     columns = zip(*samples, strict=True) if samples else [()] * len(header)
@@ -89,7 +89,7 @@ def _check_rows(file: Path, header: Sequence[str], samples: Sequence[Sequence[st
     for number, sample in enumerate(samples, start=1):
         if len(sample) != len(header):
             raise UnskewError(
-                f"{file}: row {number} has {len(sample)} fields, the header {len(header)}"
+                f"{file}: row {number} has {len(sample)} fields, but the header has {len(header)}"
             )
 
 

@@ -1,49 +1,58 @@
-"""Read a federation from what people have on disk: folders of images, CSV and Parquet tables."""
+"""Read samples from files: folders of images, CSV and Parquet tables."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from unskew.data.federation import Federation
+from unskew.data.columns import Array
 from unskew.data.read_images import decode, list_images
 from unskew.data.read_tables import Table
 from unskew.errors import UnskewError
 
 
-def from_folder(
-    path: str | Path,
-    *,
-    size: int | tuple[int, int] | None = None,
-    color: bool | None = None,
-    **options: Any,
-) -> Federation:
-    """Do what :meth:`Federation.from_folder` says."""
+@dataclass(frozen=True, eq=False)
+class FileSamples:
+    """The samples of a folder or table: features, integer labels and the client of each.
+
+    ``client`` is None if the files name no clients; ``class_names`` is empty if the labels are
+    integers.
+    """
+
+    name: str
+    x: Array
+    y: Array
+    client: Array | None
+    class_names: tuple[str, ...]
+
+
+def read_folder(
+    path: str | Path, *, size: int | tuple[int, int] | None = None, color: bool | None = None
+) -> FileSamples:
+    """Read a folder of images; the arguments are those of :meth:`Federation.from_folder`."""
     root = Path(path)
     images = list_images(root)
     pixels = decode([image.path for image in images], _height_width(size), color)
     class_names, labels = np.unique([image.label for image in images], return_inverse=True)
     clients = [image.client for image in images]
-    federation = Federation.from_arrays(
-        pixels,
-        labels,
-        None if clients[0] is None else np.array(clients),
-        **{"name": root.resolve().name, **options},
+    return FileSamples(
+        name=root.resolve().name,
+        x=pixels,
+        y=labels,
+        client=None if clients[0] is None else np.array(clients),
+        class_names=tuple(class_names.tolist()),
     )
-    return _named(federation, class_names.tolist())
 
 
-def from_table(
+def read_table(
     path: str | Path,
     *,
     label: str,
     client: str | None = None,
     features: Sequence[str] | None = None,
-    **options: Any,
-) -> Federation:
-    """Do what :meth:`Federation.from_table` says."""
+) -> FileSamples:
+    """Read a table; the arguments are those of :meth:`Federation.from_table`."""
     table = Table(Path(path))
     labels = table.ids(label)
     owners = None if client is None else table.ids(client)
@@ -57,18 +66,19 @@ def from_table(
     if labels.dtype.kind == "U":
         names, labels = np.unique(labels, return_inverse=True)
         class_names = names.tolist()
-    federation = Federation.from_arrays(x, labels, owners, **{"name": table.file.stem, **options})
-    return _named(federation, class_names)
+    return FileSamples(
+        name=table.file.stem, x=x, y=labels, client=owners, class_names=tuple(class_names)
+    )
 
 
 def _check_roles(path: str | Path, label: str, client: str | None, features: Sequence[str]) -> None:
-    """Refuse a column in two roles: a feature that is the label leaves nothing to learn."""
+    """Reject a column with two roles: a feature that is the label leaves nothing to learn."""
     roles = [label, *([] if client is None else [client]), *features]
     for name in roles:
         if roles.count(name) > 1:
             raise UnskewError(
-                f"{path}: column {name!r} is named twice among label, client and features; each "
-                "has one role"
+                f"{path}: column {name!r} is named twice among label, client and features; name "
+                "it once"
             )
 
 
@@ -79,10 +89,3 @@ def _height_width(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if min(height, width) < 1:
         raise UnskewError(f"size must be at least 1 pixel (got {size})")
     return height, width
-
-
-def _named(federation: Federation, class_names: Sequence[str]) -> Federation:
-    """Name the classes, unless there are others that nobody here has a sample of."""
-    if len(class_names) != federation.classes:
-        return federation
-    return replace(federation, class_names=tuple(class_names))

@@ -1,7 +1,7 @@
-"""Read a named source: the embedded digits, or an ``.npz`` file on this machine.
+"""Read a named source: the built-in digits, or a local ``.npz`` file.
 
-Files are looked for in the folder ``$UNSKEW_DATA``, then in the cache folder that
-``unskew data fetch`` fills. Nothing is unpickled, and what was read is checked before use.
+Files are searched for in the folder ``$UNSKEW_DATA``, then in the cache folder that
+``unskew data fetch`` writes to. Nothing is unpickled, and the arrays are checked before use.
 """
 
 import lzma
@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.catalogue import CATALOGUE, Facts, Kind
+from unskew.data.catalogue import CATALOGUE, Kind, SourceInfo
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
 
 Array = NDArray[Any]
 
-_NEEDED = ("x_train", "y_train", "x_test", "y_test")
-_WANTED = (*_NEEDED, "group_train", "group_test", "class_names", "group_names")
+_REQUIRED = ("x_train", "y_train", "x_test", "y_test")
+_ARRAYS = (*_REQUIRED, "group_train", "group_test", "class_names", "group_names")
 _OTHER_NAMES = {
     "train_images": "x_train",
     "train_labels": "y_train",
@@ -32,19 +32,19 @@ _OTHER_NAMES = {
     "test_labels": "y_test",
     "writer_ids": "group_names",
 }
-"""What MedMNIST and LEAF call the same arrays."""
+"""The names of the same arrays in the files of MedMNIST and LEAF."""
 
 _UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Samples as their authors published them, not yet dealt out to clients.
+    """Samples as their authors published them, not yet partitioned.
 
     Images are samples x height x width (x channels), ``uint8`` from 0 to 255 or ``float32`` from
-    0 to 1; texts are unicode strings. ``group_train`` and ``group_test`` give the natural client
-    of each sample (a writer, a hospital), where the data has one; they are numbers that index
-    ``group_names``, where the groups have names.
+    0 to 1; texts are unicode strings. ``group_train`` and ``group_test`` hold the natural client
+    of each sample (a writer, a hospital) if the data has them; they are indices into
+    ``group_names`` if the groups have names.
     """
 
     name: str
@@ -60,28 +60,28 @@ class Source:
 
     @property
     def classes(self) -> int:
-        """How many classes the labels have."""
+        """The number of classes."""
         return len(self.class_names)
 
 
 def source(name: str) -> Source:
-    """Read a source by its name in the catalogue; an error says how to get one that is missing."""
-    facts = lookup(CATALOGUE, name, "source")
-    if facts.file is None:
-        return _digits(facts)
+    """Read a source by its name in the catalogue; an error explains how to get a missing one."""
+    info = lookup(CATALOGUE, name, "source")
+    if info.file is None:
+        return _digits(info)
     path = find(name)
     if path is None:
-        raise UnskewError(_how_to_get(name, facts))
-    return _checked(name, facts, path, read_npz(path))
+        raise UnskewError(_how_to_get(name, info))
+    return _checked(name, info, path, read_npz(path))
 
 
 def cache_folder() -> Path:
-    """Return the folder that fetched files go to; ``$XDG_CACHE_HOME`` moves it."""
+    """Return the folder of fetched files, which ``$XDG_CACHE_HOME`` can change."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unskew"
 
 
 def find(name: str) -> Path | None:
-    """Return the file of a source on this machine, or None."""
+    """Return the local file of a source, or None if there is none."""
     file = lookup(CATALOGUE, name, "source").file
     folders = [cache_folder()]
     if os.environ.get("UNSKEW_DATA"):
@@ -90,15 +90,15 @@ def find(name: str) -> Path | None:
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """Read the arrays of an ``.npz`` that unskew uses, whoever named them."""
+    """Read the arrays of an ``.npz`` that unskew uses, under any of their known names."""
     with _opened(path) as (file, named):
-        return {key: file[named[key]] for key in _WANTED if key in named}
+        return {key: file[named[key]] for key in _ARRAYS if key in named}
 
 
-def contents(path: Path) -> tuple[int, int, bool]:
-    """Return how many training and test samples a file holds, and whether they are in groups.
+def count_samples(path: Path) -> tuple[int, int, bool]:
+    """Return the number of training and test samples of a file, and whether it has groups.
 
-    Only the labels are read, so this takes milliseconds.
+    Only the labels are read, which takes milliseconds.
     """
     with _opened(path) as (file, named):
         if "y_train" not in named or "y_test" not in named:
@@ -109,36 +109,36 @@ def contents(path: Path) -> tuple[int, int, bool]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Mapping[str, Array], Mapping[str, str]]]:
-    """Open an ``.npz``: its arrays, and what they are called in it by the names used here."""
+    """Open an ``.npz``; yield its arrays, and a mapping from unskew's names to the file's."""
     try:
         with path.open("rb") as raw:
             file = np.load(raw, allow_pickle=False)
             if isinstance(file, np.ndarray):
-                raise UnskewError(f"{path}: is a single array, not an .npz of several")
+                raise UnskewError(f"{path}: is a single array, not an .npz")
             yield file, {_OTHER_NAMES.get(key, key): key for key in file.files}
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UnskewError(f"{path}: cannot be read ({reason}); fetch or copy it again") from None
 
 
-def _how_to_get(name: str, facts: Facts) -> str:
-    if facts.package:
-        return f"{name}: not on this machine; get it with `unskew data fetch {name}`"
+def _how_to_get(name: str, info: SourceInfo) -> str:
+    if info.package:
+        return f"{name}: has not been downloaded; get it with `unskew data fetch {name}`"
     return (
-        f"{name}: not on this machine and in no package; put {facts.file} with the arrays "
-        f"{', '.join(_NEEDED)} (and group_train, group_test) into {cache_folder()} or the folder "
-        f"$UNSKEW_DATA names; the original: {facts.origin}"
+        f"{name}: was not found and is in no package; copy {info.file} with the arrays "
+        f"{', '.join(_REQUIRED)} (and group_train, group_test) into {cache_folder()} or into the "
+        f"folder that $UNSKEW_DATA names; original: {info.origin}"
     )
 
 
-def _digits(facts: Facts) -> Source:
-    """Return scikit-learn's digits; every fifth sample of each class is for testing."""
+def _digits(info: SourceInfo) -> Source:
+    """Return scikit-learn's digits; every fifth sample of each class is a test sample."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 (slow to import)
 
     pixels, labels = load_digits(return_X_y=True)
     labels = labels.astype(np.int64)
     is_test = np.zeros(len(labels), bool)
-    for label in range(facts.classes):
+    for label in range(info.classes):
         is_test[np.flatnonzero(labels == label)[2::5]] = True
     images = (pixels / 16).astype(np.float32).reshape(-1, 8, 8)
     return Source(
@@ -150,20 +150,20 @@ def _digits(facts: Facts) -> Source:
         y_test=labels[is_test],
         group_train=None,
         group_test=None,
-        class_names=facts.class_names or (),
+        class_names=info.class_names or (),
         group_names=None,
     )
 
 
-def _checked(name: str, facts: Facts, path: Path, arrays: Mapping[str, Array]) -> Source:
-    """Make a source of a file's arrays, or say what is wrong with the file."""
-    missing = [key for key in _NEEDED if key not in arrays]
+def _checked(name: str, info: SourceInfo, path: Path, arrays: Mapping[str, Array]) -> Source:
+    """Build a source from a file's arrays, or raise an error that names the problem."""
+    missing = [key for key in _REQUIRED if key not in arrays]
     if missing:
-        raise UnskewError(f"{path}: has no array {missing[0]!r}; it needs {', '.join(_NEEDED)}")
+        raise UnskewError(f"{path}: has no array {missing[0]!r}; it needs {', '.join(_REQUIRED)}")
     for part in ("train", "test"):
-        _check_features(path, f"x_{part}", arrays[f"x_{part}"], facts.kind)
+        _check_features(path, f"x_{part}", arrays[f"x_{part}"], info.kind)
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
-        raise UnskewError(f"{path}: x_train and x_test differ in the shape of a sample")
+        raise UnskewError(f"{path}: samples of x_train and x_test differ in shape")
     if ("group_train" in arrays) != ("group_test" in arrays):
         raise UnskewError(f"{path}: needs both group_train and group_test, or neither")
     labels = {key: _integers(path, key, arrays) for key in ("y_train", "y_test")}
@@ -173,8 +173,8 @@ def _checked(name: str, facts: Facts, path: Path, arrays: Mapping[str, Array]) -
     }
     class_names = (
         _strings(arrays.get("class_names"))
-        or facts.class_names
-        or tuple(str(label) for label in range(facts.classes))
+        or info.class_names
+        or tuple(str(label) for label in range(info.classes))
     )
     group_names = _strings(arrays.get("group_names"))
     for key, values, names in (
@@ -182,10 +182,12 @@ def _checked(name: str, facts: Facts, path: Path, arrays: Mapping[str, Array]) -
         *((key, values, group_names) for key, values in groups.items()),
     ):
         if values is not None and names and values.max(initial=-1) >= len(names):
-            raise UnskewError(f"{path}: {key} goes up to {values.max()}, {len(names)} have names")
+            raise UnskewError(
+                f"{path}: {key} goes up to {values.max()}, but there are only {len(names)} names"
+            )
     return Source(
         name=name,
-        kind=facts.kind,
+        kind=info.kind,
         x_train=arrays["x_train"],
         y_train=labels["y_train"],
         x_test=arrays["x_test"],
@@ -199,7 +201,7 @@ def _checked(name: str, facts: Facts, path: Path, arrays: Mapping[str, Array]) -
 
 def _check_features(path: Path, key: str, x: Array, kind: Kind) -> None:
     if kind == "text" and (x.ndim != 1 or x.dtype.kind != "U"):
-        raise UnskewError(f"{path}: {key} must be one text a sample (got {x.dtype}, {x.ndim}-d)")
+        raise UnskewError(f"{path}: {key} must be one text per sample (got {x.dtype}, {x.ndim}-d)")
     if kind == "image" and (x.ndim not in (3, 4) or x.dtype != np.uint8):
         raise UnskewError(
             f"{path}: {key} must be uint8 images, samples x height x width (x channels) "
@@ -208,14 +210,14 @@ def _check_features(path: Path, key: str, x: Array, kind: Kind) -> None:
 
 
 def _integers(path: Path, key: str, arrays: Mapping[str, Array]) -> NDArray[np.int64]:
-    """Return labels or groups as int64, one a sample of the x beside them."""
+    """Return labels or groups as int64, one per sample of the corresponding x."""
     values, x = arrays[key], arrays["x_" + key.rpartition("_")[2]]
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (len(x),):
         raise UnskewError(f"{path}: {key} has shape {values.shape} for {len(x)} samples")
     if values.dtype.kind not in "iu" or values.min(initial=0) < 0:
-        raise UnskewError(f"{path}: {key} must hold integers from 0 up")
+        raise UnskewError(f"{path}: {key} must hold integers of at least 0")
     return values.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Keep a federation in a folder of ``.npy`` files that can be mapped into memory."""
+"""Save a federation in a folder of ``.npy`` files that can be memory-mapped."""
 
 import json
 from pathlib import Path
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 FORMAT = 1
-_FACTS = "federation.json"
+_METADATA = "federation.json"
 _NAMES = "client_names"
 _PARTS = ("train", "test", "common")
 
 
 def is_saved(folder: Path) -> bool:
-    """Tell whether a folder holds a saved federation."""
-    return (folder / _FACTS).is_file()
+    """Return whether a folder holds a saved federation."""
+    return (folder / _METADATA).is_file()
 
 
 def write(federation: "Federation", folder: Path) -> None:
-    """Write a federation into a folder, in place of one that may be there.
+    """Write a federation into a folder, replacing a federation that is already there.
 
-    The file that makes the folder a federation goes first and comes last, so what a crash leaves
-    is not taken for one.
+    The metadata file is removed first and written last, so that the incomplete folder of an
+    interrupted write is not mistaken for a federation.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _FACTS).unlink(missing_ok=True)
+    (folder / _METADATA).unlink(missing_ok=True)
     for name in _PARTS:
         columns: Columns = getattr(federation, name)
         _write_array(folder / f"{name}_x.npy", columns.x)
@@ -40,7 +40,7 @@ def write(federation: "Federation", folder: Path) -> None:
         (folder / f"{_NAMES}.npy").unlink(missing_ok=True)
     else:
         _write_array(folder / f"{_NAMES}.npy", federation.client_names)
-    facts = {
+    metadata = {
         "format": FORMAT,
         "name": federation.name,
         "classes": federation.classes,
@@ -48,25 +48,29 @@ def write(federation: "Federation", folder: Path) -> None:
         "vocabulary": federation.vocabulary,
         "report": federation.report.to_dict() if federation.report else None,
     }
-    (folder / _FACTS).write_text(json.dumps(facts))
+    (folder / _METADATA).write_text(json.dumps(metadata))
 
 
 def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
     """Read the fields of a federation; with ``mmap`` samples stay on disk until they are used."""
-    from unskew.partition.report import PartitionReport  # noqa: PLC0415 (skew imports data)
+    from unskew.partition.report import PartitionReport  # noqa: PLC0415 (imports scipy)
 
     if not is_saved(folder):
-        raise UnskewError(f"{folder}: no saved federation there (no {_FACTS})")
+        raise UnskewError(f"{folder}: holds no saved federation (no {_METADATA})")
     try:
-        facts = json.loads((folder / _FACTS).read_text())
-        if facts["format"] != FORMAT:
-            raise UnskewError(f"{folder}: format {facts['format']} is not known; {FORMAT} is")
+        metadata = json.loads((folder / _METADATA).read_text())
+        if metadata["format"] != FORMAT:
+            raise UnskewError(
+                f"{folder}: format {metadata['format']} is not supported (expected {FORMAT})"
+            )
         fields: dict[str, Any] = {name: _read_columns(folder, name, mmap) for name in _PARTS}
         if (folder / f"{_NAMES}.npy").is_file():
             fields[_NAMES] = _read_array(folder / f"{_NAMES}.npy", mmap)
-        fields |= {name: facts[name] for name in ("name", "classes")}
-        fields |= {name: _tuple(facts[name]) for name in ("class_names", "vocabulary")}
-        fields["report"] = PartitionReport.from_dict(facts["report"]) if facts["report"] else None
+        fields |= {name: metadata[name] for name in ("name", "classes")}
+        fields |= {name: _tuple(metadata[name]) for name in ("class_names", "vocabulary")}
+        fields["report"] = (
+            PartitionReport.from_dict(metadata["report"]) if metadata["report"] else None
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnskewError(f"{folder}: is damaged ({error}); save the federation again") from None
     return fields
@@ -80,12 +84,12 @@ def _read_columns(folder: Path, name: str, mmap: bool) -> Columns:
 
 
 def _read_array(path: Path, mmap: bool) -> Array:
-    # A plain view of the mapping: slicing a numpy.memmap itself takes several times longer.
+    # A plain view of the mapping, because slicing a numpy.memmap is several times slower.
     return np.asarray(np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False))
 
 
 def _write_array(path: Path, array: Array) -> None:
-    """Write beside the old file, then replace it: it may be the one the array is mapped from."""
+    """Write to a new file, then replace the old one, which the array may be mapped from."""
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:
         np.save(file, array, allow_pickle=False)

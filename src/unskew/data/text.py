@@ -1,6 +1,6 @@
-"""From text to tokens: a tokeniser for short informal texts, and a vocabulary.
+"""A tokeniser for short informal texts, and a vocabulary.
 
-Both depend on nothing but the text, so every client and every run sees the same tokens.
+Both depend only on the text, so every client and every run gets the same tokens.
 """
 
 import re
@@ -34,10 +34,10 @@ _TOKEN = re.compile(
 
 
 def tokenise(text: str) -> list[str]:
-    """Split a text into lower-case words, hashtags and marks.
+    """Split a text into lower-case words, hashtags and punctuation marks.
 
-    Links and handles, which name one thing each, become ``<url>`` and ``<user>``; HTML entities
-    and typographic apostrophes are read as what they stand for; a run of one mark is one token.
+    Links and handles become ``<url>`` and ``<user>``. HTML entities and typographic apostrophes
+    are replaced by plain characters. A repeated punctuation mark is one token.
     """
     plain = normalize("NFKC", unescape(text)).replace(_APOSTROPHE, "'").lower()
     return [_token(match) for match in _TOKEN.finditer(plain)]
@@ -55,9 +55,9 @@ def _token(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The known words; a word's place in ``words`` is its token.
+    """The known words; a word's index in ``words`` is its token.
 
-    Place 0 is padding, place 1 stands for every unknown word.
+    Index 0 is padding, index 1 represents every unknown word.
     """
 
     words: tuple[str, ...]
@@ -73,11 +73,11 @@ class Vocabulary:
     def from_texts(
         cls, texts: Iterable[str], *, min_count: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
-        """Collect the words of training texts, the most frequent first, then alphabetically.
+        """Collect the words of training texts by decreasing frequency, then alphabetically.
 
-        Words seen less than ``min_count`` times are left out; ``max_size`` limits the whole
-        vocabulary, padding and unknown included. Never pass test texts: what they alone hold
-        must stay unknown.
+        Words that occur less than ``min_count`` times are left out; ``max_size`` limits the size
+        including the padding and unknown tokens. Do not pass test texts: words that occur only
+        there must stay unknown.
         """
         if min_count < 1:
             raise UnskewError(f"min_count must be at least 1 (got {min_count})")
@@ -93,7 +93,7 @@ class Vocabulary:
         return {word: token for token, word in enumerate(self.words)}
 
     def encode(self, texts: Sequence[str], length: int) -> NDArray[np.int32]:
-        """Return one row of ``length`` tokens a text: cut at the end, or padded there."""
+        """Return one row of ``length`` tokens per text, truncated or padded at the end."""
         if length < 1:
             raise UnskewError(f"length must be at least 1 (got {length})")
         matrix = np.full((len(texts), length), PADDING, np.int32)

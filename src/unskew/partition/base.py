@@ -1,7 +1,7 @@
-"""What every recipe for skew is: a rule that deals samples out to clients.
+"""The interface of a partitioner: a rule that divides samples among clients.
 
-A recipe is a frozen dataclass of its options. It sees labels (and the data's natural groups) and
-says who owns each sample; a distortion also changes the features a client sees.
+A partitioner is a frozen dataclass of its options. It sees labels (and the data's natural groups)
+and assigns each sample to a client; a distortion also changes the features of a client's samples.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from unskew.errors import UnskewError
 
 Indices = NDArray[np.int64]
 
-NOBODY = -1
+NO_CLIENT = -1
 """The owner of a sample that was dropped."""
 
 
 @dataclass(frozen=True)
 class SamplePool:
-    """What a recipe may look at: the labels to deal out, and the natural group of each sample."""
+    """What a partitioner sees: the label of each sample, and its natural group if it has one."""
 
     labels: NDArray[Any]
     classes: int
@@ -32,18 +32,18 @@ class SamplePool:
         return len(self.labels)
 
     @cached_property
-    def stock(self) -> Indices:
-        """How many samples of each class there are."""
+    def class_counts(self) -> Indices:
+        """The number of samples of each class."""
         return np.bincount(self.labels, minlength=self.classes).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Who owns which sample.
+    """The client that each sample belongs to.
 
-    ``owner`` holds the client of each sample of the pool, or ``NOBODY`` where it was dropped, so
+    ``owner`` holds the client of each sample of the pool, or ``NO_CLIENT`` if it was dropped, so
     that no sample can belong to two clients. ``origin`` is the natural group of each client,
-    where it has one. ``notes`` says in words what the recipe could not do as asked.
+    where it has one. ``notes`` describes what the partitioner could not do as requested.
     """
 
     owner: Indices
@@ -53,42 +53,45 @@ class Partition:
 
     @property
     def dropped(self) -> int:
-        """How many samples nobody owns."""
-        return int(np.count_nonzero(self.owner == NOBODY))
+        """The number of samples that belong to no client."""
+        return int(np.count_nonzero(self.owner == NO_CLIENT))
 
     @cached_property
     def sizes(self) -> Indices:
-        """How many samples each client owns."""
-        owned = self.owner[self.owner != NOBODY]
+        """The number of samples of each client."""
+        owned = self.owner[self.owner != NO_CLIENT]
         return np.bincount(owned, minlength=self.clients).astype(np.int64)
 
     @cached_property
     def rows(self) -> Indices:
-        """The owned samples, client by client."""
+        """The samples that belong to a client, ordered by client."""
         return np.argsort(self.owner, kind="stable")[self.dropped :]
 
     @property
     def parts(self) -> Sequence[Indices]:
-        """The samples of each client, one array a client."""
+        """The samples of each client, one array per client."""
         return np.split(self.rows, np.cumsum(self.sizes)[:-1])
 
 
 class Partitioner:
-    """A recipe. Subclasses are frozen dataclasses and implement :meth:`deal`."""
+    """A rule that divides samples among clients.
+
+    Subclasses are frozen dataclasses and implement :meth:`partition`.
+    """
 
     distorts: ClassVar[bool] = False
-    """Whether the recipe changes features; only such recipes may stand after a plus."""
+    """Whether it changes features; only such partitioners may follow a plus in a spec string."""
 
     default_clients: ClassVar[int] = 10
-    """How many clients there are when the user does not say."""
+    """The number of clients unless the user asks for another."""
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal the pool's samples out to so many clients."""
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the pool's samples among ``clients`` clients."""
         raise NotImplementedError
 
-    def clients(self, pool: SamplePool, asked: int | None) -> int:
-        """Return how many clients there will be when ``asked`` were asked for (None: a default)."""
-        count = self.default_clients if asked is None else asked
+    def num_clients(self, pool: SamplePool, requested: int | None) -> int:
+        """Return the number of clients for a request, or the default if it is None."""
+        count = self.default_clients if requested is None else requested
         if not 1 <= count <= len(pool):
             raise UnskewError(
                 f"clients must be from 1 to {len(pool)}, the number of samples (got {count})"
@@ -98,6 +101,6 @@ class Partitioner:
     def distort(
         self, x: NDArray[Any], client: NDArray[np.int64], clients: int, rng: np.random.Generator
     ) -> NDArray[Any]:
-        """Change features by the client that holds them; most recipes do not."""
+        """Change features depending on the client that holds them; most partitioners do not."""
         del client, clients, rng
         return x

@@ -1,22 +1,22 @@
-"""Whole numbers that add up: shares turned into counts, and counts turned into owners.
+"""Integer counts with given sums: shares to counts, and counts to owners.
 
-Every recipe for label skew decides *how many* samples of each class a client gets, a matrix of
-clients x classes; which ones they are is settled here, in one place, without replacement.
+A partitioner for label skew chooses *how many* samples of each class a client gets, a matrix of
+clients x classes. The functions here choose which samples those are, without replacement.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.partition.base import NOBODY, Indices, SamplePool
+from unskew.partition.base import NO_CLIENT, Indices, SamplePool
 
 Floats = NDArray[np.float64]
 
 
 def apportion(weights: NDArray[np.float64] | Indices, totals: Indices) -> Indices:
-    """Round each row of weights to whole numbers that add up to the row's total.
+    """Scale each row of weights to integers whose sum is the row's total.
 
-    Largest remainder: everybody gets the whole part of the exact share, and what is left goes one
-    by one to the largest fractions (the first of equals). A row without weight gets nothing.
+    Largest remainder method: each entry gets the integer part of its exact share, and the rest goes
+    one by one to the largest fractions (the first of equals). A row of zero weights stays zero.
     """
     mass = weights.sum(axis=1, keepdims=True, dtype=np.float64)
     exact = weights * totals[:, None] / np.where(mass > 0, mass, 1)
@@ -30,37 +30,38 @@ def apportion(weights: NDArray[np.float64] | Indices, totals: Indices) -> Indice
 
 
 def even_sizes(samples: int, clients: int) -> Indices:
-    """Split a number of samples so that sizes differ by at most one, the larger ones first."""
+    """Split a number of samples into sizes that differ by at most one, the larger ones first."""
     sizes = np.full(clients, samples // clients, np.int64)
     sizes[: samples % clients] += 1
     return sizes
 
 
-def within_stock(demand: Indices, stock: Indices) -> Indices:
-    """Reduce each column of a demand (clients x classes) to what there is of the class.
+def limit_to_available(demand: Indices, available: Indices) -> Indices:
+    """Reduce each column of a demand (clients x classes) to the available samples of the class.
 
-    Everybody who asked is cut by the same share, and keeps one sample while there is one for each.
+    All clients with a demand are reduced by the same share, and each keeps at least one sample if
+    there are enough.
     """
-    asked = demand > 0
-    first = np.where((asked.sum(axis=0) <= stock)[None, :], asked, 0)
-    short = demand.sum(axis=0) > stock
-    rest = first + apportion((demand - first).T, stock - first.sum(axis=0)).T
+    positive = demand > 0
+    first = np.where((positive.sum(axis=0) <= available)[None, :], positive, 0)
+    short = demand.sum(axis=0) > available
+    rest = first + apportion((demand - first).T, available - first.sum(axis=0)).T
     return np.where(short[None, :], rest, demand)
 
 
-def fill(shares: Floats, sizes: Indices, stock: Indices) -> Indices:
-    """Give each client samples by its class shares, as long as there is stock.
+def fill(shares: Floats, sizes: Indices, available: Indices) -> Indices:
+    """Give each client samples by its class shares, as long as samples are available.
 
-    What a class lacks is made up from the other classes of the same client's shares, in their
-    proportions; nobody is given a class it has no share in, so a client may stay too small.
+    If a class runs out, the client gets more of its other classes, in proportion to their shares.
+    A client never gets a class in which it has no share, so it may stay smaller than its size.
     """
     counts = np.zeros(shares.shape, np.int64)
-    for _ in range(shares.shape[1] + 1):  # each pass serves everybody or uses up a class
-        left = stock - counts.sum(axis=0)
+    for _ in range(shares.shape[1] + 1):  # each pass serves all clients or exhausts a class
+        left = available - counts.sum(axis=0)
         demand = apportion(shares * (left > 0), sizes - counts.sum(axis=1))
         if not demand.any():
             break
-        counts += within_stock(demand, left)
+        counts += limit_to_available(demand, left)
     return counts
 
 
@@ -69,20 +70,20 @@ def owners_by_count(
 ) -> Indices:
     """Give client k ``counts[k, c]`` samples of class c and return the owner of each sample.
 
-    Within a class the samples are handed out by rising ``order`` (random keys: a shuffle).
+    Within a class, samples are assigned in increasing ``order`` (random keys give a shuffle).
     """
     clients, classes = counts.shape
     rows = np.lexsort((order, pool.labels))
-    unused = pool.stock - counts.sum(axis=0)
-    lots = np.concatenate([counts, unused[None, :]]).T
-    takers = np.tile(np.append(np.arange(clients), NOBODY), classes)
+    unused = pool.class_counts - counts.sum(axis=0)
+    counts_by_class = np.concatenate([counts, unused[None, :]]).T
+    owners = np.tile(np.append(np.arange(clients), NO_CLIENT), classes)
     owner = np.empty(len(pool), np.int64)
-    owner[rows] = np.repeat(takers, lots.ravel())
+    owner[rows] = np.repeat(owners, counts_by_class.ravel())
     return owner
 
 
-def deal_sizes(sizes: Indices, samples: int, rng: np.random.Generator) -> Indices:
-    """Give each client so many samples at random, whatever their class; return the owners."""
-    owner = np.full(samples, NOBODY, np.int64)
+def owners_by_size(sizes: Indices, samples: int, rng: np.random.Generator) -> Indices:
+    """Give client k ``sizes[k]`` random samples of any class; return the owner of each sample."""
+    owner = np.full(samples, NO_CLIENT, np.int64)
     owner[rng.permutation(samples)[: sizes.sum()]] = np.repeat(np.arange(len(sizes)), sizes)
     return owner

@@ -15,19 +15,19 @@ from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.counts import Floats, owners_by_count
 from unskew.utils.specs import OPTIONS
 
-HOPELESS = 20
-"""With so many clients too small, about one draw in e^20 would do: trying on is vain."""
+MAX_SHORT = 20
+"""With more clients below the minimum size than this, only about one draw in e^20 would succeed."""
 
 
 @dataclass(frozen=True, config=OPTIONS)
 class Dirichlet(Partitioner):
     """Label and size skew: each class is split among the clients by Dirichlet(alpha) shares.
 
-    A small ``alpha`` gives a class to few clients. With ``balance`` a client that already has its
-    even share N/K of samples takes no further class. If a client ends with fewer than
-    ``min_size`` samples everything is drawn again, at most ``retries`` times. Without a
-    ``min_size`` the aim is the smaller of 10 and half the even share, and when the draws
-    cannot reach it, larger clients give up samples until everybody has that many.
+    With a small ``alpha`` few clients hold each class. With ``balance`` a client that already has
+    its even share N/K of samples takes no further class. If a client gets fewer than ``min_size``
+    samples, all shares are drawn again, at most ``retries`` times. Without a ``min_size`` the
+    minimum is the smaller of 10 and half the even share, and if no draw reaches it, samples move
+    from larger clients until every client has that many.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1e6)] = 0.1
@@ -35,15 +35,15 @@ class Dirichlet(Partitioner):
     balance: bool = False
     retries: Annotated[int, Field(ge=0, le=10_000)] = 100
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal the pool's samples out to so many clients."""
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the pool's samples among ``clients`` clients."""
         target = min(10, len(pool) // (2 * clients)) if self.min_size is None else self.min_size
         if target * clients > len(pool):
             raise UnskewError(
                 f"skew: min_size must be at most {len(pool) // clients} "
                 f"for {len(pool)} samples and {clients} clients (got {target})"
             )
-        counts, short = self._best_draw(pool.stock, clients, target, rng)
+        counts, short = self._draw_with_retries(pool.class_counts, clients, target, rng)
         owner = owners_by_count(pool, counts, rng.random(len(pool)))
         if not short:
             return Partition(owner, clients)
@@ -51,38 +51,41 @@ class Dirichlet(Partitioner):
             raise UnskewError(
                 f"skew: no draw gave each of {clients} clients {target} samples "
                 f"({short} had fewer): lower min_size, raise alpha or retries, "
-                "or take fewer clients"
+                "or ask for fewer clients"
             )
         note = f"{short} clients were topped up to {target} samples from the larger ones"
         owner = _topped_up(owner, counts.sum(axis=1), target, rng)
         return Partition(owner, clients, notes=(note,))
 
-    def _best_draw(
-        self, stock: Indices, clients: int, target: int, rng: np.random.Generator
+    def _draw_with_retries(
+        self, class_counts: Indices, clients: int, target: int, rng: np.random.Generator
     ) -> tuple[Indices, int]:
-        """Draw until every client reaches the target; return the draw and how many do not."""
+        """Draw until every client has ``target`` samples; return the last draw's counts.
+
+        The second value is the number of clients with fewer.
+        """
         for _ in range(self.retries + 1):
-            counts = self._draw(stock, clients, rng)
+            counts = self._draw(class_counts, clients, rng)
             short = int(np.count_nonzero(counts.sum(axis=1) < target))
-            if short == 0 or short > HOPELESS:
+            if short == 0 or short > MAX_SHORT:
                 break
         return counts, short
 
-    def _draw(self, stock: Indices, clients: int, rng: np.random.Generator) -> Indices:
+    def _draw(self, class_counts: Indices, clients: int, rng: np.random.Generator) -> Indices:
         """Draw how many samples of each class each client gets."""
-        shares = rng.dirichlet(np.full(clients, self.alpha), size=len(stock))
+        shares = rng.dirichlet(np.full(clients, self.alpha), size=len(class_counts))
         if not self.balance:
-            return _cut(shares, stock).T
-        counts = np.zeros((clients, len(stock)), np.int64)
-        room = np.ones(clients, np.bool_)
-        for label, samples in enumerate(stock):
-            if not samples:  # perhaps all clients are full already, and nobody has a share
+            return _split_by_shares(shares, class_counts).T
+        counts = np.zeros((clients, len(class_counts)), np.int64)
+        below_even = np.ones(clients, np.bool_)
+        for label, samples in enumerate(class_counts):
+            if not samples:  # all clients may have their even share by then, which leaves no shares
                 continue
-            open_shares = shares[label] * room
-            if not open_shares.any():  # all shares left were too small for a float
-                open_shares = room.astype(np.float64)
-            counts[:, label] = _cut(open_shares[None, :], np.array([samples]))[0]
-            room = counts.sum(axis=1) < stock.sum() / clients
+            open_shares = shares[label] * below_even
+            if not open_shares.any():  # the remaining shares underflowed to zero
+                open_shares = below_even.astype(np.float64)
+            counts[:, label] = _split_by_shares(open_shares[None, :], np.array([samples]))[0]
+            below_even = counts.sum(axis=1) < class_counts.sum() / clients
         return counts
 
 
@@ -90,38 +93,38 @@ class Dirichlet(Partitioner):
 class NIID1(Dirichlet):
     """Delft's NIID-1: Dirichlet(0.5) over 10 clients with at least 40 samples each.
 
-    This is the thesis' reading; ``balance=true,min_size=10`` is FedDisco's of the same name.
+    This is the thesis' version; ``balance=true,min_size=10`` is FedDisco's NIID-1.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1e6)] = 0.5
     min_size: Annotated[int | None, Field(ge=0)] = 40
 
 
-def _cut(shares: Floats, samples: Indices) -> Indices:
-    """Cut each row's samples at the cumulative shares, rounded to whole samples.
+def _split_by_shares(shares: Floats, samples: Indices) -> Indices:
+    """Split each row's samples at the cumulative shares, rounded to whole samples.
 
     Dividing by the last sum makes it exactly one, so no sample is lost and none goes to a client
     whose share is zero.
     """
     sums = np.cumsum(shares, axis=1)
-    cuts = np.rint(sums / sums[:, -1:] * samples[:, None]).astype(np.int64)
-    return np.diff(cuts, axis=1, prepend=0)
+    ends = np.rint(sums / sums[:, -1:] * samples[:, None]).astype(np.int64)
+    return np.diff(ends, axis=1, prepend=0)
 
 
 def _topped_up(owner: Indices, sizes: Indices, target: int, rng: np.random.Generator) -> Indices:
-    """Give every client the target, out of what the others have beyond it.
+    """Give every client ``target`` samples, taken from clients that have more.
 
-    Whatever others can spare stands in one line, client by client, and each client that lacks
-    some takes a run of it; the runs are spread over the line. So a client that had nothing looks
-    like one other client and not like the pool, which keeps the skew.
+    The samples that clients have beyond the target are sorted by client, and each client below
+    the target takes a run of consecutive ones; the runs are spread evenly. A client that had no
+    samples then has the labels of one other client and not those of the pool, which keeps the skew.
     """
     order = np.lexsort((rng.random(len(owner)), owner))
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    line = order[rank >= target]
-    line = line[np.argsort(rng.permutation(len(sizes))[owner[line]], kind="stable")]
-    takers = np.flatnonzero(sizes < target)
-    lacking = target - sizes[takers]
-    gaps = (len(line) - lacking.sum()) * np.arange(len(takers)) // len(takers)
+    spare = order[rank >= target]
+    spare = spare[np.argsort(rng.permutation(len(sizes))[owner[spare]], kind="stable")]
+    small = np.flatnonzero(sizes < target)
+    missing = target - sizes[small]
+    gaps = (len(spare) - missing.sum()) * np.arange(len(small)) // len(small)
     owner = owner.copy()
-    owner[line[np.arange(lacking.sum()) + np.repeat(gaps, lacking)]] = np.repeat(takers, lacking)
+    owner[spare[np.arange(missing.sum()) + np.repeat(gaps, missing)]] = np.repeat(small, missing)
     return owner

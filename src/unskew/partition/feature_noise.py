@@ -1,4 +1,4 @@
-"""Feature skew: every client sees its samples through more or less noise (FedDisk, NIID-Bench)."""
+"""Feature skew: each client's features get a different amount of noise (FedDisk, NIID-Bench)."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,16 +13,16 @@ from unskew.partition.quantity import IID
 from unskew.utils.specs import OPTIONS
 
 BLOCK = 4096
-"""Samples that get their noise at a time, to keep temporary arrays small."""
+"""The number of samples that get their noise at a time, which keeps temporary arrays small."""
 
 
 @dataclass(frozen=True, config=OPTIONS)
 class Noise(Partitioner):
     """Feature skew: Gaussian noise that grows with the client's number, on even parts (FedDisk).
 
-    Client k's noise has the variance level * k/K, cut off so that features stay in [0, 1].
-    ``kind=std`` makes that number the standard deviation, and ``denominator=K-1`` lets the last
-    client reach the full level; both together are NIID-Bench's code. Noise is drawn once.
+    Client k's noise has the variance level * k/K, and noisy features are clipped to [0, 1].
+    With ``kind=std`` that number is the standard deviation, and with ``denominator=K-1`` the last
+    client gets the full level; both together are NIID-Bench's code. The noise is drawn once.
     """
 
     level: Annotated[float, Field(ge=0, le=100)] = 0.3
@@ -31,9 +31,9 @@ class Noise(Partitioner):
 
     distorts: ClassVar[bool] = True
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal the pool's samples out to so many clients."""
-        return IID().deal(pool, clients, rng)
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the pool's samples among ``clients`` clients."""
+        return IID().partition(pool, clients, rng)
 
     def deviations(self, clients: int) -> NDArray[np.float64]:
         """Return the standard deviation of each client's noise."""
@@ -46,11 +46,11 @@ class Noise(Partitioner):
     ) -> NDArray[Any]:
         """Add each client's noise; the result is float32 in [0, 1]."""
         if x.dtype.kind == "f" and (x.min(initial=0) < 0 or x.max(initial=1) > 1):
-            raise UnskewError("skew 'noise': x must be images or features from 0 to 1; rescale it")
+            raise UnskewError("skew 'noise': x must be images or features from 0 to 1; rescale x")
         if x.dtype != np.uint8 and x.dtype.kind != "f":
             raise UnskewError(
                 f"skew 'noise': x must be images or features from 0 to 1, not {x.dtype}; "
-                "choose another skew for text"
+                "choose another partitioner for text"
             )
         spread = self.deviations(clients).astype(np.float32)[client]
         spread = spread.reshape(-1, *[1] * (x.ndim - 1))

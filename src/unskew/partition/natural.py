@@ -1,4 +1,4 @@
-"""No artificial skew: the groups the data comes in (writers, users, hospitals) are the clients."""
+"""No artificial skew: the data's natural groups (writers, users, hospitals) are the clients."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.errors import UnskewError
-from unskew.partition.base import NOBODY, Indices, Partition, Partitioner, SamplePool
+from unskew.partition.base import NO_CLIENT, Indices, Partition, Partitioner, SamplePool
 from unskew.partition.counts import apportion
 from unskew.utils.specs import OPTIONS
 
@@ -17,32 +17,36 @@ from unskew.utils.specs import OPTIONS
 class Natural(Partitioner):
     """The data's own groups: each writer, user or hospital is a client.
 
-    Groups with fewer than ``min_size`` samples are left out. When fewer clients are asked for
-    than there are groups, so many groups are chosen at random; when more, groups are split:
-    each client's samples come from one group, and a group gets clients in proportion to its size.
+    Groups with fewer than ``min_size`` samples are left out. If the number of clients is smaller
+    than the number of groups, that many groups are chosen at random; if it is larger, groups are
+    split: each client's samples come from one group, and the number of clients per group is
+    proportional to its size.
     """
 
     min_size: Annotated[int, Field(ge=1)] = 1
 
-    def clients(self, pool: SamplePool, asked: int | None) -> int:
-        """Return how many clients there will be: as many as groups unless asked otherwise."""
-        return super().clients(pool, len(self._groups(pool)[0]) if asked is None else asked)
+    def num_clients(self, pool: SamplePool, requested: int | None) -> int:
+        """Return the number of clients, which is the number of groups unless requested."""
+        if requested is None:
+            requested = len(self._groups(pool)[0])
+        return super().num_clients(pool, requested)
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal the pool's samples out to so many clients."""
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the pool's samples among ``clients`` clients."""
         groups, sizes = self._groups(pool)
         if clients <= len(groups):
             origin = np.sort(rng.choice(groups, clients, replace=False))
         else:
-            extra = apportion(_claims(sizes, clients)[None, :], np.array([clients - len(groups)]))
+            shares = _extra_clients(sizes, clients)[None, :]
+            extra = apportion(shares, np.array([clients - len(groups)]))
             origin = np.repeat(groups, 1 + extra[0])
         assert pool.groups is not None
-        return Partition(follow(origin, pool.groups, rng), clients, origin=origin)
+        return Partition(assign_by_group(origin, pool.groups, rng), clients, origin=origin)
 
     def _groups(self, pool: SamplePool) -> tuple[Indices, Indices]:
         """Return the groups that are large enough, and their sizes."""
         if pool.groups is None:
-            raise UnskewError("skew 'natural': this data has no groups; choose another skew")
+            raise UnskewError("skew 'natural': this data has no groups; choose another partitioner")
         groups, sizes = np.unique(pool.groups, return_counts=True)
         large = sizes >= self.min_size
         if not large.any():
@@ -53,25 +57,27 @@ class Natural(Partitioner):
         return groups[large].astype(np.int64), sizes[large].astype(np.int64)
 
 
-def follow(origin: Indices, groups: NDArray[np.integer], rng: np.random.Generator) -> Indices:
-    """Give each sample to a client of its group (``origin`` names each client's, sorted).
+def assign_by_group(
+    origin: Indices, groups: NDArray[np.integer], rng: np.random.Generator
+) -> Indices:
+    """Give each sample to a client of its group; ``origin`` is each client's group, sorted.
 
     A group with several clients is shuffled and split evenly among them; samples of groups
     without a client get no owner.
     """
-    own, first, sharing = np.unique(origin, return_index=True, return_counts=True)
-    place = np.minimum(np.searchsorted(own, groups), len(own) - 1)
-    rows = np.flatnonzero(own[place] == groups)
+    held, first, sharing = np.unique(origin, return_index=True, return_counts=True)
+    place = np.minimum(np.searchsorted(held, groups), len(held) - 1)
+    rows = np.flatnonzero(held[place] == groups)
     rows = rows[np.lexsort((rng.random(len(rows)), place[rows]))]
     place = place[rows]
-    sizes = np.bincount(place, minlength=len(own))
+    sizes = np.bincount(place, minlength=len(held))
     rank = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[place]
-    owner = np.full(len(groups), NOBODY, np.int64)
+    owner = np.full(len(groups), NO_CLIENT, np.int64)
     owner[rows] = first[place] + rank % sharing[place]
     return owner
 
 
-def _claims(sizes: Indices, clients: int) -> NDArray[np.float64]:
-    """How many clients each group may claim beyond its first one, before rounding."""
-    claims: NDArray[np.float64] = np.maximum(sizes * (clients / sizes.sum()) - 1, 0)
-    return claims
+def _extra_clients(sizes: Indices, clients: int) -> NDArray[np.float64]:
+    """Return the number of clients each group gets beyond its first one, before rounding."""
+    extra: NDArray[np.float64] = np.maximum(sizes * (clients / sizes.sum()) - 1, 0)
+    return extra

@@ -1,4 +1,4 @@
-"""Label skew by whole classes, as PFLlib deals them: groups of clients share the same classes."""
+"""Label skew by whole classes, as in PFLlib: groups of clients hold the same classes."""
 
 from math import ceil
 from typing import Annotated
@@ -18,19 +18,19 @@ class Pathological(Partitioner):
     """Each client holds only a few classes, and groups of clients hold the same ones (PFLlib).
 
     A class goes to the first ceil(K/C * classes_per_client) clients that may still take one, so
-    with 20 clients, 10 classes and 2 each, clients 0 to 3 hold classes 0 and 1, and so on. Its
-    samples are split at random, each part from a tenth of the even part up to the even part and
-    the last client taking the rest; with ``balance`` they are split evenly. ``least`` over the
-    number of classes is the smallest part where that is more than a tenth; without it, the
-    smaller of 40 and half the even share N/K.
+    with 20 clients, 10 classes and 2 classes per client, clients 0 to 3 hold classes 0 and 1, and
+    so on. Its samples are split at random: each part is between a tenth of the even part and the
+    even part, and the last client takes the rest. With ``balance`` they are split evenly. No part
+    is smaller than ``least`` divided by the number of classes; ``least`` defaults to the smaller
+    of 40 and half the even share N/K.
     """
 
     classes_per_client: Annotated[int, Field(ge=1)] = 2
     balance: bool = False
     least: Annotated[int | None, Field(ge=0)] = None
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal the pool's samples out to so many clients."""
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the pool's samples among ``clients`` clients."""
         if self.classes_per_client > pool.classes:
             raise UnskewError(
                 f"skew 'pathological': classes_per_client must be at most {pool.classes}, "
@@ -41,21 +41,21 @@ class Pathological(Partitioner):
         for label, holders in enumerate(self._holders(pool.classes, clients)):
             if len(holders):
                 counts[holders, label] = self._split(
-                    int(pool.stock[label]), len(holders), least // pool.classes, rng
+                    int(pool.class_counts[label]), len(holders), least // pool.classes, rng
                 )
         owner = owners_by_count(pool, counts, rng.random(len(pool)))
-        unheld = int(np.count_nonzero(counts.sum(axis=0) < pool.stock))
-        note = f"{unheld} classes are held by nobody: too few clients or classes_per_client"
+        unheld = int(np.count_nonzero(counts.sum(axis=0) < pool.class_counts))
+        note = f"no client holds {unheld} of the classes: raise clients or classes_per_client"
         return Partition(owner, clients, notes=(note,) if unheld else ())
 
     def _holders(self, classes: int, clients: int) -> list[Indices]:
-        """List the clients that hold each class, one slot kept for each class still to come."""
+        """List the clients that hold each class, with one slot reserved for each later class."""
         slots = np.full(clients, self.classes_per_client)
         usual = ceil(clients / classes * self.classes_per_client)
         holders = []
         for later in reversed(range(classes)):
-            wanted = min(usual, max(int(slots.sum()) - later, 1))
-            chosen = np.flatnonzero(slots)[:wanted]
+            count = min(usual, max(int(slots.sum()) - later, 1))
+            chosen = np.flatnonzero(slots)[:count]
             slots[chosen] -= 1
             holders.append(chosen)
         return holders

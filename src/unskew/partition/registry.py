@@ -1,4 +1,4 @@
-"""All recipes by name, and how to spell them: ``dirichlet:alpha=0.1+noise:level=0.3``."""
+"""All partitioners by name, and their spec strings: ``dirichlet:alpha=0.1+noise:level=0.3``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,56 +31,56 @@ PARTITIONERS: dict[str, type[Partitioner]] = {
     "noise": Noise,
     "natural": Natural,
 }
-"""Every recipe by the name it is spelled with; :func:`describe` says what each does."""
+"""Every partitioner by its name in spec strings; :func:`describe` summarises each."""
 
 
 @dataclass(frozen=True)
 class Composed(Partitioner):
-    """A partition with distortions on top: the first deals, the others change features in turn."""
+    """A base partitioner and distortions that change the features of its clients in turn."""
 
-    partition: Partitioner
+    base: Partitioner
     distortions: tuple[Partitioner, ...]
 
-    def clients(self, pool: SamplePool, asked: int | None) -> int:
-        """Return how many clients the partition makes."""
-        return self.partition.clients(pool, asked)
+    def num_clients(self, pool: SamplePool, requested: int | None) -> int:
+        """Return the base partitioner's number of clients."""
+        return self.base.num_clients(pool, requested)
 
-    def deal(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
-        """Deal as the partition does."""
-        return self.partition.deal(pool, clients, rng)
+    def partition(self, pool: SamplePool, clients: int, rng: np.random.Generator) -> Partition:
+        """Divide the samples by the base partitioner."""
+        return self.base.partition(pool, clients, rng)
 
     def distort(
         self, x: NDArray[Any], client: NDArray[np.int64], clients: int, rng: np.random.Generator
     ) -> NDArray[Any]:
-        """Let every part change the features, in the order they are spelled."""
-        for part in (self.partition, *self.distortions):
+        """Let every part change the features, in the order of the spec string."""
+        for part in (self.base, *self.distortions):
             x = part.distort(x, client, clients, rng)
         return x
 
 
 def parse_partitioner(text: str) -> Partitioner:
-    """Make the recipe a spelling names; distortions may follow a partition after a plus."""
+    """Build a partitioner from its spec string; distortions may follow after a plus."""
     first, *others = [specs.build(PARTITIONERS, part, "skew") for part in text.split("+")]
     for part in others:
         if not part.distorts:
             names = ", ".join(name for name, cls in PARTITIONERS.items() if cls.distorts)
             raise UnskewError(
-                f"skew {text!r}: {partitioner_spec(part)!r} must come first; "
-                f"after a plus there can be: {names}"
+                f"skew {text!r}: {partitioner_spec(part)!r} divides samples and must come first; "
+                f"a plus may be followed by: {names}"
             )
     return Composed(first, tuple(others)) if others else first
 
 
-def partitioner_spec(skew: Partitioner) -> str:
-    """Write a recipe as its spelling; one that is not in the table is called by its class."""
-    if isinstance(skew, Composed):
-        return "+".join(map(partitioner_spec, (skew.partition, *skew.distortions)))
+def partitioner_spec(partitioner: Partitioner) -> str:
+    """Return a partitioner's spec string, or its class name if it is not registered."""
+    if isinstance(partitioner, Composed):
+        return "+".join(map(partitioner_spec, (partitioner.base, *partitioner.distortions)))
     names = {cls: name for name, cls in PARTITIONERS.items()}
-    if type(skew) not in names:
-        return type(skew).__name__
-    return specs.spec_of(skew, names[type(skew)])
+    if type(partitioner) not in names:
+        return type(partitioner).__name__
+    return specs.spec_of(partitioner, names[type(partitioner)])
 
 
 def describe(name: str) -> str:
-    """Say in one line what the recipe of that name does."""
+    """Return a one-line summary of the partitioner of that name."""
     return (PARTITIONERS[name].__doc__ or "").partition("\n")[0]

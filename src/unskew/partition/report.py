@@ -1,4 +1,4 @@
-"""What a recipe did: who holds how much of what, and how skewed that is, in numbers."""
+"""The result of a partitioner: the data distribution over clients, and how skewed it is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.partition.base import NOBODY, Partition, SamplePool
+from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.skew.diagnosis import Diagnosis, diagnose_counts
 
-LISTED = 10_000
-"""Up to so many clients are written out one by one; beyond, the diagnosis alone is."""
+MAX_LISTED_CLIENTS = 10_000
+"""A report of more clients is saved with its diagnosis only, without one entry per client."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionReport:
     """Sizes, label counts, dropped samples, notes and diagnosis of one partition.
 
-    It describes the samples as they were dealt out, before local tests are kept back.
-    ``sizes`` and ``label_counts`` (clients x classes) are arrays; they are None in the report of
-    more than ``LISTED`` clients that was read back from a file, where the data itself has them.
+    It describes the samples as they were partitioned, before local test sets are held out.
+    ``sizes`` and ``label_counts`` (clients x classes) are arrays; they are None in a report of
+    more than ``MAX_LISTED_CLIENTS`` clients that was read from a file.
     """
 
     skew: str
@@ -30,11 +30,11 @@ class PartitionReport:
     notes: tuple[str, ...] = ()
     diagnosis: Diagnosis | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What else :func:`unskew.load` was asked, such as ``holdout``, where it is not the default."""
+    """The other options of :func:`unskew.load`, such as ``holdout``, that are not the default."""
     seed: int | None = None
-    """What the samples were dealt out by."""
+    """The seed of the partition."""
     cut: bool = False
-    """Whether the source had been cut down before, so that loading it by name gives other data."""
+    """Whether only a part of the source was partitioned, so loading it by name gives other data."""
 
     def __post_init__(self) -> None:
         for name in ("sizes", "label_counts"):
@@ -45,11 +45,11 @@ class PartitionReport:
             object.__setattr__(self, "diagnosis", diagnose_counts(self.label_counts))
 
     def __str__(self) -> str:
-        lines = [f"{self.skew}: what was dealt out, local tests not yet kept back"]
+        lines = [f"{self.skew}: the partition before local test sets are held out"]
         if self.diagnosis is not None:
             lines.append(str(self.diagnosis))
         if self.dropped:
-            lines.append(f"{self.dropped:,} samples went to nobody")
+            lines.append(f"{self.dropped:,} samples were dropped")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __eq__(self, other: object) -> bool:
@@ -67,8 +67,8 @@ class PartitionReport:
         options: Mapping[str, Any] | None = None,
         seed: int | None = None,
     ) -> "PartitionReport":
-        """Report on a partition; ``notes`` go in front of the partition's own."""
-        owned = partition.owner != NOBODY
+        """Report on a partition; ``notes`` precede the partition's notes."""
+        owned = partition.owner != NO_CLIENT
         cells = partition.owner[owned] * pool.classes + pool.labels[owned]
         counts = np.bincount(cells, minlength=partition.clients * pool.classes)
         return cls(
@@ -97,7 +97,7 @@ class PartitionReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "PartitionReport":
-        """Undo :meth:`to_dict`, also after a trip through JSON."""
+        """Build a report from the values of :meth:`to_dict`, which may have been JSON."""
         diagnosis = values.get("diagnosis")
         return cls(
             skew=values["skew"],
@@ -113,4 +113,4 @@ class PartitionReport:
 
 
 def _listed(values: NDArray[np.int64] | None) -> list[Any] | None:
-    return None if values is None or len(values) > LISTED else values.tolist()
+    return None if values is None or len(values) > MAX_LISTED_CLIENTS else values.tolist()

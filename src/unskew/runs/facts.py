@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unskew.partition.report import LISTED
+from unskew.partition.report import MAX_LISTED_CLIENTS
 from unskew.privacy.budget import Privacy
 from unskew.privacy.information_bound import information_bound
 from unskew.skew.diagnosis import diagnose_counts
@@ -21,7 +21,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     Counts and diagnosis are None where writing down every client would be too much.
     """
     clients = len(federation)
-    listed = clients <= LISTED and clients * federation.classes <= _MOST_COUNTS
+    listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MOST_COUNTS
     counts = None
     if listed and federation.has_samples:
         counts = federation.train.label_counts(federation.classes)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from unskew.methods.common.base import SAMPLE_WEIGHTS, Tensors
-from unskew.partition.report import LISTED
+from unskew.partition.report import MAX_LISTED_CLIENTS
 
 EDGES = tuple(round(-2 + 0.1 * i, 1) for i in range(41))
 """The ends of the bins, as log10 of a weight; the outermost bins take what lies beyond them."""
@@ -32,7 +32,7 @@ def weights_table(states: Mapping[int, Tensors]) -> dict[str, Any] | None:
     if not any(SAMPLE_WEIGHTS in states[k] for k in islice(states, _LOOKED_AT)):
         return None
     clients, samples, effective, counts = [], [], [], []
-    for client in islice(sorted(states), LISTED):
+    for client in islice(sorted(states), MAX_LISTED_CLIENTS):
         weights = states[client].get(SAMPLE_WEIGHTS)
         if weights is None or not len(weights):
             continue

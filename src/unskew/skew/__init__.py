@@ -1,1 +1,1 @@
-"""Measuring how the data of a federation is skewed: labels, sizes and features."""
+"""Measures of how skewed a federation's labels, sizes and features are."""

@@ -1,4 +1,4 @@
-"""How skewed a federation is, in numbers that need no model: labels, sizes and features."""
+"""Measures of skew that need no model: of labels, client sizes and features."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 Counts = NDArray[np.int64]
 
 DEFINITIONS = {
-    "clients": "How many clients there are.",
-    "empty_clients": "How many of them hold no sample.",
-    "samples": "How many samples they hold together.",
-    "label_skew": "Which share of a client's samples would have to change their label to match "
-    "the labels of all clients together (total variation), on average over samples: 0 to 1.",
-    "label_skew_by_chance": "The label_skew to expect if samples were dealt out at random to "
-    "clients of these sizes: small clients differ by chance alone.",
-    "label_divergence": "Jensen-Shannon divergence in bits between a client's labels and those "
-    "of all clients together, on average over samples: 0 to 1.",
-    "classes_held": "How many classes a client holds, on average over clients with samples.",
-    "effective_classes": "How many equally frequent classes would be as varied as a client's "
-    "labels (2 to the power of their entropy in bits), on average over clients with samples.",
-    "size_gini": "Gini coefficient of the clients' sizes: 0 if all are equal, near 1 if one "
-    "client holds everything.",
-    "size_ratio": "The largest client's size over that of the smallest one that holds any.",
-    "feature_skew": "Which share of the features' variance lies between clients (eta squared), "
-    "less what sampling alone would cause: 0 if alike, 1 if clients are all the difference. "
-    "Label skew moves it too.",
-    "feature_skew_in_class": "The same among samples of one class: how differently clients see "
-    "the same thing, whatever their labels.",
+    "clients": "Number of clients.",
+    "empty_clients": "Number of clients without samples.",
+    "samples": "Number of samples of all clients.",
+    "label_skew": "Share of a client's samples whose label would have to change to match the "
+    "label distribution of all clients (total variation), averaged over samples: 0 to 1.",
+    "label_skew_by_chance": "The label_skew to expect from a random partition into clients of "
+    "these sizes: small clients differ by chance alone.",
+    "label_divergence": "Jensen-Shannon divergence in bits between a client's label distribution "
+    "and that of all clients, averaged over samples: 0 to 1.",
+    "classes_held": "Number of classes per client, averaged over clients with samples.",
+    "effective_classes": "Number of equally frequent classes with the same entropy as a client's "
+    "labels (2 to the power of the entropy in bits), averaged over clients with samples.",
+    "size_gini": "Gini coefficient of the client sizes: 0 if all are equal, near 1 if one "
+    "client holds all samples.",
+    "size_ratio": "Size of the largest client divided by that of the smallest non-empty client.",
+    "feature_skew": "Share of the features' variance that lies between clients (eta squared), "
+    "minus what sampling alone would cause: 0 if clients are alike, 1 if all variance is between "
+    "them. Label skew raises it too.",
+    "feature_skew_in_class": "The same within each class: how much the features of one class "
+    "differ between clients, independent of label skew.",
 }
-"""What each number of a diagnosis means, in words."""
+"""What each measure of a diagnosis means."""
 
 BLOCK = 65_536
-"""Clients looked at in one go, so that a million clients need little memory."""
+"""The number of clients processed at a time, so that a million clients need little memory."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The numbers; ``DEFINITIONS`` says what they mean. Feature skew is None where unknown."""
+    """The measures that ``DEFINITIONS`` explains; feature skew is None if it is unknown."""
 
     clients: int
     empty_clients: int
@@ -61,17 +61,18 @@ class Diagnosis:
 
     def __str__(self) -> str:
         known = {name: text for name, text in self.texts().items() if text != "-"}
-        wide, long = max(map(len, known)), max(map(len, known.values()))
+        name_width, text_width = max(map(len, known)), max(map(len, known.values()))
         return "\n".join(
-            f"{name:<{wide}}  {text:>{long}}  {DEFINITIONS[name]}" for name, text in known.items()
+            f"{name:<{name_width}}  {text:>{text_width}}  {DEFINITIONS[name]}"
+            for name, text in known.items()
         )
 
     def texts(self) -> dict[str, str]:
-        """Return the values as they are shown, "-" for those that are not known."""
+        """Return the formatted values by name, with "-" for unknown ones."""
         return {name: _text(value) for name, value in self.to_dict().items()}
 
     def to_dict(self) -> dict[str, int | float | None]:
-        """Return plain values by name, for JSON and tables."""
+        """Return plain values by name for JSON and tables."""
         return asdict(self)
 
 
@@ -90,7 +91,7 @@ def diagnose(federation: "Federation") -> Diagnosis:
 
 
 def diagnose_counts(counts: Counts) -> Diagnosis:
-    """Measure the skew of labels and sizes, given the label counts (clients x classes)."""
+    """Measure the skew of labels and sizes from label counts (clients x classes)."""
     sizes = counts.sum(axis=1)
     pooled = counts.sum(axis=0) / max(1, int(sizes.sum()))
     held = counts[sizes > 0]
@@ -112,7 +113,7 @@ def diagnose_counts(counts: Counts) -> Diagnosis:
 
 
 def gini(sizes: Counts) -> float:
-    """Return the Gini coefficient: half the mean difference of two clients over the mean size."""
+    """Return the Gini coefficient: half the mean absolute difference, divided by the mean."""
     total, clients = sizes.sum(), len(sizes)
     if total == 0:
         return 0.0
@@ -121,7 +122,7 @@ def gini(sizes: Counts) -> float:
 
 
 def _label_sums(counts: Counts, pooled: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """Add up, over clients: variation and divergence by samples, classes, effective classes."""
+    """Sum over clients: variation and divergence weighted by size, classes, effective classes."""
     sizes = counts.sum(axis=1)
     shares = counts / sizes[:, None]
     variation = np.abs(shares - pooled).sum(axis=1) / 2
@@ -137,11 +138,11 @@ def _label_sums(counts: Counts, pooled: NDArray[np.float64]) -> tuple[float, flo
 
 
 def _by_chance(sizes: Counts, pooled: NDArray[np.float64]) -> float:
-    """Return the label skew to expect of samples dealt out at random.
+    """Return the label skew to expect from a random partition.
 
-    A client's count of a class is then nearly binomial, whose mean absolute deviation De Moivre
-    gave in closed form: 2 (m + 1) b(m + 1) (1 - p) with m = floor(n p) and b the binomial
-    probability. The square root corrects for drawing without replacement.
+    A client's count of a class is then approximately binomial. The mean absolute deviation of a
+    binomial has De Moivre's closed form 2 (m + 1) b(m + 1) (1 - p) with m = floor(n p) and b the
+    binomial probability. The square root corrects for drawing without replacement.
     """
     total = int(sizes.sum())
     if total < 2:

@@ -1,4 +1,4 @@
-"""How far clients' features lie apart: the share of the variance that lies between clients."""
+"""Feature skew: the share of the features' variance that lies between clients."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from unskew.data.columns import Columns
 
 BLOCK = 4096
-"""Samples looked at in one go."""
+"""The number of samples processed at a time."""
 
 BUCKETS = 512
-"""Columns that the words of a text are counted in."""
+"""The number of buckets that the words of a text are counted in."""
 
 Floats = NDArray[np.float64]
 
 
 def feature_skews(columns: "Columns") -> tuple[float | None, float | None]:
-    """Return the share of variance between clients, over all samples and among those of a class.
+    """Return the share of variance between clients, over all samples and within classes.
 
-    Each is eta squared, sum n_k |mean_k - mean|^2 over the sum of |x - mean|^2, with the part
-    that sampling alone causes taken off (epsilon squared), and not below zero. None means that
-    it cannot be told: fewer than two clients, one sample each, or features without variance.
+    Each is eta squared, the sum of n_k |mean_k - mean|^2 divided by the sum of |x - mean|^2, minus
+    the part that sampling alone causes (epsilon squared), and at least zero. It is None if it is
+    undefined: for fewer than two clients, one sample per client, or features without variance.
     """
     if columns.samples == 0:
         return None, None
@@ -31,10 +31,10 @@ def feature_skews(columns: "Columns") -> tuple[float | None, float | None]:
     order = np.lexsort((labels, owners))
     cells = owners[order] * (int(labels.max()) + 1) + labels[order]
     starts = np.flatnonzero(np.diff(cells, prepend=-1))
-    everybody = np.zeros(len(order), np.int64)
+    single_kind = np.zeros(len(order), np.int64)
     by_client = np.asarray(columns.offsets[:-1][columns.sizes > 0])
     return (
-        _between(columns.x, np.arange(len(order)), by_client, everybody),
+        _between(columns.x, np.arange(len(order)), by_client, single_kind),
         _between(columns.x, order, starts, labels[order]),
     )
 
@@ -42,9 +42,9 @@ def feature_skews(columns: "Columns") -> tuple[float | None, float | None]:
 def _between(
     x: NDArray[Any], order: NDArray[np.int64], starts: NDArray[np.int64], kind: NDArray[np.int64]
 ) -> float | None:
-    """Return the corrected share of variance between cells, each compared with its own kind.
+    """Return the corrected share of variance between cells, each compared with cells of its kind.
 
-    ``x[order]`` holds the cells one after the other, each beginning at one of ``starts``.
+    ``x[order]`` holds the cells one after another; each begins at one of ``starts``.
     """
     sizes = np.diff(starts, append=len(order))
     of_kind = kind[starts]
@@ -61,25 +61,25 @@ def _between(
     kinds = np.bincount(kind)
     assert totals is not None
     common = float(((totals**2).sum(axis=1)[kinds > 0] / kinds[kinds > 0]).sum())
-    compared = len(starts) - np.count_nonzero(kinds)
-    free = len(order) - len(starts)
+    between_freedom = len(starts) - np.count_nonzero(kinds)
+    within_freedom = len(order) - len(starts)
     total = squares - common
-    if compared < 1 or free < 1 or total <= 1e-12 * max(squares, 1e-300):
+    if between_freedom < 1 or within_freedom < 1 or total <= 1e-12 * max(squares, 1e-300):
         return None
-    by_chance = compared * (squares - explained) / free
+    by_chance = between_freedom * (squares - explained) / within_freedom
     return float(np.clip((explained - common - by_chance) / total, 0, 1))
 
 
 def _blocks(starts: NDArray[np.int64]) -> list[slice]:
-    """Cut the cells into runs that begin in the same block of samples."""
+    """Split the cells into runs that begin in the same block of samples."""
     edges = np.flatnonzero(np.diff(starts // BLOCK, prepend=-1))
     return [slice(int(a), int(b)) for a, b in zip(edges, [*edges[1:], len(starts)], strict=True)]
 
 
 def as_vectors(x: NDArray[Any]) -> Floats:
-    """Return one vector of features a sample: pixels as they are, tokens as counts of words.
+    """Return one feature vector per sample: pixels unchanged, tokens as word counts.
 
-    Tokens are counted in a fixed number of buckets; token 0 is padding and does not count.
+    Tokens are counted in a fixed number of buckets; token 0 is padding and is not counted.
     """
     flat = x.reshape(len(x), -1)
     if x.dtype != np.int32:

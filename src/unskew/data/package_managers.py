@@ -1,7 +1,7 @@
-"""Get a package's archive through the package manager, as it is set up on this machine.
+"""Download a package's archive through npm or apt-get, as the user configured them.
 
-So mirrors, proxies and passwords are those the user already has, and the package manager checks
-that what arrives is what its registry published.
+Mirrors, proxies and passwords are those of the user's configuration, and the package manager
+verifies that the archive is the one its registry published.
 """
 
 import shutil
@@ -16,21 +16,21 @@ from unskew.errors import UnskewError
 
 
 @contextmanager
-def opened(package: Package, folder: Path) -> Iterator[IO[bytes]]:
+def open_archive(package: Package, folder: Path) -> Iterator[IO[bytes]]:
     """Download a package into the folder and open its files as one tar stream."""
-    opener = _npm if package.client == "npm" else _apt
+    opener = _npm if package.manager == "npm" else _apt
     with opener(package, folder) as stream:
         yield stream
 
 
 @contextmanager
 def _npm(package: Package, folder: Path) -> Iterator[IO[bytes]]:
-    wanted = f"{package.name}@{package.version}"
+    requested = f"{package.name}@{package.version}"
     run(
-        ["npm", "pack", wanted, "--json", "--ignore-scripts"],
+        ["npm", "pack", requested, "--json", "--ignore-scripts"],
         folder,
-        if_missing="install Node.js, which brings it",
-        if_failed="check the network and npm's settings",
+        if_missing="install Node.js, which includes it",
+        if_failed="check the network and npm's configuration",
     )
     with _only(folder, "*.tgz").open("rb") as file:
         yield file
@@ -38,7 +38,7 @@ def _npm(package: Package, folder: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _apt(package: Package, folder: Path) -> Iterator[IO[bytes]]:
-    debian = "this needs Debian or a system derived from it"
+    debian = "this needs Debian or a derived system"
     run(
         ["apt-get", "download", package.name],
         folder,
@@ -67,10 +67,10 @@ def run(
     if_failed: str,
     stdout: IO[bytes] | None = None,
 ) -> None:
-    """Run a program in a folder; an error says what to do when it is missing or fails."""
+    """Run a program in a folder; an error explains what to do if it is missing or fails."""
     path = shutil.which(command[0])
     if path is None:
-        raise UnskewError(f"the program {command[0]} is not on this machine: {if_missing}")
+        raise UnskewError(f"the program {command[0]} is not installed: {if_missing}")
     done = subprocess.run(
         [path, *command[1:]],
         cwd=folder,
@@ -82,15 +82,15 @@ def run(
     if done.returncode:
         raise UnskewError(
             f"`{' '.join(command)}` failed with code {done.returncode} "
-            f"({_complaint(done.stderr)}): {if_failed}"
+            f"({_summary(done.stderr)}): {if_failed}"
         )
 
 
-def _complaint(stderr: bytes) -> str:
-    """Return the lines of a program's complaint that say most, as one."""
+def _summary(stderr: bytes) -> str:
+    """Return the most informative lines of a program's error output as one line."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith(("e:", "npm err"))]
-    return "; ".join((errors or lines)[:3]) or "it said nothing"
+    return "; ".join((errors or lines)[:3]) or "no error output"
 
 
 def _only(folder: Path, pattern: str) -> Path:
