@@ -1,4 +1,4 @@
-"""All methods of the table, the slow ones with options that make them quick."""
+"""All registered methods, with options that make the slow ones quick."""
 
 import warnings
 
@@ -22,7 +22,7 @@ SPECS = [QUICK.get(name, name) for name in METHODS]
 
 
 def train_quickly(federation, method, **options):
-    """Train quickly; a method may warn of what is odd about the data."""
+    """Train quickly; a method may warn about unusual data."""
     usual = {"batch_size": 4, "lr": 0.1, "model": "mlp:hidden=6"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnskewWarning)

@@ -84,7 +84,7 @@ def test_fedprox_without_strength_is_fedavg_bit_for_bit(federation, runner):
 
 @RUNNERS
 def test_fedprox_s_first_local_step_is_fedavg_s(federation, runner):
-    """At the global model the quadratic has no slope."""
+    """At the global model the proximal term has no gradient."""
     options = {"rounds": 1, "steps": 1, "model": "logistic", "runner": runner}
     plain = us.train(federation, "fedavg", **options)
     prox = us.train(federation, "fedprox:mu=100", **options)
@@ -98,7 +98,7 @@ def test_fedprox_s_first_local_step_is_fedavg_s(federation, runner):
 
 
 def test_fedprox_s_second_step_by_hand():
-    """One weight, one sample, no slope in the loss: only the quadratic pulls."""
+    """One class, so the loss is flat: only the proximal term has a gradient."""
     network = FunctionalModel(nn.Linear(1, 1))
     method = FedProx(mu=0.5)
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
@@ -131,7 +131,7 @@ BUFFERED = {"model": NORMED, "rounds": 3, "batch_size": 8, "runner": "loop"}
 
 
 class Watched(Method):
-    """Remembers what every client started from and ended with."""
+    """Records the start and the end of every client's training."""
 
     def finish(self, client, start, trained, state):
         LOG.append((client.id, start.vector.clone(), trained.vector.clone()))

@@ -176,8 +176,8 @@ def test_an_absent_member_stays_with_the_larger_part():
     method = CFL(wait=1, eps1=0.5, eps2=0.5)
     server = initial_server(method, [0.0])
     server, _ = method.aggregate(server, Uploads.of(torch.zeros(4, 1)))
-    some = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])
-    server, _ = method.aggregate(server, some)
+    uploads = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])
+    server, _ = method.aggregate(server, uploads)
     assert server.slots["cluster"].tolist() == [0, 1, 0, 0]
     assert server.slots["models"].flatten().tolist() == [1.0, -2.0]
 

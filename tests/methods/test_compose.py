@@ -1,4 +1,4 @@
-"""Methods spelled with a plus are both: weights multiply, terms add, options keep their owners."""
+"""Composed methods: weights multiply, terms add, options belong to their parts."""
 
 import pytest
 import torch
@@ -129,7 +129,7 @@ def test_a_second_training_excludes_methods_that_need_a_single_one(other):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Mine(FedProx):
-    """A method of one's own."""
+    """A custom method."""
 
 
 def test_objects_compose_like_spec_strings(federation):

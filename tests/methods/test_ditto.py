@@ -1,4 +1,4 @@
-"""Ditto: the global model is FedAvg's, the personal one is held near it."""
+"""Ditto: the global model is FedAvg's, the personal one stays near it."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_without_strength_the_personal_model_is_local_training(federation, runne
 
 
 def test_a_step_of_one_over_lam_without_gradient_ends_at_the_global_model():
-    """One class: the loss has no slope, so only the quadratic pulls, back to the received model."""
+    """One class: the loss is flat, so only the proximal term acts, towards the received model."""
     (part,) = Ditto(lam=4).extra_trainings()
     network = FunctionalModel(nn.Linear(1, 1))
     client = Client(0, torch.ones(1, 1), torch.zeros(1, dtype=torch.int64), network, 1)
@@ -104,7 +104,7 @@ def test_a_stronger_proximal_term_keeps_personal_models_nearer(federation):
 
 
 def test_a_personal_model_that_diverges_is_discarded(federation):
-    """The pull is so strong that steps overshoot ever more; the global model is not touched."""
+    """The term is so strong that steps overshoot and diverge; the global model is unaffected."""
     run = us.train(federation, "ditto:lam=1e6,epochs=30", **OPTIONS)
     assert torch.isfinite(torch.tensor(run.last("personal", "loss")))
     assert torch.equal(vector_of(run), vector_of(us.train(federation, "fedavg", **OPTIONS)))

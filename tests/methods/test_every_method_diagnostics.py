@@ -1,4 +1,4 @@
-"""What the table says of each method is what happens: what travels, and how it is trained."""
+"""The description of each method matches its traffic and its runner."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def network_of(method):
 
 
 def sizes(method, run) -> dict[str, int]:
-    """How many numbers each thing that may travel has."""
+    """The number of values of everything that may be sent."""
     layout = FunctionalModel(make(network_of(method), (5,), 3, seed=0)).layout
     norms = layout.mask(Kind.NORM_AFFINE, Kind.NORM_STATISTIC, Kind.COUNTER)
     return {
@@ -50,12 +50,12 @@ def test_the_described_traffic_is_the_counted_traffic(spec):
     )
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
-    for way, diagnostics in (("down", method.about.down), ("up", method.about.up)):
-        pieces = diagnostics.split(", ")
+    for direction, description in (("down", method.about.down), ("up", method.about.up)):
+        pieces = description.split(", ")
         always = [piece for piece in pieces if not piece.endswith(")")]
         expected = sum(known[piece] for piece in always)
-        assert set(tables[-1][f"parameters_{way}"]) == {expected}
-        early = getattr(run.cost, f"parameters_{way}") - 3 * len(FEDERATION) * expected
+        assert set(tables[-1][f"parameters_{direction}"]) == {expected}
+        early = getattr(run.cost, f"parameters_{direction}") - 3 * len(FEDERATION) * expected
         assert (early > 0) == (len(always) < len(pieces))
 
 

@@ -1,4 +1,4 @@
-"""No method crashes on odd federations: it trains to finite numbers, or says in a line why not."""
+"""No method crashes on unusual federations: it trains to finite numbers or raises one line."""
 
 from dataclasses import replace
 

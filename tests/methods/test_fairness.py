@@ -1,4 +1,4 @@
-"""q-FedAvg and AFL: their special cases, one round by hand, and what they are for."""
+"""q-FedAvg and AFL: special cases, one round by hand, and a lower worst loss."""
 
 import numpy as np
 import pytest
@@ -55,8 +55,8 @@ def test_one_round_of_qffl_is_the_paper_s_formula():
     deltas = (before - models).double() / lr
     h = q * losses ** (q - 1) * deltas.square().sum(1) + losses**q / lr
     step = ((samples * losses**q)[:, None] * deltas).sum(0) / (samples * h).sum()
-    way = (before - models).double().square().sum(1)
-    sent = torch.stack([losses, q * way / (lr * losses)], 1)
+    squared = (before - models).double().square().sum(1)
+    sent = torch.stack([losses, q * squared / (lr * losses)], 1)
     uploads = Uploads.of(models, samples=samples, previous=before, extras={"fairness": list(sent)})
     server, diagnostics = QFFL(q=q).aggregate(Server(before), uploads)
     torch.testing.assert_close(server.vector.double(), before - step, rtol=1e-5, atol=1e-6)
@@ -69,8 +69,8 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
     start, end = torch.randn(LOGISTIC), torch.randn(LOGISTIC)
     sent = QFFL(q=3).finish(client, Start(start), Trained(end, 1, 0.0), {}).extras["fairness"]
     loss = training_loss(client, start)
-    way = float((end - start).square().sum())
-    assert sent.tolist() == pytest.approx([loss, 3 * way / (0.5 * loss)], rel=1e-5)
+    squared = float((end - start).square().sum())
+    assert sent.tolist() == pytest.approx([loss, 3 * squared / (0.5 * loss)], rel=1e-5)
 
 
 @given(
@@ -87,7 +87,7 @@ def test_the_higher_the_loss_the_higher_the_weight(q, losses):
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
 def test_the_nearest_point_of_the_simplex(values):
-    """Lowered by one amount where positive; where 0, lowering would have gone below."""
+    """Positive coordinates are lowered by the same amount; it would make the others negative."""
     values = torch.tensor(values).double()
     nearest = nearest_on_simplex(values)
     assert bool((nearest >= 0).all())
@@ -128,7 +128,7 @@ def test_new_clients_join_afl_with_an_even_share_and_clients_of_weight_zero_chan
 
 @pytest.mark.parametrize("method", ["qffl:q=2", "afl:mixture_lr=0.02"])
 def test_the_highest_loss_falls(method):
-    """A crowd with one rule, and one client with another: the crowd no longer decides alone."""
+    """Five clients follow one rule and the sixth another: its loss must fall."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(240, 4)).astype(np.float32)
     owner = np.repeat(np.arange(6), 40)

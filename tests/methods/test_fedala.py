@@ -1,4 +1,4 @@
-"""FedALA: the mix of own and global model, by layer, and its two ends."""
+"""FedALA: the mix of own and global model, by layer, and its two extremes."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_only_the_global_model_is_fedavg_bit_for_bit(federation, runner, method)
 
 @pytest.mark.parametrize("other", ["fedprox:mu=0.5", "fedntd:beta=0.5", "feddyn:alpha=0.1"])
 def test_terms_refer_to_the_received_model_wherever_training_starts(federation, other):
-    """MOON's too, but its features are the same while the mix is of the head alone."""
+    """MOON's too, but its features do not change while only the head is mixed."""
     either = [
         us.train(federation, name, **OPTIONS) for name in (f"fedala+{other}", f"{other}+fedala")
     ]
@@ -110,7 +110,7 @@ def test_the_first_mix_is_trained_until_it_converges_then_one_epoch_per_round(
 
 
 def test_a_mix_that_was_not_learned_is_not_kept(federation):
-    """A client whose model became the global one had nothing to mix: its first time is to come."""
+    """A client whose model equals the global one has nothing to mix and keeps no mix."""
     received, own = vectors()
     client, method = client_of(federation), FedALA()
 
@@ -129,7 +129,7 @@ def test_layers_count_from_the_head_and_include_their_norms():
     class Plain(nn.Module):
         def __init__(self):
             super().__init__()
-            self.head = nn.Linear(4, 3)  # defined first, and the last all the same
+            self.head = nn.Linear(4, 3)  # defined first, but still the last layer
             self.one = nn.Conv2d(1, 2, 3)
             self.norm = nn.BatchNorm2d(2)
             self.two = nn.Linear(2, 4)

@@ -1,4 +1,4 @@
-"""FedBN: norm layers stay with their clients, by the type of the layer."""
+"""FedBN: norm layers, found by type, stay on their clients."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
 
 
 class Oddly(nn.Module):
-    """BatchNorm under names that say nothing, one of them inside the head, and other norms."""
+    """BatchNorm under unusual names, one of them inside the head, and other norms."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ def test_layers_are_chosen_by_type_not_by_name():
 
 
 def test_the_proximal_center_of_own_norms_is_their_last_values():
-    """The server's, which on a real federation is not even sent, is nobody's business here."""
+    """The server's norm layers are not used: on a real federation they are not even sent."""
     network = FunctionalModel(with_norm := nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))
     layout, method = Layout.of(with_norm), make_method("fedprox+fedbn")
     own = torch.full((int(method.kept(layout).sum()),), 7.0)
@@ -75,7 +75,7 @@ LOG: list = []
 
 
 class Watched(FedBN):
-    """Remembers what every client started from and ended with."""
+    """Records the start and the end of every client's training."""
 
     def finish(self, client, start, trained, state):
         LOG.append((client.id, start.vector.clone(), trained.vector.clone()))
@@ -100,7 +100,7 @@ def test_a_client_s_norm_layers_resume_from_its_last_round(federation, fallback)
 
 
 def test_a_client_s_norm_layers_depend_on_that_client_alone(federation):
-    """With everything else frozen, other data elsewhere changes nothing here."""
+    """With everything else frozen, the data of other clients has no effect."""
 
     class NormsAlone(FedBN):
         def trains(self, layout):
@@ -152,7 +152,7 @@ def test_traffic_by_hand(federation):
 
 
 def test_a_new_client_starts_with_the_average_and_is_evaluated_with_it():
-    """One client a round: whoever has not trained yet is measured with the server's layers."""
+    """One client per round: the others are evaluated with the server's layers."""
     run = us.train(small_federation(), "fedbn", model=ODDLY, **OPTIONS | {"rounds": 1, "cohort": 1})
     (trained,) = run.client_tables[0]["client"]
     local, personal = (

@@ -1,4 +1,4 @@
-"""FedCluster chooses who takes part, data sharing what clients train on."""
+"""FedCluster selects the clients of a round, data sharing adds training samples."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_every_client_takes_part_once_per_cycle(order):
 
 
 def test_as_many_groups_as_clients_is_sequential_training(federation):
-    """Each client alone, on the model the one before left: by hand with one client a run."""
+    """Each client alone, on the model of the client before: by hand with one client per run."""
     options = OPTIONS | {"rounds": 4, "model": "logistic"}
     run = us.train(federation, "fedcluster:groups=9,order=fixed", **options)
     assert sorted(participants(run)) == [[0], [1], [2], [3]]

@@ -57,7 +57,7 @@ def test_weights_by_hand():
     assert found.values.tolist() == pytest.approx([0.25, 0.25, 1, 2.5])
     assert found.effective == pytest.approx(16 / (4 * (0.0625 + 0.0625 + 1 + 6.25)))
     assert found.coverage == 1.0
-    # Clipped to [1/2, 2] they are 1/2, 1/2, 1, 2, again made to have mean one.
+    # Clipped to [1/2, 2] they are 1/2, 1/2, 1, 2, rescaled to mean one.
     assert weights_from(torch.tensor([0.5, 0.5, 2.0, 5.0]).log(), clip=2).values.tolist() == (
         pytest.approx([0.5, 0.5, 1, 2])
     )
@@ -72,7 +72,7 @@ def test_without_mean_one_weights_are_the_clipped_ratios():
 
 
 def test_coverage_is_the_share_of_the_global_mass_that_a_client_covers():
-    # q is even on two values, p is even on four: on q's values p/q is 1/2.
+    # q is uniform on two values, p is uniform on four: on q's values p/q is 1/2.
     assert weights_from(torch.tensor([0.5, 0.5]).log(), clip=10).coverage == pytest.approx(0.5)
 
 
@@ -172,7 +172,7 @@ def test_what_stages_send_is_counted_and_weights_are_not(binary):
     for traffic in by_stage["density"]:
         assert traffic["parameters_down"] == clients * made
         assert traffic["parameters_up"] == clients * (made + 2)  # loss and number of samples
-    # The finished density goes out once; clients tell how they fare, nothing else.
+    # The finished density is sent once; clients report only their diagnostics.
     down = [traffic["parameters_down"] for traffic in by_stage["local density"]]
     assert down == [clients * made] + [0] * (len(down) - 1)
     assert {t["parameters_up"] for t in by_stage["local density"]} == {clients * 2}
@@ -242,9 +242,9 @@ def test_a_round_without_held_out_samples_does_not_stop_the_search_for_the_best(
     method, layout = FederatedDensity(), Layout.of(nn.Linear(1, 1, bias=False))
     server = Server(torch.zeros(1))
     for number, loss in enumerate([5.0, None, 3.0, 4.0, 8.0]):
-        diagnostics = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
+        sent = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
         uploads = Uploads.of(torch.full((1, 1), number + 1.0), samples=[1], layout=layout)
-        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [diagnostics]}))
+        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [sent]}))
     assert server.slots["history"].tolist() == [5, 3, 4, 8]
     assert learned_density(server).tolist() == [2.0]  # the model whose loss was 3
 
@@ -256,7 +256,7 @@ def test_a_client_with_one_sample_takes_part():
     assert found.states[0]["sample_weights"].tolist() == [1.0]
 
 
-# Where weighting must win: see docs/feddisk.md for ten seeds.
+# A federation where weighting must help: see docs/feddisk.md for ten seeds.
 
 TASK = {"model": "logistic", "rounds": 4, "steps": 300, "batch_size": 2000, "lr": 0.5}
 

@@ -1,4 +1,4 @@
-"""FedDyn: its terms by hand, what h is, where it ends, and what it hands out."""
+"""FedDyn: its terms by hand, the mean slope h, convergence, and the evaluated model."""
 
 import pytest
 import torch
@@ -17,13 +17,13 @@ QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
 
 def test_the_terms_by_hand():
-    """One class, so the task's loss is 0 and flat: -<g, w> and the quadratic alone."""
+    """One class, so the task's loss is 0 and flat: only -<g, w> and the quadratic."""
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
     refs = {"dyn_center": torch.tensor([1.0, 0.0]), "dyn_slope": torch.tensor([0.5, 2.0])}
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
     loss = FedDyn(alpha=0.5).objective(FunctionalModel(nn.Linear(1, 1)), weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
-    assert loss.item() == pytest.approx(0.25 * (4 + 1))  # the linear term shows in no loss
+    assert loss.item() == pytest.approx(0.25 * (4 + 1))  # the linear term does not change the loss
     assert gradient.tolist() == [-0.5 + 1.0, -2.0 - 0.5]
 
 
@@ -60,7 +60,7 @@ def test_h_is_the_mean_slope_of_all_clients(federation, cohort):
 
 
 def test_the_first_round_is_mean_with_a_proximal_term(federation):
-    """All slopes are zero then, and the mean of the clients is what is handed out."""
+    """All slopes are zero then, and the mean of the clients is evaluated."""
     options = QUICK | {"rounds": 1, "epochs": 3}
     dyn = us.train(federation, "feddyn:alpha=0.2", **options)
     prox = us.train(federation, "fedprox:mu=0.2+mean", **options)

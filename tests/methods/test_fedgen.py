@@ -1,4 +1,4 @@
-"""FedGen: its terms by hand, what the generator learns, and FedAvg without it."""
+"""FedGen: its terms by hand, the generator's training, and FedAvg as a special case."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_the_terms_by_hand():
     refs = {
         "generated": generated,
         "generated_shares": torch.tensor([0.5, 0.5]),
-        "generated_fade": torch.tensor(0.25),
+        "generated_decay": torch.tensor(0.25),
     }
     x, y = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]), torch.tensor([1, 0, 1])
     batch = Batch(x, y, torch.tensor([0.5, 0.5, 0.0]))
@@ -76,7 +76,7 @@ def test_a_class_without_samples_is_left_out():
         refs = {
             "generated": torch.stack([torch.ones(2, 2), generated_for_class_1]),
             "generated_shares": torch.tensor([1.0, 0.0]),
-            "generated_fade": torch.tensor(1.0),
+            "generated_decay": torch.tensor(1.0),
         }
         return FedGen().objective(network, weights, {}, batch, refs).item()
 
@@ -117,7 +117,7 @@ def test_the_generator_learns_from_the_heads():
     shares = counts / counts.sum(0)
     assert heads.cross_entropy(made, y, shares).item() < 0.2
     assert loss < 1.2
-    assert made.view(3, 20, 5).std(1).mean() > 0.1  # not one point a class
+    assert made.view(3, 20, 5).std(1).mean() > 0.1  # not one point per class
 
 
 def test_traffic(federation):

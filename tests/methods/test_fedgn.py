@@ -1,4 +1,4 @@
-"""Fed-GN: BatchNorm becomes GroupNorm, wherever it is."""
+"""Fed-GN: BatchNorm becomes GroupNorm, at any depth."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""FedNova: equal work is FedAvg, unequal work is normalised by the reach of its steps."""
+"""FedNova: equal work is FedAvg, unequal work is normalised by the effective step."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_by_hand():
 
 @given(st.floats(0.01, 100), st.lists(st.floats(0.1, 10), min_size=2, max_size=5))
 def test_the_unit_of_the_effective_step_does_not_matter(unit, effective_step):
-    """So steps, or steps times the learning rate, are one and the same."""
+    """So steps, or steps times the learning rate, give the same result."""
     stack = [[float(k), 1.0 - k] for k in range(len(effective_step))]
     samples = list(range(1, len(effective_step) + 1))
     vectors = [

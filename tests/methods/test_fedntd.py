@@ -1,4 +1,4 @@
-"""FedNTD: the divergence by hand, what it leaves alone, and FedAvg without it."""
+"""FedNTD: the divergence by hand, the true class, and FedAvg as a special case."""
 
 import math
 
@@ -18,7 +18,7 @@ LOGITS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)
 
 
 def test_the_divergence_by_hand():
-    """Class 0 is true. Of the others the teacher says 3:1, the pupil 1:1."""
+    """Class 0 is true. For the others the teacher predicts 3:1, the student 1:1."""
     teacher = torch.tensor([[9.0, math.log(3), 0.0]])
     own = torch.tensor([[-5.0, 2.0, 2.0]])
     expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
@@ -81,7 +81,7 @@ def test_without_strength_it_is_fedavg_bit_for_bit(federation, runner):
 
 
 def test_the_first_step_is_fedavg_s(federation):
-    """At the global model both agree, and the divergence has no slope."""
+    """At the global model both agree, and the divergence has no gradient."""
     options = QUICK | {"rounds": 1, "steps": 1}
     runs = [us.train(federation, name, **options) for name in ("fedavg", "fedntd:beta=100")]
     first, second = (flatten(run.model, FunctionalModel(run.model).layout) for run in runs)
@@ -89,7 +89,7 @@ def test_the_first_step_is_fedavg_s(federation):
 
 
 def test_running_statistics_count_each_batch_once(federation):
-    """The teacher judges by its own statistics and changes none."""
+    """The teacher uses its own statistics and changes none."""
     module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     run = us.train(federation, "fedntd", **QUICK | {"model": module, "rounds": 1, "steps": 3})
     assert int(run.model[1].num_batches_tracked) == 3

@@ -1,4 +1,4 @@
-"""FedROD: balanced softmax, who teaches which head, and which model is measured where."""
+"""FedROD: balanced softmax, the loss of each head, and the model of each level."""
 
 import math
 
@@ -35,7 +35,7 @@ def start_of(method, labels):
 
 
 def terms(method, labels, noise=0.0):
-    """The losses of a client's samples, its weights, and where each part's coordinates lie."""
+    """The losses of a client's samples, its weights, and the coordinates of each part."""
     network, client, start = start_of(method, labels)
     trainable = network.layout.trainable
     weights = start.vector[:trainable] + noise * torch.arange(trainable) / trainable
@@ -86,7 +86,7 @@ def test_a_class_without_samples_is_not_pushed_down():
 
 
 def test_each_part_learns_from_its_own_term():
-    """The personal term moves the personal head alone, the balanced one all but it."""
+    """The personal term changes only the personal head, the balanced one everything else."""
     method = FedROD()
     network, weights, buffers, batch, losses, places = terms(method, [0, 0, 1], noise=0.3)
     (slope,) = torch.autograd.grad(losses.sum(), weights)

@@ -1,4 +1,4 @@
-"""IFCA: one model is FedAvg; choices are made on training samples; what travels is counted."""
+"""IFCA: one model is FedAvg; choices are made on training samples; traffic is counted."""
 
 import numpy as np
 import pytest
@@ -110,7 +110,7 @@ def test_a_new_client_gets_the_model_with_the_most_samples():
 
 
 def test_it_finds_clients_that_contradict_each_other():
-    """With this start one client first chooses wrongly, and turns."""
+    """With this start one client first chooses wrongly, and then changes its choice."""
     options = {"model": "logistic", "rounds": 15, "lr": 0.5, "seed": 4, "evaluate_every": 15}
     run = us.train(opposed(), "ifca:models=2", **options)
     assert clusters(run)[0][0] != clusters(run)[0][2]
@@ -131,9 +131,9 @@ def test_all_models_go_down_and_the_choice_goes_up(federation):
 def test_local_coordinates_are_not_sent_with_any_model(federation):
     run = us.train(federation, "ifca:models=3,buffers=local", model=NORMED, rounds=2)
     layout = FunctionalModel(NORMED).layout
-    # Statistics go down once, to clients that have none of their own yet, and with one model.
-    newcomers = 4 * (layout.size - layout.trainable)
-    assert run.cost.parameters_down == 2 * 4 * 3 * layout.trainable + newcomers
+    # Statistics are sent down once, to new clients, and with one model only.
+    first_rounds = 4 * (layout.size - layout.trainable)
+    assert run.cost.parameters_down == 2 * 4 * 3 * layout.trainable + first_rounds
 
 
 def test_vectorised_equals_the_loop(federation):

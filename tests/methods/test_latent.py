@@ -75,13 +75,13 @@ def test_repeated_measurements_use_the_current_model(federation):
     tables = [t for t in run.client_tables if t["kind"] == "round"]
     seen = [tuple(table["reasons"]["discrepancies"]) for table in tables]
     assert {row["stage"] for row in run.metrics} == {"task"}
-    assert seen[0] == seen[1] == (0.0,) * 4  # nothing known yet: FedAvg
+    assert seen[0] == seen[1] == (0.0,) * 4  # no distance is known yet: FedAvg
     assert seen[2] == seen[3] != seen[0]
     assert seen[4] == seen[5] != seen[2]
 
 
 def test_with_partial_participation_new_clients_measure_at_once(federation):
-    """From the third round on all who are there have a distance, whenever they first came."""
+    """From the third round on all participants have a distance, whenever they first took part."""
     run = us.train(federation, "latent:every=2", **{**TASK, "rounds": 10, "cohort": 2})
     tables = [t for t in run.client_tables if t["kind"] == "round"]
     cohorts = [tuple(table["client"]) for table in tables]

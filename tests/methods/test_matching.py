@@ -73,7 +73,7 @@ def test_clients_equal_up_to_the_order_of_units_give_that_function(name, shape):
         1.0,
         0.0,
         1.0,
-    ]  # the largest client's numbers stay
+    ]  # the largest client sets the order
 
 
 @pytest.mark.parametrize("name", ["mlp:hidden=6", "mlp:hidden=6,norm=batch"])
@@ -106,7 +106,7 @@ def test_the_head_is_averaged_by_class():
     counts = torch.tensor([[3, 0], [1, 0]])
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts)
     vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
-    assert vector.tolist() == [2.0, 15.0, 1.0, 0.5]  # nobody has class 1: by all samples
+    assert vector.tolist() == [2.0, 15.0, 1.0, 0.5]  # no client has class 1: by all samples
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts + torch.eye(2))
     vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
     torch.testing.assert_close(vector, torch.tensor([9 / 5, 30.0, 4 / 5, 2.0]))
@@ -228,7 +228,7 @@ def test_a_rule_without_weights_is_rejected_with_batchnorm(federation):
 
 
 def test_with_matched_units_it_is_rejected_where_there_are_statistics(federation):
-    with pytest.raises(UnskewError, match="fedma renumbers units, and feddna pools"):
+    with pytest.raises(UnskewError, match="fedma permutes units, and feddna pools"):
         us.train(federation, "feddna+fedma", model=NORMED, rounds=1, runner="loop")
     assert us.train(federation, "feddna+fedma", model="mlp:hidden=4", rounds=1).rounds == 1
 

@@ -1,4 +1,4 @@
-"""MOON: the contrast by hand, the first round, the projection, and FedAvg without it."""
+"""MOON: the contrast by hand, the first round, the projection, and FedAvg as a special case."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""Methods with several models and others of the server, on small and odd federations.
+"""Methods with several models and other server methods, on small and unusual federations.
 
-Each must run without a crash, and keep a golden figure on digits.
+Each must run without a crash, and keep a golden metric on digits.
 """
 
 import numpy as np
@@ -112,7 +112,7 @@ def test_golden_feddna(digits):
     ["latent:vae_rounds=1,encoder=8", "data-sharing", "fedavgm", "feddisk:density_rounds=1"],
 )
 def test_with_one_model_the_other_method_is_unchanged(several, other):
-    """What it keeps for all models, as a VAE or shared samples, is seen from inside the one."""
+    """The one model sees the slots shared by all models, such as a VAE or shared samples."""
     federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
     alone = us.train(federation, other, **OPTIONS)
     joined = us.train(federation, f"{several}+{other}", **OPTIONS)

@@ -1,4 +1,4 @@
-"""What all methods that change the local objective promise: any data, any network, any runner."""
+"""All methods that change the local objective work on any data, network and runner."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ NORMED = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(
 
 
 class Plain(nn.Module):
-    """A user's own network, with nothing called body or head."""
+    """A custom network, with no module called body or head."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Golden numbers of the methods that keep something on the client, and odd federations for them."""
+"""Golden numbers of the methods that keep state on the client, and unusual federations."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -32,7 +32,7 @@ def digits():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_results_on_digits_are_unchanged(digits, name):
-    """Six clients of Dir(0.3), three rounds, an MLP with BatchNorm; accuracies to a few samples."""
+    """Six clients, three rounds, an MLP with BatchNorm; accuracies within a few samples."""
     spec = "fedrep:head_epochs=3" if name == "fedrep" else name
     run = us.train(
         digits, spec, model="mlp:hidden=32,norm=batch", rounds=3, batch_size=16, lr=0.1,
@@ -42,7 +42,7 @@ def test_results_on_digits_are_unchanged(digits, name):
     assert levels == pytest.approx(GOLDEN[name], abs=0.02)
 
 
-# Odd federations.
+# Unusual federations.
 
 NORMED = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 RNG = np.random.default_rng(0)

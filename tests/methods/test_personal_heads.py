@@ -1,4 +1,4 @@
-"""FedPer, FedRep and FedBABU: what becomes of body and head."""
+"""FedPer, FedRep and FedBABU: how body and head are trained and sent."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ START = flatten(make("mlp:hidden=6", (5,), 3), LAYOUT)
 
 
 def logged(cls, **options):
-    """A method that remembers, by round and client, starts, ends and states."""
+    """A method that records starts, ends and states by round and client."""
     log: list = []
 
     class Logged(cls):
@@ -166,7 +166,7 @@ def test_fedbabu_is_fedavg_restricted_to_the_body(federation):
 
 @pytest.mark.parametrize("part", ["head", "all"])
 def test_fedbabu_s_fine_tuning_by_hand(federation, part):
-    """Full batches: tuning is gradient descent from the global model on the client's samples."""
+    """Full batches: fine-tuning is gradient descent from the global model."""
     run = us.train(
         federation, FedBABU(epochs=4, part=part), **OPTIONS | {"batch_size": 1000, "rounds": 2}
     )
@@ -182,7 +182,7 @@ def test_fedbabu_s_fine_tuning_by_hand(federation, part):
     assert run.last("local", "loss") != pytest.approx(run.last("personal", "loss"), rel=1e-3)
 
 
-# What cannot be.
+# Rejected networks.
 
 
 class Headless(nn.Module):

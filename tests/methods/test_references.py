@@ -1,4 +1,4 @@
-"""Local and central training: the references below and above federated learning."""
+"""Local and central training: the lower and upper references for federated learning."""
 
 import numpy as np
 import pytest

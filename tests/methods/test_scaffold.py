@@ -1,4 +1,4 @@
-"""SCAFFOLD: what its variates are, where it ends, and what it sends."""
+"""SCAFFOLD: its control variates, convergence, and traffic."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
 
 class Watched(SCAFFOLD):
-    """Remembers both kinds of variates, round by round."""
+    """Records both kinds of control variates, round by round."""
 
     def aggregate(self, server, uploads):
         updated, diagnostics = super().aggregate(server, uploads)
@@ -51,7 +51,7 @@ def test_the_first_round_is_mean_bit_for_bit(federation, runner):
 
 @pytest.mark.parametrize("cohort", [1, 2, 4])
 def test_the_server_s_variate_is_the_mean_of_all_clients(federation, cohort):
-    """Also when few take part: those that never did count as zeros."""
+    """Also with partial participation: clients that never took part count as zeros."""
     watch(federation, rounds=5, epochs=2, cohort=cohort)
     everyone = torch.stack([OWN.get(k, torch.zeros_like(COMMON[0])) for k in range(4)])
     torch.testing.assert_close(COMMON[-1], everyone.mean(0), rtol=1e-4, atol=1e-6)
@@ -122,7 +122,7 @@ def test_it_converges_where_the_mean_of_the_losses_is_flat_and_mean_does_not():
 
 @pytest.mark.parametrize("local", [{"momentum": 0.9}, {"momentum": 0.0}])
 def test_a_variate_is_a_mean_of_gradients_also_with_momentum(local):
-    """One sample and a loss that is flat but for its slope: the variate must be that slope."""
+    """One sample and a linear loss: the control variate must be its gradient."""
     x, y = small_federation().train.client(0)
     federation = federation_of((x, y), (x, y))
     watch(federation, batch_size=1000, lr=1e-4, steps=5, rounds=1, **local)
@@ -164,5 +164,5 @@ def test_local_coordinates_are_neither_corrected_nor_sent(federation):
 
 
 def test_adam_is_rejected(federation):
-    with pytest.raises(UnskewError, match="optimizer: scaffold reads gradients"):
+    with pytest.raises(UnskewError, match="optimizer: scaffold estimates gradients"):
         us.train(federation, "scaffold", model="logistic", rounds=1, optimizer="adam")

@@ -32,7 +32,7 @@ def test_intrac_s_chance_level_follows_the_classes_of_the_network():
     run = us.train(small_federation(), "intrac", **OPTIONS)
     weights = run.weights[0]
     assert weights.sum() == pytest.approx(1)
-    assert weights.max() / weights.min() <= 3 + 1e-9  # accuracies lie between 1/3 and 1
+    assert weights.max() / weights.min() <= 3 + 1e-9  # accuracies are between 1/3 and 1
 
 
 def test_feddisco_without_discrepancy_is_fedavg():
