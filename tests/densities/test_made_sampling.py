@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unskew.densities import sampling
-from unskew.densities.sampling import draw, draw_by, log_density
+from unskew.densities.sampling import draw, draw_from_uniforms, log_density
 from unskew.errors import UnskewError
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
@@ -67,7 +67,7 @@ def test_computing_each_unit_once_changes_no_sample(spec, features):
     network, weights = wild(spec, features)
     generator = torch.Generator().manual_seed(1)
     uniforms = torch.rand(300, features, generator=generator).double()
-    samples = draw_by(network, weights, uniforms)
+    samples = draw_from_uniforms(network, weights, uniforms)
     assert torch.equal(samples, pass_by_pass(network, weights, uniforms))
     assert set(samples.unique().tolist()) == {0, 1}
 

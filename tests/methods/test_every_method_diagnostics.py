@@ -5,7 +5,7 @@ import torch
 
 from every_method import SPELLINGS, play
 from toys import small_federation
-from unskew.engine.runners import example, resolve_runner
+from unskew.engine.runners import example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.methods.common.registry import make_method
 from unskew.models import make
@@ -59,7 +59,7 @@ def test_what_travels_is_what_is_counted(spec):
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_how_it_is_trained_is_what_is_chosen(spec):
-    method, samples = make_method(spec), example(FEDERATION)
+    method, samples = make_method(spec), example_inputs(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
     assert runner == ("pool" if method.about.only_with_norms else "vectorised")

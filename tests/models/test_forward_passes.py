@@ -26,7 +26,7 @@ def parts_of(module):
     network = FunctionalModel(module)
     vector = flatten(module, network.layout)
     trainable = network.layout.trainable
-    return network, vector, vector[:trainable], network.own_buffers(vector[trainable:])
+    return network, vector, vector[:trainable], network.copy_buffers(vector[trainable:])
 
 
 def test_a_watched_pass_shows_features_and_output():
@@ -62,9 +62,9 @@ def test_consulting_changes_nothing_and_uses_the_model_s_own_statistics():
     for _ in range(3):
         network(weights, buffers, X + 2)
     other = vector.clone()
-    network.put_buffers(buffers, other[network.layout.trainable :])
+    network.write_buffers(buffers, other[network.layout.trainable :])
     before = other.clone()
-    judged = network.consult(other, X).output
+    judged = network.forward_eval(other, X).output
     assert torch.equal(other, before)
     assert module.training
     module.load_state_dict(network.layout.tensors(other), strict=True)

@@ -25,7 +25,7 @@ def test_the_function_is_the_module(training):
     module, x = cnn().train(training), torch.randn(6, 1, 4, 4)
     network = FunctionalModel(module)
     weights, rest = split(network)
-    assert torch.equal(network(weights, network.own_buffers(rest), x), module(x))
+    assert torch.equal(network(weights, network.copy_buffers(rest), x), module(x))
 
 
 def test_the_function_depends_on_its_arguments_not_on_the_module():
@@ -75,10 +75,10 @@ def test_training_changes_own_buffers_and_they_can_be_put_back():
     network = FunctionalModel(cnn().train())
     weights, rest = split(network)
     before = rest.clone()
-    buffers = network.own_buffers(rest)
+    buffers = network.copy_buffers(rest)
     network(weights, buffers, torch.randn(6, 1, 4, 4))
     assert torch.equal(rest, before)
-    network.put_buffers(buffers, rest)
+    network.write_buffers(buffers, rest)
     assert rest[-1] == 1  # one batch
     assert not torch.equal(rest[:-1], before[:-1])
     assert network.module[1].num_batches_tracked == 0

@@ -151,7 +151,7 @@ def test_the_loss_is_the_cross_entropy_summed_over_features():
     chances = network(weights, {}, x).sigmoid()
     expected = binary_cross_entropy(chances, x.flatten(1), reduction="none").sum(1)
     torch.testing.assert_close(network.losses(weights, {}, batch), expected)
-    measures = network.goal.measures(network, weights, {}, batch)
+    measures = network.goal.metrics(network, weights, {}, batch)
     assert list(measures) == ["loss"]
     torch.testing.assert_close(measures["loss"], expected)
 

@@ -45,7 +45,7 @@ def test_the_loss_by_the_definition():
     error = (decoded - (batch.x.flatten(1) - 0.25) / 0.5).square().sum(1)
     divergence = kl_divergence(posterior, Normal(0, 1)).sum(1)
     torch.testing.assert_close(network.losses(weights, {}, batch), error + 4 * divergence)
-    measures = network.goal.measures(network, weights, {}, batch)
+    measures = network.goal.metrics(network, weights, {}, batch)
     expected = {
         "loss": error + divergence,
         "loss_at_beta": error + 4 * divergence,
@@ -66,7 +66,7 @@ def test_by_hand_with_weights_of_zero():
     # Standardised: 0, 0.5, -0.5, 1.5, 0, 0, 0, 0.
     expected = 5 * 0.25 + 0 + 1 + 1
     assert network.losses(torch.zeros_like(weights), {}, batch).tolist() == [expected]
-    assert network.goal.measures(network, 0 * weights, {}, batch)["kl"].tolist() == [0]
+    assert network.goal.metrics(network, 0 * weights, {}, batch)["kl"].tolist() == [0]
 
 
 def test_the_encoder_speaks_of_the_logarithm_of_the_deviation():
@@ -134,7 +134,7 @@ def test_beta_is_an_option_of_the_training_loss_alone():
         network = FunctionalModel(make(f"vae:hidden=3,latent=1,beta={beta}", (4,), 2))
         weights = flatten(network.module, network.layout)
         batch = batch_of(x, 1)
-        ways[beta] = network.goal.measures(network, weights, {}, batch)
+        ways[beta] = network.goal.metrics(network, weights, {}, batch)
         torch.testing.assert_close(
             network.losses(weights, {}, batch).double(), ways[beta]["loss_at_beta"]
         )

@@ -10,7 +10,7 @@ from unskew.errors import UnskewError
 from unskew.methods.common.base import Method
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import gradient as module_under_test
-from unskew.privacy import private_gradient, private_noise, refuse_coupled
+from unskew.privacy import private_gradient, private_noise, reject_coupled
 
 
 def half_square(w, x, y):
@@ -168,7 +168,7 @@ def test_it_is_what_a_plain_loop_over_samples_gives(case):
 @pytest.mark.parametrize("rows_of_weights", [0, 1, 2, 7, 10, 14, 1000])
 def test_pieces_of_any_size_add_up(case, monkeypatch, rows_of_weights):
     whole, losses = case.together()
-    monkeypatch.setattr(module_under_test, "_PIECE_NUMBERS", rows_of_weights * case.size)
+    monkeypatch.setattr(module_under_test, "_BLOCK_NUMBERS", rows_of_weights * case.size)
     pieces, same_losses = case.together()
     torch.testing.assert_close(pieces, whole)
     torch.testing.assert_close(same_losses, losses)
@@ -178,8 +178,8 @@ def test_pieces_of_any_size_add_up(case, monkeypatch, rows_of_weights):
 def test_pieces_cover_every_sample_once_and_keep_to_their_memory(clients, batch, size, bound):
     seen = torch.zeros(clients, batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module_under_test, "_PIECE_NUMBERS", bound)
-        for piece in module_under_test._pieces(clients, batch, size):
+        patch.setattr(module_under_test, "_BLOCK_NUMBERS", bound)
+        for piece in module_under_test._blocks(clients, batch, size):
             seen[piece] += 1
             assert seen[piece].numel() * size <= max(bound, size)
     assert torch.equal(seen, torch.ones(clients, batch))
@@ -206,6 +206,6 @@ def test_noise_is_standard_normal():
 
 
 def test_networks_that_mix_samples_are_refused():
-    refuse_coupled(FunctionalModel(nn.Linear(2, 2)))
+    reject_coupled(FunctionalModel(nn.Linear(2, 2)))
     with pytest.raises(UnskewError, match="BatchNorm mixes"):
-        refuse_coupled(FunctionalModel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))
+        reject_coupled(FunctionalModel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))

@@ -38,7 +38,7 @@ def list_models(
         return print_json([row])
     facts = {key: row[key] for key in ("takes", "trained for")}
     if recipe.takes == "image":
-        facts["smallest image"] = f"{recipe.smallest()} x {recipe.smallest()}"
+        facts["smallest image"] = f"{recipe.min_image_size()} x {recipe.min_image_size()}"
     return print_rich(details(f"{name}: {row['summary']}", facts, row))
 
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import Floats
-from unskew.engine.round_metrics import Levels
+from unskew.engine.evaluate import Floats, Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
 from unskew.flower.uploads import (
@@ -65,8 +64,8 @@ class CustomLoopBackend(FlowerBackend):
         letters = dict.fromkeys(range(len(context.federation)), content)
         answers = self.nodes.ask(MessageType.EVALUATE, letters, patient=False)
         columns = columns_of(answers.contents)
-        measured = {} if columns is None else with_usual_names(columns.measures)
-        return {"local": replace(columns, measures=measured)} if columns and measured else {}
+        measured = {} if columns is None else with_usual_names(columns.metrics)
+        return {"local": replace(columns, metrics=measured)} if columns and measured else {}
 
 
 class CustomLoopRunner:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import ByClient
-from unskew.engine.round_metrics import Levels, has_personal_models
+from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
 from unskew.flower.backend import FlowerBackend
@@ -155,8 +154,8 @@ def _levels(contents: Mapping[int, RecordDict]) -> Levels:
     levels = {}
     for level in ("local", "personal"):
         start = f"{level}/"
-        columns = {} if told is None else told.measures
+        columns = {} if told is None else told.metrics
         own = {k.removeprefix(start): v for k, v in columns.items() if k.startswith(start)}
         if told is not None and own:
-            levels[level] = ByClient(told.clients, own)
+            levels[level] = ClientScores(told.clients, own)
     return levels

@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import ByClient
+from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, to_tensors
 from unskew.methods.common.base import Finished, Tensors, Trained
 from unskew.models.layout import Kind, Layout
@@ -102,7 +102,7 @@ def figures(content: RecordDict) -> dict[str, float]:
     }
 
 
-def columns_of(contents: Mapping[int, RecordDict]) -> ByClient | None:
+def columns_of(contents: Mapping[int, RecordDict]) -> ClientScores | None:
     """Make a table of what clients measured: of those that tell what most tell."""
     told = {k: figures(content) for k, content in sorted(contents.items())}
     names = Counter(tuple(sorted(each)) for each in told.values() if each)
@@ -112,7 +112,7 @@ def columns_of(contents: Mapping[int, RecordDict]) -> ByClient | None:
     told = {k: each for k, each in told.items() if tuple(sorted(each)) == usual}
     first = next(iter(told.values()))
     columns = {name: np.array([each[name] for each in told.values()], np.float64) for name in first}
-    return ByClient(np.array(list(told)), columns)
+    return ClientScores(np.array(list(told)), columns)
 
 
 def number(metrics: Mapping[str, object], name: str) -> float:

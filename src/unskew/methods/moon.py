@@ -90,8 +90,8 @@ class MOON(Method):
             directions(each)
             for each in (
                 passes[0],
-                network.consult(refs["moon_global"], batch.x),
-                network.consult(refs["moon_previous"], batch.x),
+                network.forward_eval(refs["moon_global"], batch.x),
+                network.forward_eval(refs["moon_previous"], batch.x),
             )
         )
         nearer = ((own * negative).sum(-1) - (own * positive).sum(-1)) / self.temperature
