@@ -41,7 +41,7 @@ def plain(weights: Tensor, x: Tensor) -> Tensor:
 
 
 def clip_then_sum(weights: Tensor, x: Tensor, numbers: int) -> Tensor:
-    subject._PIECE_NUMBERS = numbers
+    subject._BLOCK_NUMBERS = numbers
     gradient, _ = private_gradient(
         loss_of_one,
         weights,
@@ -56,10 +56,10 @@ def clip_then_sum(weights: Tensor, x: Tensor, numbers: int) -> Tensor:
 
 
 def norms_then_backward(weights: Tensor, x: Tensor, numbers: int) -> Tensor:
-    subject._PIECE_NUMBERS = numbers
+    subject._BLOCK_NUMBERS = numbers
     gradients_of = vmap(vmap(grad(loss_of_one), in_dims=(None, 0)))
     kept = torch.empty(x.shape[:2])
-    for rows, columns in subject._pieces(len(x), x.shape[1], weights.shape[1]):
+    for rows, columns in subject._blocks(len(x), x.shape[1], weights.shape[1]):
         norms = torch.linalg.vector_norm(gradients_of(weights[rows], x[rows, columns]), dim=-1)
         kept[rows, columns] = (CLIP / norms).clamp(max=1)
     leaf = weights.detach().requires_grad_()

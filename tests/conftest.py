@@ -1,4 +1,4 @@
-"""What all tests share; that this file is here also lets them import ``toys``."""
+"""Fixtures that all tests share; this file also makes ``toys`` importable."""
 
 import signal
 
@@ -8,25 +8,24 @@ from hypothesis import settings
 from toys import small_federation
 from unskew.engine.threads import threads
 
-# A busy machine or a first import must not fail a property.
+# A busy machine or a slow first import must not fail a property test.
 settings.register_profile("unskew", deadline=None)
 settings.load_profile("unskew")
 
-# Ctrl-C must count for programs that tests start, though a shell told tests in the background to
-# ignore it.
+# Programs that tests start must receive Ctrl-C, even if the shell ignores it for background jobs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def no_power_cuts(monkeypatch):
-    """Waiting for the disk guards against power cuts alone, and those no test can make."""
+def no_fsync(monkeypatch):
+    """Skip waiting for the disk, which protects only against power cuts."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """What tests compute is too small to share; threads would only wait for each other."""
+    """Tests compute too little for several threads, which would only wait for each other."""
     with threads(1):
         yield
 

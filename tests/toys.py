@@ -1,4 +1,4 @@
-"""Small federations that many tests share, and what they ask of runs."""
+"""Small federations and helper functions that many tests share."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def small_federation(
 ) -> Federation:
     """Clients of unequal sizes whose labels follow a linear rule plus noise.
 
-    Features are normal, or with ``unit`` from 0 to 1.
+    Features are normal, or between 0 and 1 with ``unit``.
     """
     rng = np.random.default_rng(seed)
     samples = sum(sizes)
@@ -31,7 +31,7 @@ def small_federation(
 
 
 def federation_of(*clients, common=None, test=None, classes=3) -> Federation:
-    """A federation of (x, y) pairs as they are, clients without samples included."""
+    """A federation with one client per (x, y) pair, which may be empty."""
     train = _columns(clients)
     return Federation(
         train=train,
@@ -42,7 +42,7 @@ def federation_of(*clients, common=None, test=None, classes=3) -> Federation:
 
 
 def opposed(samples=60):
-    """Four clients with the same rule; two of them have the labels turned round."""
+    """Four clients with the same rule; two of them have swapped labels."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4, samples, 5)).astype(np.float32)
     y = (x[..., 0] > 0).astype(np.int64)
@@ -56,7 +56,7 @@ def vector_of(run) -> torch.Tensor:
 
 
 def loss_after_steps(module, part, federation, client, steps) -> float:
-    """A client's test loss after so many full-batch steps (rate 0.1) of a part of a module."""
+    """A client's test loss after full-batch steps (lr 0.1) on a part of a module."""
     optimizer = torch.optim.SGD(part.parameters(), 0.1)
     x, y = (torch.from_numpy(each) for each in federation.train.client(client))
     for _ in range(steps):
@@ -75,7 +75,7 @@ def _columns(clients):
 
 
 def slope(run, federation, weight_decay):
-    """The steepest derivative of the mean loss over all training samples, at a run's end."""
+    """The largest absolute derivative of the mean training loss at a run's final model."""
     x, y = torch.from_numpy(federation.train.x), torch.from_numpy(federation.train.y).long()
     parameters = list(run.model.parameters())
     loss = F.cross_entropy(run.model(x), y)

@@ -1,4 +1,4 @@
-"""The one exception users meet: it names the field that is wrong and what to do about it."""
+"""The package's exceptions and warnings, whose messages name what is wrong and how to fix it."""
 
 import traceback
 
@@ -8,13 +8,13 @@ class UnskewError(Exception):
 
 
 class UnskewWarning(UserWarning):
-    """Something works, but not as a user may think. The command line prints the message alone."""
+    """Something works, but not as expected. The command line prints the message alone."""
 
 
-def with_place(error: Exception) -> None:
-    """Note where an error happened, before it is sent to another process, which is not told."""
+def add_traceback_note(error: Exception) -> None:
+    """Add the traceback as a note, since it is lost when an error is sent to another process."""
     error.add_note("".join(traceback.format_exception(error)))
 
 
 class FolderError(UnskewError):
-    """Raised where a run's folder holds another run than the one that is asked for."""
+    """The folder of a run contains another run than the requested one."""

@@ -16,13 +16,13 @@ from unskew.models.unit_interval import check_unit_interval
         np.empty((0, 4), np.float32),
     ],
 )
-def test_these_are_fine(x):
+def test_features_from_0_to_1_and_bytes_are_accepted(x):
     check_unit_interval(x, "x")
 
 
 @pytest.mark.parametrize("bad", [-1e-3, 1.001, np.inf, np.nan])
 @pytest.mark.parametrize("kind", [np.float32, torch.tensor])
-def test_the_complaint_names_what_and_the_range(bad, kind):
+def test_the_error_names_the_features_and_the_range(bad, kind):
     x = kind([0.5, bad]) if kind is torch.tensor else np.array([0.5, bad], kind)
     with pytest.raises(UnskewError, match=r"train must lie between 0 and 1 .*scale") as caught:
         check_unit_interval(x, "train")

@@ -1,4 +1,4 @@
-"""The distance from the normal distribution, against formulas, integrals and its promises."""
+"""The distance from the normal distribution, compared with formulas and integrals."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def quantiles(count):
 
 
 @pytest.mark.parametrize("shift", [-3.0, -0.1, 0.0, 0.5, 10.0])
-def test_a_shifted_normal_is_as_far_as_its_shift(shift):
+def test_the_distance_of_a_shifted_normal_is_its_shift(shift):
     assert distance_to_normal(quantiles(200_000) + shift) == pytest.approx(abs(shift), abs=2e-5)
 
 
@@ -58,7 +58,7 @@ def test_the_area_between_distribution_functions(seed):
     assert distance_to_normal(x) == pytest.approx(area, abs=1e-9)
 
 
-def test_columns_are_taken_by_themselves():
+def test_columns_are_independent():
     x = np.random.default_rng(0).normal(size=(50, 3))
     found = distance_to_normal(x)
     assert found.shape == (3,)
@@ -66,7 +66,7 @@ def test_columns_are_taken_by_themselves():
 
 
 @given(VALUES, st.floats(-1e6, 1e6))
-def test_moving_a_sample_changes_its_distance_by_no_more(x, shift):
+def test_a_shift_changes_the_distance_by_at_most_the_shift(x, shift):
     before, after = distance_to_normal(x), distance_to_normal(x + shift)
     assert abs(before - after) <= abs(shift) * (1 + 1e-9) + 1e-8
 
@@ -77,32 +77,32 @@ def test_bounds_and_symmetries(x):
     slack = 1e-9 * (1 + abs(x).max())
     assert np.isfinite(found)
     assert found >= abs(x.mean()) - slack  # the normal's mean is 0
-    assert found <= abs(x).mean() + ROOT + slack  # by way of a point mass at 0
+    assert found <= abs(x).mean() + ROOT + slack  # the triangle inequality with a point mass at 0
     assert distance_to_normal(x[::-1]) == found
     assert distance_to_normal(-x) == pytest.approx(found, rel=1e-9, abs=1e-9)
     assert distance_to_normal(np.repeat(x, 3)) == pytest.approx(found, rel=1e-9, abs=1e-9)
 
 
 @given(VALUES)
-def test_far_to_one_side_it_is_the_mean(x):
+def test_the_distance_of_far_values_is_their_mean(x):
     shifted = x + 2e6
     assert distance_to_normal(shifted) == pytest.approx(shifted.mean(), rel=1e-12)
 
 
 @given(st.integers(1, 2000))
-def test_it_is_small_but_not_zero_at_the_quantiles(count):
+def test_the_distance_of_quantiles_is_small_but_not_zero(count):
     assert 0 < distance_to_normal(quantiles(count)) < 2 / np.sqrt(count)
 
 
-def test_extremes_stay_finite():
+def test_the_distance_of_extreme_values_is_finite():
     assert distance_to_normal([-1e6, 1e6]) == pytest.approx(1e6 - ROOT, rel=1e-12)
     assert np.isfinite(distance_to_normal([-1e300, 0, 1e300]))
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [([], "at least one"), (3.0, "at least one"), ([1, np.nan], "finite"), ([np.inf], "finite")],
 )
-def test_complaints(values, said):
-    with pytest.raises(UnskewError, match=said):
+def test_invalid_values_are_rejected(values, message):
+    with pytest.raises(UnskewError, match=message):
         distance_to_normal(values)

@@ -1,4 +1,4 @@
-"""Bad clients are drawn from the seed, and do what their attack says."""
+"""Attackers are drawn from the seed, and carry out their attack."""
 
 import numpy as np
 import pytest
@@ -14,23 +14,23 @@ from unskew.models.layout import flatten
 OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
 
 
-def test_bad_clients_are_seeded_and_as_many_as_asked():
+def test_attackers_are_seeded_and_as_many_as_requested():
     attack = make_attack("scale:clients=3")
-    assert attack.bad(10, seed=1) == attack.bad(10, seed=1)
-    assert len(attack.bad(10, seed=1)) == 3
-    assert len({attack.bad(50, seed) for seed in range(5)}) > 1
+    assert attack.attackers(10, seed=1) == attack.attackers(10, seed=1)
+    assert len(attack.attackers(10, seed=1)) == 3
+    assert len({attack.attackers(50, seed) for seed in range(5)}) > 1
 
 
 def test_shuffled_labels_stay_with_their_client():
     federation = small_federation()
     attack = make_attack("labels:clients=2")
-    spoilt = attack.on_data(federation, seed=0)
-    bad = attack.bad(len(federation), 0)
+    attacked = attack.on_data(federation, seed=0)
+    attackers = attack.attackers(len(federation), 0)
     for k in range(len(federation)):
-        before, after = federation.train.client(k)[1], spoilt.train.client(k)[1]
+        before, after = federation.train.client(k)[1], attacked.train.client(k)[1]
         assert np.array_equal(np.sort(before), np.sort(after))
-        assert np.array_equal(before, after) == (k not in bad)
-    assert np.array_equal(spoilt.test.y, federation.test.y)
+        assert np.array_equal(before, after) == (k not in attackers)
+    assert np.array_equal(attacked.test.y, federation.test.y)
 
 
 @pytest.mark.parametrize("runner", ["vectorised", "pool"])
@@ -47,7 +47,7 @@ def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
 
 
 @pytest.mark.parametrize(
-    ("spelling", "complaint"),
+    ("spec", "message"),
     [
         ("scales", "did you mean 'scale'"),
         ("scale:clients=0", "clients must be greater than or equal to 1"),
@@ -55,12 +55,12 @@ def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
         ("scale:factor=inf", "factor must be a finite number"),
     ],
 )
-def test_impossible_attacks_are_named(spec, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_impossible_attacks_are_rejected(spec, message):
+    with pytest.raises(UnskewError, match=message):
         us.train(small_federation(), "mean", attack=spec, **OPTIONS)
 
 
-def test_a_module_that_is_partly_frozen_stays_so():
+def test_frozen_parameters_of_a_module_stay_frozen():
     module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
     module[0].weight.requires_grad_(False)
     for runner in ("vectorised", "loop"):

@@ -23,13 +23,13 @@ def plan(sizes, *, clients=None, round_=0, couples=False, **options) -> Plan:
 
 def batches(the_plan: Plan, row: int = 0) -> list[list[int]]:
     """The samples of one client, step by step."""
-    taken = islice(steps(the_plan), int(the_plan.steps[row]))
-    return [positions[row, : counts[row]].tolist() for positions, counts in taken]
+    client_steps = islice(steps(the_plan), int(the_plan.steps[row]))
+    return [positions[row, : counts[row]].tolist() for positions, counts in client_steps]
 
 
-def steps(the_plan: Plan, most: int = 10**6) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The positions and counts of one step after the other."""
-    for block in the_plan.in_blocks(most):
+def steps(the_plan: Plan, max_samples: int = 10**6) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The positions and counts, step by step."""
+    for block in the_plan.in_blocks(max_samples):
         assert block.clients == block.positions.shape[1]
         yield from zip(block.positions, block.counts, strict=True)
 
@@ -70,7 +70,7 @@ def test_steps_are_the_same_number_for_clients_of_any_size():
     assert [sorted(batch) for batch in batches(the_plan, 1)] == [[0, 1, 2]] * 6
 
 
-def test_epochs_and_rounds_shuffle_anew_and_the_seed_decides():
+def test_every_epoch_and_round_has_its_own_shuffle_of_the_seed():
     first = batches(plan([30], batch_size=30, epochs=2))
     assert first[0] != first[1]
     assert batches(plan([30], batch_size=30, epochs=2)) == first
@@ -124,13 +124,13 @@ def test_padding_repeats_samples_of_the_same_client():
     assert set(positions[1].tolist()) == {0, 1, 2}
 
 
-def test_clients_leave_when_they_are_done():
+def test_clients_stop_when_they_have_taken_their_steps():
     the_plan = plan([9, 4, 2], batch_size=2)
     assert the_plan.steps.tolist() == [5, 2, 1]
     assert active(the_plan) == [3, 2, 1, 1, 1]
 
 
-def test_a_block_holds_steps_of_one_shape_and_no_more_samples_than_asked_for():
+def test_a_block_has_steps_of_one_shape_and_at_most_the_requested_samples():
     the_plan = plan([10, 10], batch_size=4, epochs=2)
     shapes = [block.positions.shape for block in the_plan.in_blocks(1000)]
     assert shapes == [(2, 2, 4), (1, 2, 2), (2, 2, 4), (1, 2, 2)]
@@ -145,22 +145,22 @@ def test_a_block_holds_steps_of_one_shape_and_no_more_samples_than_asked_for():
     st.integers(0, 200),
     st.booleans(),
 )
-def test_the_length_of_blocks_changes_nothing(sizes, batch, most, by_steps):
+def test_the_length_of_blocks_changes_nothing(sizes, batch, max_samples, by_steps):
     the_plan = plan(sizes, batch_size=batch, **({"steps": 9} if by_steps else {"epochs": 3}))
     one_by_one = list(steps(the_plan, 0))
     assert len(one_by_one) == len(the_plan)
-    for (is_local, counts), (there, others) in zip(one_by_one, steps(the_plan, most), strict=True):
-        assert is_local.tolist() == there.tolist()
-        assert counts.tolist() == others.tolist()
+    in_blocks = steps(the_plan, max_samples)
+    for (positions, counts), (others, other_counts) in zip(one_by_one, in_blocks, strict=True):
+        assert positions.tolist() == others.tolist()
+        assert counts.tolist() == other_counts.tolist()
 
 
 def test_random_numbers_are_the_same_in_blocks_and_step_by_step():
     the_plan = plan([9, 4], batch_size=2)
     for block in the_plan.in_blocks(1000):
-        chances = the_plan.chances(block, 3)
-        for i, together in enumerate(chances):
+        for i, in_block in enumerate(the_plan.block_noise(block, 3)):
             alone = the_plan.noise(block.first + i, block.positions.shape[2], 3)
-            assert np.array_equal(alone, together)
+            assert np.array_equal(alone, in_block)
 
 
 @pytest.mark.parametrize("options", [{"epochs": 3}, {"steps": 3}, {}])
@@ -172,6 +172,6 @@ def test_a_client_without_samples_takes_no_step(options):
     assert len(plan([], **options)) == 0
 
 
-def test_clients_must_come_with_most_steps_first():
+def test_clients_must_be_in_descending_order_of_steps():
     with pytest.raises(ValueError, match="descending order of steps"):
         plan([2, 9], batch_size=2)

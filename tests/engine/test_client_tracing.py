@@ -1,4 +1,4 @@
-"""In the pool, steps that come again and again are replayed: to the same bits as when called."""
+"""The pool's workers trace steps whose shapes repeat; traced steps give the same bits."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import unskew as us
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import Task
 from unskew.engine.settings import Settings
-from unskew.engine.trace_cache import _WORTH_RECORDING, TraceCache
+from unskew.engine.trace_cache import _CALLS_BEFORE_TRACING, TraceCache
 from unskew.methods import make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
@@ -26,9 +26,9 @@ def federation():
     return us.Federation.from_arrays(x, rng.integers(0, 3, 2 * SIZE), [0] * SIZE + [1] * SIZE)
 
 
-def workshop(federation, method: str, model: str) -> ClientContext:
+def context_for(federation, method: str, model: str) -> ClientContext:
     network = FunctionalModel(make(model, federation.shape, 3, seed=0))
-    settings = Settings(steps=_WORTH_RECORDING + 8, batch_size=10, lr=0.1)
+    settings = Settings(steps=_CALLS_BEFORE_TRACING + 8, batch_size=10, lr=0.1)
     return ClientContext(make_method(method), network, federation, settings, torch.device("cpu"))
 
 
@@ -38,29 +38,29 @@ def vector_of(context: ClientContext, client: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedprox:mu=0.5", "fedntd"])
-def test_replayed_steps_give_the_same_bits(federation, method):
-    plain = workshop(federation, method, "lenet5")
-    replaying = replace(plain, replays=TraceCache())
+def test_traced_steps_give_the_same_bits(federation, method):
+    plain = context_for(federation, method, "lenet5")
+    tracing = replace(plain, traces=TraceCache())
     for client in (0, 1):
-        assert torch.equal(vector_of(plain, client), vector_of(replaying, client))
-    assert replaying.replays is not None
-    assert any(recording is not None for recording in replaying.replays._recordings.values())
+        assert torch.equal(vector_of(plain, client), vector_of(tracing, client))
+    assert tracing.traces is not None
+    assert any(trace is not None for trace in tracing.traces._traces.values())
 
 
-def test_networks_whose_buffers_change_are_always_called(federation):
-    context = replace(workshop(federation, "fedavg", "lenet5:norm=batch"), replays=TraceCache())
+def test_networks_with_buffers_are_not_traced(federation):
+    context = replace(context_for(federation, "fedavg", "lenet5:norm=batch"), traces=TraceCache())
     vector_of(context, 0)
-    assert context.replays is not None
-    assert not context.replays._recordings
+    assert context.traces is not None
+    assert not context.traces._traces
 
 
-def test_networks_that_draw_are_always_called(federation):
-    """A recording would repeat the Dropout of the step it was made in."""
+def test_networks_with_random_layers_are_not_traced(federation):
+    """A trace would repeat the Dropout mask of the traced step."""
     dropout = torch.nn.Sequential(
         torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(200, 3)
     )
-    plain = replace(workshop(federation, "fedavg", "lenet5"), network=FunctionalModel(dropout))
-    replaying = replace(plain, replays=TraceCache())
-    assert torch.equal(vector_of(plain, 0), vector_of(replaying, 0))
-    assert replaying.replays is not None
-    assert set(replaying.replays._recordings.values()) == {None}
+    plain = replace(context_for(federation, "fedavg", "lenet5"), network=FunctionalModel(dropout))
+    tracing = replace(plain, traces=TraceCache())
+    assert torch.equal(vector_of(plain, 0), vector_of(tracing, 0))
+    assert tracing.traces is not None
+    assert set(tracing.traces._traces.values()) == {None}

@@ -1,4 +1,4 @@
-"""Methods and networks of one's own: runs know their code, and a function makes one a seed."""
+"""Custom methods and networks: runs record a hash of their code, and functions build networks."""
 
 import json
 import os
@@ -23,22 +23,22 @@ OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
 
 
 def a_method():
-    class Mine(Method):
+    class Custom(Method):
         def step(self, server, vector, uploads):
             return replace(server, vector=vector)
 
-    return Mine()
+    return Custom()
 
 
 def the_method_edited():
-    class Mine(Method):
+    class Custom(Method):
         def step(self, server, vector, uploads):
             return replace(server, vector=0 * vector)
 
-    return Mine()
+    return Custom()
 
 
-class Kept(Method):
+class WithAttribute(Method):
     def __init__(self, factor):
         object.__setattr__(self, "factor", factor)
 
@@ -53,7 +53,7 @@ class Net(nn.Module):
 
 
 def compiled(body):
-    """A network without source, as one typed into an interpreter has none."""
+    """A network without source, like one typed into an interpreter."""
     names = {"Net": Net, "__name__": "typed"}
     exec(f"class Typed(Net):\n    def forward(self, x):\n        return {body}", names)
     return names["Typed"]()
@@ -63,11 +63,11 @@ def compiled(body):
     ("first", "second"),
     [
         ({"method": a_method()}, {"method": the_method_edited()}),
-        ({"method": Kept(1.0)}, {"method": Kept(0.0)}),
+        ({"method": WithAttribute(1.0)}, {"method": WithAttribute(0.0)}),
         ({"model": compiled("self.layer(x)")}, {"model": compiled("self.layer(x * x)")}),
     ],
 )
-def test_other_code_is_another_run(federation, tmp_path, first, second):
+def test_a_run_is_not_resumed_with_other_code(federation, tmp_path, first, second):
     if "model" in first:
         second["model"].load_state_dict(first["model"].state_dict())
     us.train(federation, out=tmp_path / "r", **(OPTIONS | first))
@@ -77,7 +77,7 @@ def test_other_code_is_another_run(federation, tmp_path, first, second):
         us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | second))
 
 
-def test_the_packages_own_code_is_no_part_of_a_run():
+def test_the_package_s_code_is_not_part_of_the_hash():
     assert custom_code_hash(make_method("fedprox+ida"), None) is None
     assert custom_code_hash(make_method("fedavg"), Net()) == custom_code_hash(
         make_method("fedavg"), Net()
@@ -104,22 +104,22 @@ class Typed(Method):
         "{doc}"
         return {quiet}
 """
-AS_FIRST = {"factor": 1, "share": 2, "inner": 3, "held": 4, "quiet": 5, "doc": "Words."}
+DEFAULTS = {"factor": 1, "share": 2, "inner": 3, "held": 4, "quiet": 5, "doc": "Words."}
 
 
 def typed(**changes):
     """The hash of a method that has no source."""
     names = {"Method": Method, "torch": torch, "__name__": "typed"}
-    exec(TYPED.format(**(AS_FIRST | changes)), names)
+    exec(TYPED.format(**(DEFAULTS | changes)), names)
     return custom_code_hash(names["Typed"](), None)
 
 
 @pytest.mark.parametrize("place", ["factor", "share", "inner", "held", "quiet"])
-def test_every_change_of_code_is_seen(place):
+def test_every_change_of_code_changes_the_hash(place):
     assert typed(**{place: 9}) != typed()
 
 
-def test_other_words_about_code_are_no_change():
+def test_docstrings_do_not_change_the_hash():
     assert typed(doc="Other words.") == typed()
 
 
@@ -133,28 +133,28 @@ def test_other_words_about_code_are_no_change():
         (partial(max, 1), partial(max, 2)),
     ],
 )
-def test_what_a_method_holds_is_seen(one, other):
+def test_the_attributes_of_a_method_change_the_hash(one, other):
     assert (
-        custom_code_hash(Kept(one), None)
-        == custom_code_hash(Kept(one), None)
-        != custom_code_hash(Kept(other), None)
+        custom_code_hash(WithAttribute(one), None)
+        == custom_code_hash(WithAttribute(one), None)
+        != custom_code_hash(WithAttribute(other), None)
     )
 
 
-class Remembers(Method):
+class WithCache(Method):
     @cached_property
     def slow(self):
         return 5
 
 
-def test_what_a_method_remembers_is_no_change():
-    method = Remembers()
+def test_cached_properties_do_not_change_the_hash():
+    method = WithCache()
     before = custom_code_hash(method, None)
     assert method.slow == 5
     assert custom_code_hash(method, None) == before
 
 
-def test_layers_of_torch_and_what_a_network_holds_are_seen():
+def test_the_layers_and_attributes_of_a_network_change_the_hash():
     method = make_method("fedavg")
     first, second = (nn.Sequential(nn.Linear(5, 3), act) for act in (nn.ReLU(), nn.Tanh()))
     assert custom_code_hash(method, first) != custom_code_hash(method, second)
@@ -166,16 +166,16 @@ def test_layers_of_torch_and_what_a_network_holds_are_seen():
 def test_the_hash_is_the_same_in_every_process():
     code = (
         "from unskew.methods.common.base import Method\n"
-        "from unskew.engine.custom_code import own_code\n"
-        "class Mine(Method):\n"
+        "from unskew.engine.custom_code import custom_code_hash\n"
+        "class Custom(Method):\n"
         "    names = {'mix', 'centre', 'head', 'norm', 'bias'}\n"
         "    def __init__(self):\n"
         "        object.__setattr__(self, 'own', {'bias', 'weight', 'norm', 'head'})\n"
         "    def step(self, server, vector, uploads):\n"
         "        return server if 'a' in {'mix', 'centre', 'head', 'norm'} else vector\n"
-        "print(own_code(Mine(), None))"
+        "print(custom_code_hash(Custom(), None))"
     )
-    said = {
+    hashes = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -184,20 +184,23 @@ def test_the_hash_is_the_same_in_every_process():
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert len(said) == 1
+    assert len(hashes) == 1
 
 
-def test_a_run_of_a_version_that_noted_no_code_is_gone_on_with(federation, tmp_path):
-    us.train(federation, Kept(1.0), out=tmp_path / "r", **OPTIONS)
+def test_a_run_without_a_hash_of_its_code_can_be_resumed(federation, tmp_path):
+    us.train(federation, WithAttribute(1.0), out=tmp_path / "r", **OPTIONS)
     path = tmp_path / "r" / "run.json"
     facts = json.loads(path.read_text())
     del facts["identity"]["code"]
     path.write_text(json.dumps(facts))
     more = OPTIONS | {"rounds": 2}
-    assert us.train(federation, Kept(1.0), out=tmp_path / "r", resume=True, **more).rounds == 2
+    assert (
+        us.train(federation, WithAttribute(1.0), out=tmp_path / "r", resume=True, **more).rounds
+        == 2
+    )
 
 
-def test_a_function_makes_other_first_weights_for_every_seed(federation):
+def test_a_function_builds_different_initial_weights_for_every_seed(federation):
     options = OPTIONS | {"lr": 1e-9}
     runs = us.compare(federation, "fedavg,mean", seeds=2, **(options | {"model": Net}))
     first, second = (vector_of(run) for run in runs if run.method == "fedavg")
@@ -208,7 +211,7 @@ def test_a_function_makes_other_first_weights_for_every_seed(federation):
     torch.testing.assert_close(*(vector_of(run) for run in same))
 
 
-def test_a_function_may_return_the_same_module_again(federation):
+def test_a_function_may_return_the_same_module_every_time(federation):
     net = Net().eval()
     us.train(federation, **(OPTIONS | {"model": lambda: net, "runner": "loop"}))
     assert not net.training
@@ -222,7 +225,7 @@ def local_net():
 
 
 @pytest.mark.parametrize("model", [Net, lambda: nn.Sequential(Net()), local_net])
-def test_runs_of_networks_that_functions_make_can_be_played_at_once(federation, model):
+def test_runs_of_networks_built_by_functions_can_run_in_parallel(federation, model):
     options = OPTIONS | {"model": model}
     runs = us.compare(federation, "fedavg,mean", seeds=1, jobs=2, **options)
     alone = us.compare(federation, "fedavg,mean", seeds=1, jobs=1, **options)
@@ -231,23 +234,23 @@ def test_runs_of_networks_that_functions_make_can_be_played_at_once(federation, 
 
 
 @pytest.mark.parametrize(
-    ("network", "words"),
+    ("network", "message"),
     [
         (nn.Linear(5, 2), r"Linear must return a tensor of \(2, 3\) for 2 samples.*got \(2, 2\)"),
-        (nn.Linear(4, 3), r"Linear fails on a batch of \(2, 5\), as the data has it: RuntimeError"),
-        (nn.LSTM(5, 3), "LSTM must return .* a score for each class .got tuple"),
+        (nn.Linear(4, 3), r"Linear fails on .* the data, of shape \(2, 5\): RuntimeError"),
+        (nn.LSTM(5, 3), "LSTM must return .* one score per class .got tuple"),
     ],
 )
-def test_a_network_that_does_not_fit_the_data_is_refused_before_it_trains(
-    federation, network, words
+def test_a_network_that_does_not_fit_the_data_is_rejected_before_training(
+    federation, network, message
 ):
-    with pytest.raises(UnskewError, match=f"^model: {words}"):
+    with pytest.raises(UnskewError, match=f"^model: {message}"):
         us.train(federation, **(OPTIONS | {"model": network}))
 
 
-def test_what_makes_no_network_is_refused(federation):
+def test_a_model_that_is_not_a_network_is_rejected(federation):
     for model in (5, nn.Linear, lambda: 5):
-        with pytest.raises(UnskewError, match="or a function without arguments that makes one"):
+        with pytest.raises(UnskewError, match="or a function without arguments that returns one"):
             us.train(federation, **(OPTIONS | {"model": model}))
 
 
@@ -263,8 +266,8 @@ def test_all_clients_must_send_the_same_extras(federation, silent):
         us.train(federation, Sometimes(), **OPTIONS)
 
 
-class Careless(Method):
-    """Makes the mistake it is told in one hook."""
+class Faulty(Method):
+    """Makes a given mistake in a given hook."""
 
     def __init__(self, hook, mistake):
         object.__setattr__(self, "hook", hook)
@@ -280,8 +283,8 @@ class Careless(Method):
         return self._or_mistake("finish", super().finish(client, start, trained, state))
 
     def aggregate(self, server, uploads):
-        after, told = super().aggregate(server, uploads)
-        return self._or_mistake("aggregate", after), told
+        after, diagnostics = super().aggregate(server, uploads)
+        return self._or_mistake("aggregate", after), diagnostics
 
     def _or_mistake(self, hook, value):
         return self.mistake(value) if hook == self.hook else value
@@ -289,7 +292,7 @@ class Careless(Method):
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])
 @pytest.mark.parametrize(
-    ("hook", "mistake", "words"),
+    ("hook", "mistake", "message"),
     [
         ("broadcast", lambda payload: payload["nothing"], "round 1, in broadcast: KeyError"),
         ("broadcast", lambda payload: None, "in broadcast: TypeError: it must return a mapping"),
@@ -306,14 +309,14 @@ class Careless(Method):
         ("aggregate", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
     ],
 )
-def test_a_mistake_is_named_where_it_is_made(federation, runner, hook, mistake, words):
-    with pytest.raises(UnskewError, match=words):
-        us.train(federation, Careless(hook, mistake), runner=runner, **OPTIONS)
+def test_an_error_names_the_hook_that_caused_it(federation, runner, hook, mistake, message):
+    with pytest.raises(UnskewError, match=message):
+        us.train(federation, Faulty(hook, mistake), runner=runner, **OPTIONS)
 
 
-def test_a_bug_of_the_server_is_no_matter_of_rejected_clients():
+def test_an_error_on_the_server_is_raised_even_if_clients_are_rejected():
     federation = small_federation()
     federation.train.x[federation.train.offsets[1] - 1] = np.nan  # the first client's last sample
-    method = Careless("aggregate", lambda server: None)
+    method = Faulty("aggregate", lambda server: None)
     with pytest.raises(UnskewError, match="in aggregate: TypeError: it must return a Server"):
         us.train(federation, method, **OPTIONS)

@@ -1,4 +1,4 @@
-"""What a careful reader found: the edges of a run, each with a line that says what happens."""
+"""Edge cases of a run, one per test."""
 
 import pickle
 
@@ -18,7 +18,7 @@ OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}
 RNG = np.random.default_rng(0)
 
 
-def some(samples: int):
+def random_client(samples: int):
     return RNG.normal(size=(samples, 4)), RNG.integers(0, 3, samples)
 
 
@@ -30,20 +30,20 @@ def test_a_composed_method_can_be_sent_to_a_spawned_worker():
 
 
 @pytest.mark.parametrize("runner", ["vectorised", "loop"])
-def test_a_last_client_without_samples_breaks_no_accuracy(runner):
-    federation = federation_of(some(9), some(7), some(0))
+def test_a_last_client_without_samples_does_not_break_training_accuracy(runner):
+    federation = federation_of(random_client(9), random_client(7), random_client(0))
     run = us.train(federation, "intrac", runner=runner, **OPTIONS)
     assert run.metrics[0]["rejected"] == {"2": "it has no samples to train on"}
 
 
-def test_a_spoilt_upload_that_is_not_finite_is_rejected_by_name():
+def test_an_attacked_upload_that_is_not_finite_is_rejected():
     run = us.train(small_federation(), "mean", attack="scale:clients=1,factor=1e39", **OPTIONS)
     assert len(run.metrics[0]["rejected"]) == 1
     assert all(np.isfinite(p.detach().numpy()).all() for p in run.model.parameters())
 
 
 @pytest.mark.filterwarnings("ignore:.*left the model as it was")
-def test_a_new_model_that_is_not_finite_is_not_taken():
+def test_a_new_model_that_is_not_finite_is_discarded():
     class Exploding(us.Method):
         def step(self, server, vector, layout):
             return Server(vector * float("inf"))
@@ -68,7 +68,7 @@ def test_a_rule_left_with_too_few_clients_keeps_the_old_model():
         us.train(small_federation(), "krum:f=1", **OPTIONS)
 
 
-def test_classes_are_those_of_the_data_not_of_some_layer():
+def test_the_number_of_classes_is_that_of_the_data_not_of_a_layer():
     class Odd(nn.Module):
         def __init__(self):
             super().__init__()
@@ -83,7 +83,7 @@ def test_classes_are_those_of_the_data_not_of_some_layer():
     assert run.cost.parameters_up - plain.cost.parameters_up == 2 * 4 * 3
 
 
-def test_reasons_of_the_weights_are_kept_with_the_run():
+def test_the_diagnostics_of_the_weights_are_recorded():
     run = us.train(small_federation(), "ida", **OPTIONS)
     table = run.client_tables[0]
     assert len(table["reasons"]["distances"]) == 4
@@ -91,28 +91,28 @@ def test_reasons_of_the_weights_are_kept_with_the_run():
     assert {"allocation", "pi"} <= set(fusion.metrics[0]["diagnostics"])
 
 
-def test_whole_number_buffers_can_be_used_as_places():
-    class Picking(nn.Module):
+def test_integer_buffers_can_be_used_as_indices():
+    class Permuted(nn.Module):
         def __init__(self):
             super().__init__()
             self.head = nn.Linear(5, 3)
-            self.register_buffer("places", torch.tensor([4, 3, 2, 1, 0]))
+            self.register_buffer("indices", torch.tensor([4, 3, 2, 1, 0]))
 
         def forward(self, x):
-            return self.head(x[:, self.places])
+            return self.head(x[:, self.indices])
 
     for runner in ("loop", "vectorised"):
-        options = OPTIONS | {"model": Picking(), "runner": runner}
+        options = OPTIONS | {"model": Permuted(), "runner": runner}
         assert us.train(small_federation(), **options).rounds == 2
 
 
-def test_batchnorm_rejects_a_client_of_one_sample_and_goes_on():
-    federation = federation_of(some(9), some(1), some(8))
+def test_batchnorm_rejects_a_client_of_one_sample_and_trains_the_others():
+    federation = federation_of(random_client(9), random_client(1), random_client(8))
     run = us.train(federation, **(OPTIONS | {"model": "mlp:norm=batch"}))
     assert run.metrics[0]["rejected"] == {"1": "it has a single sample, and BatchNorm needs two"}
 
 
-def test_a_start_that_failed_does_not_block_the_folder(tmp_path):
+def test_a_run_that_failed_to_start_does_not_block_its_folder(tmp_path):
     with pytest.raises(UnskewError, match="attack: clients"):
         us.train(small_federation(), out=tmp_path / "r", attack="scale:clients=9", **OPTIONS)
     with pytest.raises(UnskewError, match="krum"):
@@ -120,7 +120,7 @@ def test_a_start_that_failed_does_not_block_the_folder(tmp_path):
     assert us.train(small_federation(), "mean", out=tmp_path / "r", **OPTIONS).rounds == 2
 
 
-def test_a_lost_run_json_never_resumes_somebody_elses_checkpoint(tmp_path):
+def test_a_lost_run_json_never_resumes_the_checkpoint_of_another_run(tmp_path):
     us.train(small_federation(), "fedavg", out=tmp_path / "r", **OPTIONS)
     (tmp_path / "r" / "run.json").unlink()
     fresh = us.train(small_federation(), "mean", out=tmp_path / "r", **OPTIONS)
@@ -130,10 +130,13 @@ def test_a_lost_run_json_never_resumes_somebody_elses_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("call", "message"),
     [
         (lambda: us.train("digits"), "federation must be a Federation"),
-        (lambda: us.train(small_federation(), model=nn.Linear), "model must be a name or"),
+        (
+            lambda: us.train(small_federation(), model=nn.Linear),
+            "model must be a name, a torch module",
+        ),
         (lambda: us.train(small_federation(), us.Method), "method must be a name or"),
         (lambda: us.train(small_federation(), resume=True), "resume: there is nothing"),
         (lambda: us.train(small_federation(), quorum=9), "quorum must be at most"),
@@ -146,12 +149,12 @@ def test_a_lost_run_json_never_resumes_somebody_elses_checkpoint(tmp_path):
         ),
     ],
 )
-def test_wrong_calls_get_one_line(call, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_wrong_calls_raise_one_line(call, message):
+    with pytest.raises(UnskewError, match=message):
         call()
 
 
-def test_whole_number_features_and_another_common_type_are_fine():
+def test_integer_features_and_a_common_test_of_another_type_are_accepted():
     x, y = RNG.integers(0, 9, size=(30, 4)).astype(np.int32), RNG.integers(0, 3, 30)
     common = (x.astype(np.uint8), y)
     federation = us.Federation.from_arrays(x, y, np.arange(30) % 3, common=common, classes=3)
@@ -159,13 +162,13 @@ def test_whole_number_features_and_another_common_type_are_fine():
     assert 0 <= us.train(federation, **OPTIONS).accuracy <= 1
 
 
-def test_a_cohort_larger_than_the_federation_is_everybody():
+def test_a_cohort_larger_than_the_federation_has_all_clients():
     run = us.train(small_federation(), **(OPTIONS | {"cohort": 99}))
     assert run.metrics[0]["clients"] == 4
 
 
-def test_one_client_is_a_federation_too():
-    x, y = some(20)
+def test_a_federation_may_have_one_client():
+    x, y = random_client(20)
     alone = us.Federation.from_arrays(x, y, holdout=0.2, classes=3)
     for method in ("fedavg", "ida", "fedsa", "fedfusion", "rfa", "median"):
         assert us.train(alone, method, **OPTIONS).rounds == 2

@@ -1,4 +1,4 @@
-"""Accuracy on three levels, with numbers by hand."""
+"""Accuracy on three levels, compared with values computed by hand."""
 
 import math
 
@@ -10,14 +10,14 @@ from torch import nn
 import unskew as us
 from toys import federation_of
 from unskew.data.columns import Columns
-from unskew.engine.evaluate import ByClient, Scores, by_client, score, score_personal
+from unskew.engine.evaluate import ClientScores, Scores, by_client, score, score_personal
 from unskew.methods.common.base import Finished, Method
 from unskew.models.functional import FunctionalModel
 
 CPU = torch.device("cpu")
 SIGNS = FunctionalModel(nn.Linear(1, 2))
 POSITIVE = torch.tensor([0.0, 1.0, 0.0, 0.0])
-"""Guesses class 1 where x > 0, class 0 where x < 0, with scores 0 and x."""
+"""Predicts class 1 where x > 0, class 0 where x < 0, with scores 0 and x."""
 NEGATIVE = -POSITIVE
 
 
@@ -35,7 +35,7 @@ TESTS = columns(
 
 def test_scores_by_hand():
     scores = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU)
-    assert scores.measures["accuracy"].tolist() == [
+    assert scores.metrics["accuracy"].tolist() == [
         True,
         False,
         True,
@@ -46,23 +46,23 @@ def test_scores_by_hand():
         True,
     ]
     assert scores.means()["accuracy"] == 0.5
-    assert scores.measures["loss"][0] == pytest.approx(math.log(1 + math.exp(-1)))
-    assert scores.measures["loss"][1] == pytest.approx(math.log(1 + math.exp(2)))
-    assert scores.means()["loss"] == pytest.approx(scores.measures["loss"].sum() / 8)
+    assert scores.metrics["loss"][0] == pytest.approx(math.log(1 + math.exp(-1)))
+    assert scores.metrics["loss"][1] == pytest.approx(math.log(1 + math.exp(2)))
+    assert scores.means()["loss"] == pytest.approx(scores.metrics["loss"].sum() / 8)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8, 100])
 def test_scores_do_not_depend_on_the_chunks(chunk):
     whole = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU)
-    pieces = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU, chunk=chunk)
-    assert pieces.measures["accuracy"].tolist() == whole.measures["accuracy"].tolist()
-    np.testing.assert_allclose(pieces.measures["loss"], whole.measures["loss"])
+    chunked = score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU, chunk=chunk)
+    assert chunked.metrics["accuracy"].tolist() == whole.metrics["accuracy"].tolist()
+    np.testing.assert_allclose(chunked.metrics["loss"], whole.metrics["loss"])
 
 
 def test_clients_without_tests_are_left_out():
     result = by_client(score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU), TESTS)
     assert result.clients.tolist() == [0, 2, 3]
-    np.testing.assert_allclose(result.measures["accuracy"], [0.5, 1, 1 / 3])
+    np.testing.assert_allclose(result.metrics["accuracy"], [0.5, 1, 1 / 3])
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -72,25 +72,25 @@ def test_clients_without_tests_are_left_out_wherever_they_are(place):
     test = columns(*clients)
     result = by_client(score(SIGNS, POSITIVE, test.x, test.y, CPU), test)
     assert result.clients.tolist() == [k for k in range(3) if k != place]
-    assert result.measures["accuracy"].tolist() == [1, 0]
+    assert result.metrics["accuracy"].tolist() == [1, 0]
 
 
-def test_losses_are_summed_by_client():
+def test_losses_are_averaged_per_client():
     scores = Scores({"loss": np.array([1.0, 3.0, 5.0])})
     result = by_client(scores, columns(([[0.0]] * 2, [0, 0]), ([[0.0]], [0])))
-    assert result.measures["loss"].tolist() == [2, 5]
+    assert result.metrics["loss"].tolist() == [2, 5]
 
 
-def test_personal_models_are_scored_on_their_own_tests():
+def test_personal_models_are_measured_on_their_clients_tests():
     result = score_personal(SIGNS, lambda k: POSITIVE if k == 0 else NEGATIVE, TESTS, CPU)
     assert result.clients.tolist() == [0, 2, 3]
-    np.testing.assert_allclose(result.measures["accuracy"], [0.5, 0, 2 / 3])
-    assert result.measures["loss"][1] == pytest.approx(math.log(1 + math.exp(3)))
+    np.testing.assert_allclose(result.metrics["accuracy"], [0.5, 0, 2 / 3])
+    assert result.metrics["loss"][1] == pytest.approx(math.log(1 + math.exp(3)))
 
 
 def test_summary_by_hand():
     accuracy = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    summary = ByClient(
+    summary = ClientScores(
         np.arange(5), {"accuracy": accuracy, "loss": np.array([1.0, 2, 3, 4, 5])}
     ).summary()
     assert summary == {
@@ -105,21 +105,21 @@ def test_summary_by_hand():
     }
 
 
-def test_dropout_and_batchnorm_are_at_rest_and_then_train_again():
+def test_dropout_and_batchnorm_are_in_evaluation_mode_only_while_scoring():
     network = FunctionalModel(nn.Sequential(nn.Dropout(0.9), nn.BatchNorm1d(1), nn.Linear(1, 2)))
     vector = torch.tensor([1.0, 0, 0, 1, 0, 0, 0, 1, 0])
     before = vector.clone()
     network.module.train()
     first = score(network, vector, TESTS.x, TESTS.y, CPU)
-    assert first.measures["accuracy"].tolist() == (
-        score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU).measures["accuracy"].tolist()
+    assert first.metrics["accuracy"].tolist() == (
+        score(SIGNS, POSITIVE, TESTS.x, TESTS.y, CPU).metrics["accuracy"].tolist()
     )
     assert torch.equal(vector, before)
     assert network.module.training
 
 
 class Fixed(Method):
-    """The global model guesses by sign; client 3's own model guesses the other way round."""
+    """The global model predicts by sign; client 3's personal model predicts the opposite."""
 
     def begin(self, vector, layout, earlier):
         return super().begin(POSITIVE, layout, earlier)
@@ -128,10 +128,10 @@ class Fixed(Method):
         return server, {}
 
     def finish(self, client, start, trained, state):
-        return Finished(state={"own": NEGATIVE if client.id == 3 else POSITIVE})
+        return Finished(state={"model": NEGATIVE if client.id == 3 else POSITIVE})
 
     def personal(self, layout, server, state):
-        return state.get("own", server.vector)
+        return state.get("model", server.vector)
 
 
 def three_levels(**options):
@@ -155,15 +155,15 @@ def test_the_three_levels_of_a_run():
 
 
 @pytest.mark.parametrize(
-    ("every", "measured"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (10, [5]), (0, [])]
+    ("every", "evaluated"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (10, [5]), (0, [])]
 )
-def test_evaluations_come_every_so_many_rounds_and_at_the_end(every, measured):
+def test_evaluations_are_at_regular_rounds_and_at_the_end(every, evaluated):
     run = three_levels(rounds=5, evaluate_every=every)
-    assert run.curve("global")[0] == run.curve("personal")[0] == measured
-    assert math.isnan(run.accuracy) == (not measured)
+    assert run.curve("global")[0] == run.curve("personal")[0] == evaluated
+    assert math.isnan(run.accuracy) == (not evaluated)
 
 
-def test_levels_that_cannot_be_measured_are_left_out():
+def test_levels_without_samples_are_left_out():
     federation = federation_of(([[1.0]], [1]), ([[1.0]], [0]), common=(np.empty((0, 1)), []))
     run = us.train(federation, model=nn.Linear(1, 3), rounds=1)
     assert not {"global", "local", "personal"} & set(run.metrics[0])

@@ -1,4 +1,4 @@
-"""Networks that do something else than classify, and stages that end by themselves."""
+"""Networks with goals other than classification, and stages that end early."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ from unskew.methods.common.base import Method, Stage
 from unskew.models.goals import Goal
 
 
-class Guess(Goal):
-    """How far a linear map of the sample is from a random number."""
+class RandomTarget(Goal):
+    """The squared distance of a linear map of the sample from a random number."""
 
     noise_per_sample = 2
 
@@ -23,13 +23,13 @@ class Guess(Goal):
         output = network(weights, buffers, batch.x)
         return (output[..., 0] - batch.noise.sum(-1)) ** 2
 
-    def measures(self, network, weights, buffers, batch):
+    def metrics(self, network, weights, buffers, batch):
         losses = self.losses(network, weights, buffers, batch)
-        return {"loss": losses, "chance": batch.noise[..., 0]}
+        return {"loss": losses, "noise": batch.noise[..., 0]}
 
 
-class Guesser(nn.Module):
-    goal = Guess()
+class Regressor(nn.Module):
+    goal = RandomTarget()
 
     def __init__(self):
         super().__init__()
@@ -46,48 +46,50 @@ def federation():
 
 def run(federation, **settings):
     torch.manual_seed(0)
-    return us.train(federation, model=Guesser(), rounds=3, batch_size=8, **settings)
+    return us.train(federation, model=Regressor(), rounds=3, batch_size=8, **settings)
 
 
 def test_random_numbers_are_the_same_in_every_runner(federation):
-    loop, pool, together = (
+    loop, pool, vectorised = (
         run(federation, runner=runner, workers=2) for runner in ("loop", "pool", "vectorised")
     )
     assert loop.metrics[-1]["train_loss"] == pool.metrics[-1]["train_loss"]
-    assert together.metrics[-1]["train_loss"] == pytest.approx(loop.metrics[-1]["train_loss"])
-    for one, other in zip(loop.model.parameters(), together.model.parameters(), strict=True):
+    assert vectorised.metrics[-1]["train_loss"] == pytest.approx(loop.metrics[-1]["train_loss"])
+    for one, other in zip(loop.model.parameters(), vectorised.model.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
-def test_a_network_without_accuracy_is_judged_by_its_loss(federation):
-    found = run(federation)
-    assert np.isnan(found.accuracy)
-    assert found.figure.name == "loss"
-    assert "loss=" in repr(found)
-    last = found.metrics[-1]
-    assert set(last["global"]) == {"loss", "chance"}
+def test_a_network_without_accuracy_is_evaluated_by_its_loss(federation):
+    finished = run(federation)
+    assert np.isnan(finished.accuracy)
+    assert finished.metric.name == "loss"
+    assert "loss=" in repr(finished)
+    last = finished.metrics[-1]
+    assert set(last["global"]) == {"loss", "noise"}
     assert last["local"]["max"] >= last["local"]["loss"] >= last["local"]["min"]
-    assert "%" not in str(found.table())
+    assert "%" not in str(finished.table())
 
 
 def test_every_model_is_measured_with_the_same_random_numbers(federation):
     first, second = (run(federation, seed=seed).metrics[-1]["global"] for seed in (0, 1))
-    assert first["chance"] == second["chance"]
+    assert first["noise"] == second["noise"]
     assert first["loss"] != second["loss"]
 
 
-def test_a_comparison_by_loss_counts_the_cost_to_a_loss_all_reach(federation):
+def test_a_comparison_by_loss_counts_the_cost_to_a_loss_that_all_reach(federation):
     torch.manual_seed(0)
-    runs = us.compare(federation, "fedavg,mean", model=Guesser(), rounds=3, batch_size=8, seeds=[0])
+    runs = us.compare(
+        federation, "fedavg,mean", model=Regressor(), rounds=3, batch_size=8, seeds=[0]
+    )
     target = runs.default_target()
     assert all(min(run.curve("global", "loss")[1]) <= target for run in runs)
     assert runs.table().columns[1] == "loss"
     assert all(summary.reached == 1 for summary in runs.summaries())
 
 
-def test_methods_that_need_accuracies_say_so(federation):
+def test_methods_that_need_accuracies_reject_other_networks(federation):
     with pytest.raises(UnskewError, match="intrac needs accuracies"):
-        us.train(federation, "intrac", model=Guesser(), rounds=1)
+        us.train(federation, "intrac", model=Regressor(), rounds=1)
 
 
 class StopsAtThree(Method):
@@ -106,25 +108,25 @@ class Staged(Method):
         return (first, Stage("task", self))
 
 
-def test_a_stage_ends_when_its_method_says_so(federation, tmp_path):
+def test_a_stage_ends_when_its_method_is_done(federation, tmp_path):
     settings = {"model": "logistic", "rounds": 2, "epochs": 1, "participation": 1.0}
-    found = us.train(federation, Staged(), out=tmp_path / "a", **settings)
-    assert [row["stage"] for row in found.metrics] == ["warm"] * 3 + ["task"] * 2
-    again = us.train(federation, Staged(), out=tmp_path / "a", resume=True, **settings)
-    assert len(again.metrics) == 5
+    finished = us.train(federation, Staged(), out=tmp_path / "a", **settings)
+    assert [row["stage"] for row in finished.metrics] == ["warm"] * 3 + ["task"] * 2
+    resumed = us.train(federation, Staged(), out=tmp_path / "a", resume=True, **settings)
+    assert len(resumed.metrics) == 5
 
 
-def test_a_stage_has_settings_and_random_numbers_of_its_own(federation):
-    found = us.train(federation, Staged(), model="logistic", rounds=3, epochs=1)
+def test_a_stage_has_separate_settings_and_random_numbers(federation):
+    finished = us.train(federation, Staged(), model="logistic", rounds=3, epochs=1)
     tables = {
-        stage: [table for table in found.client_tables if table.get("stage") == stage]
+        stage: [table for table in finished.client_tables if table.get("stage") == stage]
         for stage in ("warm", "task")
     }
     assert [table["steps"] for table in tables["warm"]] == [[2, 2]] * 3
     assert {len(table["client"]) for table in tables["task"]} == {4}
-    again = us.train(federation, Staged(), model="logistic", rounds=3, steps=2, cohort=2)
+    other = us.train(federation, Staged(), model="logistic", rounds=3, steps=2, cohort=2)
     cohorts = {
-        stage: [t["client"] for t in again.client_tables if t.get("stage") == stage]
+        stage: [t["client"] for t in other.client_tables if t.get("stage") == stage]
         for stage in ("warm", "task")
     }
     assert cohorts["warm"] == [table["client"] for table in tables["warm"]]

@@ -1,4 +1,4 @@
-"""Worker processes end with the process that started them, however that ends."""
+"""Worker processes end when their parent process ends, for whatever reason."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-def wait_until_gone(processes: list[int]) -> bool:
+def all_end(processes: list[int]) -> bool:
     deadline = time.monotonic() + 10
     while any(is_running(process) for process in processes) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -57,17 +57,17 @@ def test_workers_of_a_killed_process_end():
     os.waitpid(child, 0)
     workers = json.loads(os.read(read, 1000))
     assert len(workers) == 2
-    assert wait_until_gone(workers)
+    assert all_end(workers)
 
 
-def test_workers_leave_ctrl_c_to_the_process_that_started_them():
+def test_workers_leave_ctrl_c_to_their_parent_process():
     pool = pool_of_two()
     workers = [worker._process.pid for worker in pool._workers]
     model = {"model": torch.zeros(4)}
-    pool.train(0, [Task(k, model, {}) for k in range(2)])  # so that both are up
+    pool.train(0, [Task(k, model, {}) for k in range(2)])  # so that both have started
     for worker in workers:
         os.kill(worker, signal.SIGINT)
     time.sleep(0.1)
     assert all(is_running(worker) for worker in workers)
     pool.close()
-    assert wait_until_gone(workers)
+    assert all_end(workers)

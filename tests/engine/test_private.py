@@ -1,4 +1,4 @@
-"""Stages that keep a budget of privacy, in every runner."""
+"""Stages that keep a privacy budget, in every runner."""
 
 import numpy as np
 import pytest
@@ -35,27 +35,27 @@ OPTIONS = {"model": "mlp:hidden=6", "rounds": 2, "batch_size": 8}
 
 
 def test_every_runner_takes_the_same_private_steps(federation):
-    loop, pool, together = (
+    loop, pool, vectorised = (
         us.train(federation, PrivateTask(), runner=runner, workers=2, **OPTIONS)
         for runner in ("loop", "pool", "vectorised")
     )
     assert torch.equal(vector_of(loop), vector_of(pool))
-    assert torch.allclose(vector_of(loop), vector_of(together), atol=1e-5)
+    assert torch.allclose(vector_of(loop), vector_of(vectorised), atol=1e-5)
     assert not torch.allclose(vector_of(loop), vector_of(us.train(federation, **OPTIONS)))
 
 
-class Silent(PrivateStage):
-    """No noise, and nothing counted."""
+class WithoutAccounting(PrivateStage):
+    """Does not account for the budget."""
 
     def spent(self, rounds):
         return {}
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])
-def test_without_noise_and_clipping_steps_are_plain_ones(monkeypatch, runner):
-    # Whole batches only: private steps divide by the batch size, plain ones by what is there.
-    silent = Silent(Privacy(1, 0.1, clip=1e6), "task", 0.0, (), 1)
-    monkeypatch.setattr(PrivateStage, "of", lambda *_: silent)
+def test_without_noise_and_clipping_private_steps_equal_plain_steps(monkeypatch, runner):
+    # Full batches only: private steps divide by the batch size, plain ones by the samples.
+    stage = WithoutAccounting(Privacy(1, 0.1, clip=1e6), "task", 0.0, (), 1)
+    monkeypatch.setattr(PrivateStage, "of", lambda *_: stage)
     rng = np.random.default_rng(0)
     data = federation_of(*((rng.random((16, 5)), rng.integers(0, 3, 16)) for _ in range(3)))
     plain, private = (
@@ -64,7 +64,7 @@ def test_without_noise_and_clipping_steps_are_plain_ones(monkeypatch, runner):
     assert torch.allclose(vector_of(plain), vector_of(private), atol=1e-6)
 
 
-def test_what_is_spent_grows_to_the_budget_and_not_beyond(federation):
+def test_the_spent_epsilon_grows_up_to_the_budget(federation):
     run = us.train(federation, PrivateTask(), **OPTIONS)
     spent = [row["privacy"]["epsilon"] for row in run.metrics]
     assert 0 < spent[0] < spent[1] <= 3
@@ -72,7 +72,7 @@ def test_what_is_spent_grows_to_the_budget_and_not_beyond(federation):
     assert all(row["privacy"]["delta"] == 1e-3 for row in run.metrics)
 
 
-def test_networks_that_mix_samples_are_refused(federation):
+def test_networks_that_mix_samples_are_rejected(federation):
     with pytest.raises(UnskewError, match="BatchNorm mixes"):
         us.train(federation, PrivateTask(), model="mlp:hidden=6,norm=batch", rounds=1)
 
@@ -86,6 +86,6 @@ def test_only_the_density_that_is_sent_is_private(federation):
     assert by_stage == {"density": True, "ratio": False, "task": False}
     last = [row for row in run.metrics if row["stage"] == "density"][-1]
     assert last["privacy"]["epsilon"] <= 2
-    spelled = "feddisk:privacy=2/1e-3,density_rounds=2,ratio_rounds=1,hidden=4"
-    again = us.train(federation, spelled, model="logistic", rounds=1)
-    assert torch.equal(vector_of(run), vector_of(again))
+    spec = "feddisk:privacy=2/1e-3,density_rounds=2,ratio_rounds=1,hidden=4"
+    from_spec = us.train(federation, spec, model="logistic", rounds=1)
+    assert torch.equal(vector_of(run), vector_of(from_spec))

@@ -1,4 +1,4 @@
-"""A run survives being killed at any moment: resumed, it ends with the very same bits."""
+"""A run that is killed at any moment can be resumed, and ends with the same bits."""
 
 import json
 import os
@@ -20,8 +20,8 @@ from unskew.methods.common.base import Finished, Method
 OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "seed": 3}
 
 
-class Remembering(Method):
-    """A method with state on server and clients: both must survive."""
+class WithState(Method):
+    """A method with state on server and clients, which must both be restored."""
 
     def finish(self, client, start, trained, state):
         seen = state.get("seen", torch.zeros(())) + trained.vector.sum()
@@ -39,8 +39,8 @@ def without_seconds(metrics):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in metrics]
 
 
-@pytest.mark.parametrize("method", ["fedavg", Remembering()])
-def test_half_then_resume_equals_one_go(federation, tmp_path, method):
+@pytest.mark.parametrize("method", ["fedavg", WithState()])
+def test_a_resumed_run_equals_an_uninterrupted_run(federation, tmp_path, method):
     whole = us.train(federation, method, rounds=6, out=tmp_path / "whole", **OPTIONS)
     us.train(federation, method, rounds=3, out=tmp_path / "half", **OPTIONS)
     resumed = us.train(federation, method, rounds=6, out=tmp_path / "half", resume=True, **OPTIONS)
@@ -50,7 +50,7 @@ def test_half_then_resume_equals_one_go(federation, tmp_path, method):
     assert whole.cost == resumed.cost
 
 
-def test_rounds_after_the_last_checkpoint_are_played_again(federation, tmp_path):
+def test_rounds_after_the_last_checkpoint_are_run_once_more(federation, tmp_path):
     out = tmp_path / "run"
     whole = us.train(federation, rounds=5, out=tmp_path / "whole", **OPTIONS)
     us.train(federation, rounds=3, out=out, **OPTIONS)
@@ -78,7 +78,7 @@ def test_resuming_an_empty_folder_starts_from_the_beginning(federation, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "field"),
     [
         ({"lr": 0.2}, "settings.lr"),
         ({"seed": 4}, "settings.seed"),
@@ -86,16 +86,18 @@ def test_resuming_an_empty_folder_starts_from_the_beginning(federation, tmp_path
         ({"model": "mlp:hidden=9"}, "layout"),
     ],
 )
-def test_resuming_something_else_is_refused_and_named(federation, tmp_path, change, named):
+def test_resuming_another_run_is_rejected_and_the_error_names_the_field(
+    federation, tmp_path, change, field
+):
     out = tmp_path / "run"
     us.train(federation, rounds=1, out=out, **OPTIONS)
     changed = OPTIONS | change
     method = changed.pop("method", "fedavg")
-    with pytest.raises(UnskewError, match=f"cannot resume, {named} was"):
+    with pytest.raises(UnskewError, match=f"cannot resume, {field} was"):
         us.train(federation, method, rounds=2, out=out, resume=True, **changed)
 
 
-def test_resuming_with_other_data_is_refused(federation, tmp_path):
+def test_resuming_with_other_data_is_rejected(federation, tmp_path):
     us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
     other = small_federation(seed=1)
     with pytest.raises(UnskewError, match=r"data was '\w+' and is now '\w+' \(other samples, "):
@@ -126,7 +128,7 @@ import sys
 import torch
 import unskew as us
 torch.set_num_threads(1)
-os.fsync = lambda descriptor: None  # a killed process loses nothing that the system has taken
+os.fsync = lambda descriptor: None  # a killed process loses nothing that the kernel has received
 fed = us.load("digits", skew="dirichlet:alpha=0.3", clients=12, seed=1)
 us.train(fed, "fedprox:mu=0.1", model="mlp:hidden=16", rounds={rounds}, cohort=6, batch_size=16,
          lr=0.1, evaluate_every=5, checkpoint_seconds=0, out=sys.argv[1], resume=True)

@@ -1,4 +1,4 @@
-"""Rounds: who takes part, who is rejected and why, and runs of several stages."""
+"""Rounds: cohorts, rejected clients, runs of several stages, and interrupted rounds."""
 
 import json
 
@@ -27,18 +27,18 @@ def rows_of(run, kind="round") -> list[dict]:
     return [table for table in run.client_tables if table["kind"] == kind]
 
 
-# Who takes part.
+# Cohorts.
 
 
 @given(st.floats(0.001, 1), st.integers(1, 200), st.integers(0, 5), st.integers(0, 50))
-def test_a_cohort_has_the_asked_share_sorted_and_without_repeats(share, clients, seed, round_):
+def test_a_cohort_has_the_requested_share_sorted_and_without_repeats(share, clients, seed, round_):
     cohort = draw_cohort(Settings(participation=share, seed=seed), clients, round_)
     assert len(cohort) == max(1, round(share * clients))
     assert cohort == sorted(set(cohort))
     assert set(cohort) <= set(range(clients))
 
 
-def test_a_cohort_depends_on_seed_and_round_alone():
+def test_a_cohort_depends_only_on_seed_and_round():
     settings = Settings(cohort=10)
     first = draw_cohort(settings, 100, 3)
     assert draw_cohort(settings, 100, 3) == first
@@ -48,8 +48,8 @@ def test_a_cohort_depends_on_seed_and_round_alone():
 
 def test_cohorts_are_drawn_uniformly():
     """Each of 20 clients is expected 500 times in 2000 rounds of 5; 4.5 deviations are 87."""
-    noise_per_sample = [draw_cohort(Settings(cohort=5), 20, round_) for round_ in range(2000)]
-    counts = np.bincount(np.concatenate(noise_per_sample), minlength=20)
+    cohorts = [draw_cohort(Settings(cohort=5), 20, round_) for round_ in range(2000)]
+    counts = np.bincount(np.concatenate(cohorts), minlength=20)
     assert counts.sum() == 10_000
     assert np.abs(counts - 500).max() < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
 
@@ -77,11 +77,11 @@ def test_only_the_cohort_trains(federation):
     np.testing.assert_allclose(np.nansum(run.weights, axis=1), 1)
 
 
-# Who is rejected.
+# Rejected clients.
 
 
 class Explodes(Method):
-    """Client 2's loss is multiplied until its weights overflow, from the round ``start`` on."""
+    """Client 2's loss is multiplied by so large a factor that its weights overflow."""
 
     def prepare(self, client, payload, state):
         start = super().prepare(client, payload, state)
@@ -94,7 +94,7 @@ class Explodes(Method):
 
 
 @RUNNERS
-def test_a_client_that_blows_up_is_rejected_by_name_and_the_round_goes_on(federation, runner):
+def test_a_client_that_diverges_is_rejected_and_the_others_are_aggregated(federation, runner):
     run = us.train(federation, Explodes(), rounds=2, runner=runner, **OPTIONS)
     for row in run.metrics:
         assert row["rejected"] == {"2": "its model has infinite or undefined numbers"}
@@ -106,7 +106,7 @@ def test_a_client_that_blows_up_is_rejected_by_name_and_the_round_goes_on(federa
 
 
 @RUNNERS
-def test_the_others_average_as_if_the_rejected_were_not_there(federation, runner):
+def test_a_rejected_client_does_not_change_the_average_of_the_others(federation, runner):
     with_it = us.train(federation, Explodes(), rounds=1, runner=runner, **OPTIONS)
 
     class WithoutTwo(Method):
@@ -119,22 +119,22 @@ def test_the_others_average_as_if_the_rejected_were_not_there(federation, runner
     torch.testing.assert_close(vector_of(with_it), vector_of(without))
 
 
-def test_what_a_run_writes_down_is_json_for_every_reader(federation, tmp_path):
+def test_a_run_folder_contains_only_standard_json(federation, tmp_path):
     us.train(federation, Explodes(), rounds=1, out=tmp_path / "run", **OPTIONS)
 
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
+    def reject(constant):
+        raise AssertionError(f"{constant} is not JSON")
 
     for name in ("metrics.jsonl", "clients.jsonl", "run.json"):
         text = (tmp_path / "run" / name).read_text()
         for line in [text] if name == "run.json" else text.splitlines():
-            json.loads(line, parse_constant=refuse)
+            json.loads(line, parse_constant=reject)
 
 
 @RUNNERS
 def test_a_rejected_client_keeps_its_old_state(federation, runner):
     class Twice(Explodes):
-        """Client 2 explodes in its second round; in its third it is well again."""
+        """Client 2 diverges in its second round only."""
 
         def prepare(self, client, payload, state):
             assert all(bool(torch.isfinite(kept).all()) for kept in state.values())
@@ -170,16 +170,16 @@ def test_below_the_quorum_the_old_model_stays(federation):
     assert not torch.equal(vector_of(enough), vector_of(run))
 
 
-def empty_and_full():
+def with_an_empty_client():
     rng = np.random.default_rng(0)
-    full = rng.normal(size=(12, 5)), rng.integers(0, 3, 12)
-    nothing = np.empty((0, 5)), np.empty(0)
-    return federation_of(full, nothing, common=full)
+    samples = rng.normal(size=(12, 5)), rng.integers(0, 3, 12)
+    empty = np.empty((0, 5)), np.empty(0)
+    return federation_of(samples, empty, common=samples)
 
 
 @RUNNERS
 def test_a_client_without_samples_is_rejected_with_a_reason(runner):
-    run = us.train(empty_and_full(), rounds=1, runner=runner, **OPTIONS)
+    run = us.train(with_an_empty_client(), rounds=1, runner=runner, **OPTIONS)
     assert run.metrics[0]["rejected"] == {"1": "it has no samples to train on"}
     assert rows_of(run)[0]["weight"] == [1.0, None]
     assert rows_of(run)[0]["steps"] == [2, 0]
@@ -187,28 +187,28 @@ def test_a_client_without_samples_is_rejected_with_a_reason(runner):
 
 @pytest.mark.filterwarnings("ignore:.*left the model as it was")
 @RUNNERS
-def test_a_cohort_without_any_sample_leaves_the_model_alone(runner):
-    run = us.train(empty_and_full(), rounds=12, cohort=1, runner=runner, **OPTIONS)
-    alone = [row for row in run.metrics if "rejected" in row]
-    assert 0 < len(alone) < 12
-    assert all(row["train_loss"] is None and "kept_model" in row for row in alone)
+def test_a_cohort_without_samples_does_not_change_the_model(runner):
+    run = us.train(with_an_empty_client(), rounds=12, cohort=1, runner=runner, **OPTIONS)
+    without_samples = [row for row in run.metrics if "rejected" in row]
+    assert 0 < len(without_samples) < 12
+    assert all(row["train_loss"] is None and "kept_model" in row for row in without_samples)
     assert "-" in str(run.table())
 
 
-def test_a_federation_without_samples_is_refused():
-    nothing = np.empty((0, 5)), np.empty(0)
-    with pytest.raises(UnskewError, match="nobody has a sample to train on"):
-        us.train(federation_of(nothing, nothing), rounds=1)
+def test_a_federation_without_samples_is_rejected():
+    empty = np.empty((0, 5)), np.empty(0)
+    with pytest.raises(UnskewError, match="no client has a sample to train on"):
+        us.train(federation_of(empty, empty), rounds=1)
 
 
-def test_the_learning_rate_falls_by_its_factor(federation):
-    """With one full-batch step a client moves by lr times its gradient."""
+def test_the_learning_rate_decays_by_its_factor(federation):
+    """With one full-batch step, a client's model moves by lr times its gradient."""
     moves = []
 
     class Moves(Method):
         def aggregate(self, server, uploads):
             moves.append((uploads.stack - uploads.previous).norm(dim=1))
-            return server, {}  # the model stays, and so do the gradients
+            return server, {}  # the model is unchanged, and so are the gradients
 
     options = {"model": "logistic", "batch_size": 100, "lr": 0.2, "lr_decay": 0.5}
     us.train(federation, Moves(), rounds=3, **options)
@@ -220,7 +220,7 @@ def test_the_learning_rate_falls_by_its_factor(federation):
 
 
 class Prepared(Method):
-    """First trains a small network of its own; the task is shifted by what came of it."""
+    """A first stage trains a small network, whose mean shifts the initial model of the task."""
 
     def stages(self):
         return (Stage("first", Counting(), 3, tiny_network), Stage("task", Second()))
@@ -277,10 +277,10 @@ def test_clients_keep_their_state_from_stage_to_stage(federation, tmp_path):
     assert len(position.earlier["first"].vector) == 21
 
 
-def test_a_stage_s_own_network_starts_from_the_seed(federation):
+def test_the_network_of_a_stage_is_initialised_from_the_run_s_seed(federation):
     runs = []
-    for noise in (1, 2):
-        torch.manual_seed(noise)
+    for torch_seed in (1, 2):
+        torch.manual_seed(torch_seed)
         runs.append(us.train(federation, Prepared(), rounds=1, **OPTIONS))
     assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
     other = us.train(federation, Prepared(), rounds=1, seed=1, **OPTIONS)
@@ -288,7 +288,7 @@ def test_a_stage_s_own_network_starts_from_the_seed(federation):
 
 
 @RUNNERS
-def test_training_leaves_torch_s_own_generator_alone(federation, runner):
+def test_training_does_not_change_torch_s_global_generator(federation, runner):
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
@@ -297,11 +297,11 @@ def test_training_leaves_torch_s_own_generator_alone(federation, runner):
 
 
 class Stopped(BaseException):
-    """As Ctrl-C: no Exception."""
+    """Like KeyboardInterrupt, not a subclass of Exception."""
 
 
 def stopping_after(rounds):
-    """A watcher that stops the run after so many rounds of all stages."""
+    """A watcher that stops the run after this number of rounds over all stages."""
     seen = []
 
     def watch(round_, metrics):
@@ -330,32 +330,32 @@ def test_a_run_of_two_stages_resumes_bit_for_bit(federation, tmp_path, after):
     assert whole.client_tables == resumed.client_tables
 
 
-def test_the_task_may_have_a_network_of_its_own_too(federation):
-    class OwnNetwork(Method):
+def test_the_task_may_replace_the_run_s_network(federation):
+    class OtherNetwork(Method):
         def stages(self):
             return (Stage("task", self, network=tiny_network),)
 
-    run = us.train(federation, OwnNetwork(), rounds=1, **OPTIONS)
+    run = us.train(federation, OtherNetwork(), rounds=1, **OPTIONS)
     assert [tuple(part.weight.shape) for part in run.model[1:]] == [(2, 5), (3, 2)]
     assert not run.model.training
 
 
-# Stopped in the middle of a round.
+# Runs that are stopped in the middle of a round.
 
 
 INTERRUPTED = {"place": None}
-"""Not in the class, whose code must be the same when the run goes on."""
+"""Not in the class, whose code must be the same when the run is resumed."""
 
 
 class Interrupting(Counting):
-    """Raises at the place of the second round that INTERRUPTED says."""
+    """Raises in the second round, at the place that INTERRUPTED names."""
 
     def aggregate(self, server, uploads):
         if INTERRUPTED["place"] == "aggregate" and int(server.slots.get("round", 0)) == 1:
             raise Stopped
         server, diagnostics = super().aggregate(server, uploads)
-        turn = server.slots.get("round", torch.zeros(())) + 1
-        return Server(server.vector, {"round": turn}), diagnostics
+        round_ = server.slots.get("round", torch.zeros(())) + 1
+        return Server(server.vector, {"round": round_}), diagnostics
 
     def personal(self, layout, server, state):
         if INTERRUPTED["place"] == "evaluation" and int(server.slots["round"]) == 2:
@@ -401,7 +401,7 @@ def test_a_run_stopped_while_it_writes_resumes_bit_for_bit(federation, tmp_path,
     assert whole.client_tables == resumed.client_tables
 
 
-def test_clients_that_are_left_out_are_told():
+def test_a_warning_names_clients_that_are_rejected():
     federation = small_federation()
     federation.train.x[0] = np.nan  # a sample of the first client
     with pytest.warns(UnskewWarning, match="^fedavg, seed 0: 2 rounds went on without client 0: "):

@@ -7,7 +7,7 @@ from torch import nn
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
 from unskew.engine.loop import Loop
-from unskew.engine.pool import Pool
+from unskew.engine.pool import ProcessPool
 from unskew.engine.runners import (
     choose_device,
     make_runner,
@@ -45,7 +45,7 @@ def test_convolutions_go_to_the_pool():
 @pytest.mark.parametrize(
     "layer", [nn.Dropout(0.5), nn.BatchNorm1d(4), nn.LSTM(4, 4), nn.Embedding(4, 4)]
 )
-def test_layers_that_draw_or_couple_or_batch_badly_are_not_vectorised(layer):
+def test_layers_that_are_random_or_couple_samples_or_batch_badly_are_not_vectorised(layer):
     assert not suits(nn.Sequential(nn.Linear(4, 4), layer))
 
 
@@ -55,7 +55,7 @@ def test_large_networks_are_not_vectorised():
 
 
 def test_code_that_vmap_cannot_run_is_not_vectorised():
-    class Drawing(nn.Module):
+    class WithDropout(nn.Module):
         def __init__(self):
             super().__init__()
             self.head = nn.Linear(4, 2)
@@ -63,15 +63,15 @@ def test_code_that_vmap_cannot_run_is_not_vectorised():
         def forward(self, x):
             return self.head(torch.nn.functional.dropout(x, 0.5))
 
-    assert chosen(Drawing()) == "pool"
+    assert chosen(WithDropout()) == "pool"
 
 
-def test_who_asks_gets_what_he_asks_for():
+def test_a_requested_runner_is_used():
     for runner in ("loop", "pool", "vectorised"):
         assert chosen(make("mlp", (4,), 2), runner=runner) == runner
 
 
-def test_without_processors_to_share_a_device_takes_the_loop():
+def test_networks_that_are_not_vectorised_use_the_loop_on_an_accelerator():
     network = FunctionalModel(make("lenet5", (1, 28, 28), 10))
     images = torch.zeros(2, 1, 28, 28)
     assert resolve_runner(network, Settings(), torch.device("cuda"), images) == "loop"
@@ -80,7 +80,7 @@ def test_without_processors_to_share_a_device_takes_the_loop():
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_not_there_is_refused(device, monkeypatch):
+def test_a_device_that_is_not_available_is_rejected(device, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     message = f"device: '{device}' is not available here; use 'cpu' or 'auto'"
@@ -90,7 +90,7 @@ def test_a_device_that_is_not_there_is_refused(device, monkeypatch):
     assert choose_device(Settings()) == CPU
 
 
-def test_auto_takes_an_accelerator_where_there_is_one(monkeypatch):
+def test_auto_uses_an_accelerator_if_one_is_available(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert choose_device(Settings(device="auto")).type == "cuda"
     assert choose_device(Settings(device="cpu")) == CPU
@@ -101,12 +101,12 @@ def test_auto_takes_an_accelerator_where_there_is_one(monkeypatch):
     [
         ({}, 3, Vectorised),
         ({"runner": "loop"}, 3, Loop),
-        ({"runner": "pool", "workers": 2}, 3, Pool),
+        ({"runner": "pool", "workers": 2}, 3, ProcessPool),
         ({"runner": "pool", "workers": 1}, 3, Loop),
         ({"runner": "pool", "workers": 4}, 1, Loop),
     ],
 )
-def test_runners_are_made(options, cohort, kind):
+def test_make_runner_returns_the_requested_type(options, cohort, kind):
     federation = Federation.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], [0, 1, 2])
     network = FunctionalModel(nn.Linear(1, 2))
     runner = make_runner(
@@ -114,5 +114,5 @@ def test_runners_are_made(options, cohort, kind):
     )
     started = time.monotonic()
     runner.close()
-    assert time.monotonic() - started < 1.5  # idle workers end at once
+    assert time.monotonic() - started < 1.5  # idle workers end immediately
     assert isinstance(runner, kind)

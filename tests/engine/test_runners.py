@@ -1,4 +1,4 @@
-"""All runners give the same numbers: the pool and the loop bit for bit, vectorised within 1e-5."""
+"""All runners agree: the pool and the loop bit for bit, vectorised within 1e-5."""
 
 import numpy as np
 import pytest
@@ -56,8 +56,8 @@ def test_one_worker_equals_two_bit_for_bit():
     assert torch.equal(one, two)
 
 
-def test_a_client_trains_alike_alone_and_in_a_cohort(federation):
-    """Participation of one client: the others' sizes must not change its result."""
+def test_a_client_trains_the_same_alone_and_in_a_cohort(federation):
+    """The sizes of other clients must not change a client's result."""
     small = small_federation(sizes=(7, 40), holdout=0)
     in_cohort = {}
 
@@ -68,10 +68,10 @@ def test_a_client_trains_alike_alone_and_in_a_cohort(federation):
 
     options = {"model": "mlp:hidden=8", "rounds": 1, "batch_size": 4, "runner": "vectorised"}
     us.train(small, Spy(), **options)
-    together = in_cohort[0]
+    with_others = in_cohort[0]
     alone = us.Federation.from_arrays(*small.train.client(0), np.zeros(7, np.int64), classes=3)
     us.train(alone, Spy(), **options)
-    torch.testing.assert_close(in_cohort[0], together, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(in_cohort[0], with_others, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("local", [{}, {"optimizer": "adam", "lr": 0.001}])
@@ -83,14 +83,14 @@ def test_batchnorm_vectorises_when_clients_are_equal(local):
     torch.testing.assert_close(vectorised, loop, rtol=1e-4, atol=1e-5)
 
 
-def test_batchnorm_with_unequal_clients_is_refused_when_vectorised():
+def test_batchnorm_with_unequal_clients_is_rejected_when_vectorised():
     with pytest.raises(UnskewError, match="runner: 'vectorised'"):
         final(images(), model=CNN, runner="vectorised")
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
 def test_sample_weights_enter_the_loss(federation, runner):
-    """Weights of zero on all samples but those of class 0 equal training on class 0 alone."""
+    """Sample weights change the result, and by the same amount in every runner."""
 
     class Weighted(us.Method):
         def prepare(self, client, payload, state):
@@ -109,22 +109,22 @@ def test_sample_weights_enter_the_loss(federation, runner):
 def test_training_accuracy_is_measured_after_training(federation, runner):
     seen = []
 
-    class Curious(us.Method):
+    class WithAccuracy(us.Method):
         needs_train_accuracy = True
 
         def aggregate(self, server, uploads):
             seen.append(uploads.train_accuracy)
             return super().aggregate(server, uploads)
 
-    us.train(federation, Curious(), model="logistic", rounds=1, runner=runner, workers=2)
+    us.train(federation, WithAccuracy(), model="logistic", rounds=1, runner=runner, workers=2)
     reference = []
 
     class Direct(us.Method):
         def finish(self, client, start, trained, state):
             net, layout = client.network, client.network.layout
             weights = trained.vector[: layout.trainable]
-            guess = net(weights, {}, client.x).argmax(1)
-            reference.append(float((guess == client.y).float().mean()))
+            predicted = net(weights, {}, client.x).argmax(1)
+            reference.append(float((predicted == client.y).float().mean()))
             return super().finish(client, start, trained, state)
 
     us.train(federation, Direct(), model="logistic", rounds=1, runner="loop")
@@ -132,7 +132,7 @@ def test_training_accuracy_is_measured_after_training(federation, runner):
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
-def test_a_failing_hook_names_client_round_and_stage(federation, runner):
+def test_a_failing_hook_names_client_round_and_hook(federation, runner):
     class Broken(us.Method):
         def finish(self, client, start, trained, state):
             if client.id == 2:
@@ -148,12 +148,12 @@ def test_state_stays_with_its_client(federation, runner):
     class Counting(us.Method):
         def finish(self, client, start, trained, state):
             rounds = state.get("rounds", torch.zeros(())) + 1
-            extras = {"rounds": rounds, "who": torch.tensor(client.id)}
+            extras = {"rounds": rounds, "client": torch.tensor(client.id)}
             return Finished(extras=extras, state={"rounds": rounds})
 
         def aggregate(self, server, uploads):
             seen.append([int(n) for n in uploads.extras["rounds"]])
-            assert [int(k) for k in uploads.extras["who"]] == list(uploads.clients)
+            assert [int(k) for k in uploads.extras["client"]] == list(uploads.clients)
             return super().aggregate(server, uploads)
 
     seen = []
@@ -161,7 +161,7 @@ def test_state_stays_with_its_client(federation, runner):
     assert seen == [[1] * 4, [2] * 4, [3] * 4]
 
 
-def test_a_frozen_coordinate_does_not_move(federation):
+def test_a_frozen_coordinate_does_not_change(federation):
     class Frozen(Method):
         def trains(self, layout):
             mask = torch.ones(layout.size, dtype=torch.bool)

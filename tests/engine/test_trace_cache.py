@@ -1,4 +1,4 @@
-"""Replayed steps give the very bits of steps that are taken anew."""
+"""Traced steps give the same bits as steps that are not traced."""
 
 import pytest
 import torch
@@ -20,31 +20,31 @@ ACTIVATIONS = nn.Sequential(
 
 
 class Weighted(us.Method):
-    """Clients weigh their samples, each in its own way."""
+    """Clients weight their samples, each differently."""
 
     def prepare(self, client, payload, state):
         start = super().prepare(client, payload, state)
         return Start(start.vector, start.refs, torch.where(client.y == client.id % 3, 2.0, 0.5))
 
 
-class Pulled(us.Method):
-    """References of the clients' own; in the first round they are the shared model itself."""
+class Proximal(us.Method):
+    """References per client; in the first round they are the shared model itself."""
 
     def prepare(self, client, payload, state):
         start = super().prepare(client, payload, state)
         before = state.get("before", payload["model"])
-        return Start(start.vector, {"here": payload["model"], "before": before})
+        return Start(start.vector, {"global": payload["model"], "before": before})
 
     def objective(self, network, weights, buffers, batch, refs):
         loss = super().objective(network, weights, buffers, batch, refs)
-        return loss + 0.1 * (weights - 2 * refs["here"] + refs["before"]).square().sum()
+        return loss + 0.1 * (weights - 2 * refs["global"] + refs["before"]).square().sum()
 
     def finish(self, client, start, trained, state):
         return Finished(state={"before": trained.vector.clone()})
 
 
-class Reading(us.Method):
-    """An objective that turns a reference into a Python number: it cannot be recorded."""
+class ReadsValue(us.Method):
+    """An objective that converts a reference to a Python number, which cannot be traced."""
 
     def prepare(self, client, payload, state):
         start = super().prepare(client, payload, state)
@@ -63,21 +63,21 @@ def train(method="fedavg", sizes=(24, 24, 24), **options):
 
 
 @pytest.fixture
-def made(monkeypatch):
-    """What recording led to, one entry an attempt."""
-    attempts = []
-    record = trace_cache._try_to_record
+def attempts(monkeypatch):
+    """The results of tracing: one entry per attempt."""
+    results = []
+    try_to_trace = trace_cache._try_to_trace
 
     def spy(function, tensors):
-        attempts.append(record(function, tensors))
-        return attempts[-1]
+        results.append(try_to_trace(function, tensors))
+        return results[-1]
 
-    monkeypatch.setattr(trace_cache, "_try_to_record", spy)
-    return attempts
+    monkeypatch.setattr(trace_cache, "_try_to_trace", spy)
+    return results
 
 
-def without(monkeypatch):
-    monkeypatch.setattr(trace_cache, "_MOST_RECORDINGS", 0)
+def disable_tracing(monkeypatch):
+    monkeypatch.setattr(trace_cache, "_MAX_TRACES", 0)
 
 
 @pytest.mark.parametrize(
@@ -92,72 +92,72 @@ def without(monkeypatch):
         ("fedavg", {"optimizer": "adam", "lr": 0.01}),
         ("fedavg", {"momentum": 0.9, "weight_decay": 0.01}),
         (Weighted(), {"sizes": (40, 25, 13, 7)}),
-        (Pulled(), {}),
+        (Proximal(), {}),
     ],
 )
-def test_a_run_with_replays_is_the_run_without_bit_for_bit(monkeypatch, made, method, options):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 2)
+def test_a_traced_run_equals_an_untraced_run_bit_for_bit(monkeypatch, attempts, method, options):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 2)
     vector, run = train(method, **options)
-    assert made
-    assert None not in made
-    without(monkeypatch)
+    assert attempts
+    assert None not in attempts
+    disable_tracing(monkeypatch)
     plain_vector, plain_run = train(method, **options)
     assert torch.equal(vector, plain_vector)
     assert run.client_tables == plain_run.client_tables
 
 
-def test_resuming_takes_steps_anew_that_were_replayed_before(tmp_path, monkeypatch, made):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 5)
+def test_a_resumed_run_traces_from_the_start_and_gives_the_same_bits(
+    tmp_path, monkeypatch, attempts
+):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 5)
     whole, _ = train("fedprox:mu=0.5", rounds=7)
     train("fedprox:mu=0.5", rounds=4, out=tmp_path / "half")
     resumed, _ = train("fedprox:mu=0.5", rounds=7, out=tmp_path / "half", resume=True)
-    assert len(made) == 3
+    assert len(attempts) == 3
     assert torch.equal(whole, resumed)
 
 
-def test_an_objective_that_cannot_be_recorded_is_simply_called(monkeypatch, made):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 2)
-    vector, _ = train(Reading())
-    assert made == [None]
-    without(monkeypatch)
-    assert torch.equal(vector, train(Reading())[0])
+def test_an_objective_that_cannot_be_traced_is_called(monkeypatch, attempts):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 2)
+    vector, _ = train(ReadsValue())
+    assert attempts == [None]
+    disable_tracing(monkeypatch)
+    assert torch.equal(vector, train(ReadsValue())[0])
 
 
-def test_networks_with_buffers_are_never_recorded(monkeypatch, made):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 1)
+def test_networks_with_buffers_are_never_traced(monkeypatch, attempts):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 1)
     train(model=nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
-    assert made == []
+    assert attempts == []
 
 
-def test_only_shapes_that_come_again_are_recorded(monkeypatch, made):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 3)
-    monkeypatch.setattr(trace_cache, "_MOST_RECORDINGS", 2)
+def test_only_shapes_that_repeat_are_traced(monkeypatch, attempts):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 3)
+    monkeypatch.setattr(trace_cache, "_MAX_TRACES", 2)
     calls = []
 
     def double(x):
         calls.append(len(x))
         return (2 * x,)
 
-    replayed = TraceCache().of("double", double)
+    traced = TraceCache().of("double", double)
     for _ in range(2):
-        replayed(torch.ones(1))
-    assert made == []
+        traced(torch.ones(1))
+    assert attempts == []
     for size in (2, 2, 2, 3, 3, 3, 4, 4, 4):
-        assert replayed(torch.ones(size))[0].tolist() == [2.0] * size
-    assert len(made) == 2
+        assert traced(torch.ones(size))[0].tolist() == [2.0] * size
+    assert len(attempts) == 2
     calls.clear()
     for size in (1, 2, 3, 4):
-        replayed(torch.ones(size))
+        traced(torch.ones(size))
     assert calls == [1, 4]
 
 
-def test_functions_of_other_names_have_recordings_of_their_own(monkeypatch):
-    monkeypatch.setattr(trace_cache, "_WORTH_RECORDING", 1)
-    replays = TraceCache()
-    double, triple = (
-        replays.of("double", lambda x: (2 * x,)),
-        replays.of("triple", lambda x: (3 * x,)),
-    )
+def test_functions_of_different_names_have_different_traces(monkeypatch):
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 1)
+    traces = TraceCache()
+    double = traces.of("double", lambda x: (2 * x,))
+    triple = traces.of("triple", lambda x: (3 * x,))
     for _ in range(3):
         assert double(torch.ones(1))[0].tolist() == [2.0]
         assert triple(torch.ones(1))[0].tolist() == [3.0]

@@ -1,4 +1,4 @@
-"""A recording repeats a function's operations; what it could get wrong, it refuses."""
+"""A trace repeats a function's operations; functions it could get wrong are rejected."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def gradient_of(objective):
-    """A function as the runner has it: losses of all rows, and the gradients of the first input."""
+    """A function like the runner's: losses of all rows, and the gradients of the first input."""
 
     def function(weights: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
@@ -38,31 +38,31 @@ def gradient_of(objective):
         lambda w, x: (w.cumsum(0) * x).clamp(min=-1).abs().sum(),
     ],
 )
-def test_a_recording_gives_the_bits_of_the_function_on_other_numbers(objective):
+def test_a_trace_gives_the_bits_of_the_function_on_other_values(objective):
     function = gradient_of(objective)
-    recording = Trace(function, (numbers(3, 4), numbers(3, 4, seed=1)))
+    trace = Trace(function, (numbers(3, 4), numbers(3, 4, seed=1)))
     others = numbers(3, 4, seed=2), numbers(3, 4, seed=3)
-    replayed, real = recording(*others), function(*others)
-    assert all(torch.equal(one, other) for one, other in zip(replayed, real, strict=True))
-    assert not replayed[1].requires_grad
+    traced, expected = trace(*others), function(*others)
+    assert all(torch.equal(one, other) for one, other in zip(traced, expected, strict=True))
+    assert not traced[1].requires_grad
 
 
-def test_constants_stay_and_inputs_do_not():
+def test_constants_are_part_of_a_trace_and_inputs_are_not():
     constant = torch.tensor([1.0, 10.0])
-    recording = Trace(lambda x: (x + constant * torch.full((2,), 2.0),), [torch.zeros(2)])
-    assert recording(torch.tensor([5.0, 7.0]))[0].tolist() == [7.0, 27.0]
+    trace = Trace(lambda x: (x + constant * torch.full((2,), 2.0),), [torch.zeros(2)])
+    assert trace(torch.tensor([5.0, 7.0]))[0].tolist() == [7.0, 27.0]
 
 
-def test_one_tensor_given_twice_may_be_two_the_next_time():
+def test_a_tensor_passed_twice_may_be_two_tensors_in_another_call():
     same = torch.ones(2)
-    recording = Trace(lambda x, y: (x - 2 * y,), [same, same])
-    assert recording(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 2.0]))[0].tolist() == [3.0, 2.0]
+    trace = Trace(lambda x, y: (x - 2 * y,), [same, same])
+    assert trace(torch.tensor([5.0, 6.0]), torch.tensor([1.0, 2.0]))[0].tolist() == [3.0, 2.0]
 
 
 def test_inputs_and_earlier_results_are_not_changed():
-    recording = Trace(lambda x: (x.mul(3).add(1),), [torch.ones(2)])
+    trace = Trace(lambda x: (x.mul(3).add(1),), [torch.ones(2)])
     x = torch.tensor([2.0, 4.0])
-    first, second = recording(x)[0], recording(x + 1)[0]
+    first, second = trace(x)[0], trace(x + 1)[0]
     assert first.tolist() == [7.0, 13.0]
     assert second.tolist() == [10.0, 16.0]
     assert x.tolist() == [2.0, 4.0]
@@ -71,21 +71,21 @@ def test_inputs_and_earlier_results_are_not_changed():
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(lambda x: (x * (2 if float(x[0]) > 0 else 3),), id="a branch on a number"),
-        pytest.param(lambda x: (x * x.tolist()[0],), id="a number read past torch"),
-        pytest.param(lambda x: (x * float(x.numpy()[0]),), id="a number read by numpy"),
-        pytest.param(lambda x: (x[x > 0] * 2,), id="a shape that depends on numbers"),
+        pytest.param(lambda x: (x * (2 if float(x[0]) > 0 else 3),), id="a branch on a value"),
+        pytest.param(lambda x: (x * x.tolist()[0],), id="a value read as a list"),
+        pytest.param(lambda x: (x * float(x.numpy()[0]),), id="a value read by numpy"),
+        pytest.param(lambda x: (x[x > 0] * 2,), id="a shape that depends on values"),
         pytest.param(lambda x: (x * torch.rand(2),), id="random numbers"),
         pytest.param(lambda x: (x.mul(2).relu_(),), id="a change in place"),
         pytest.param(lambda x: (x.view(2),), id="the input itself"),
         pytest.param(lambda x: (torch.zeros_like(x),), id="a constant"),
     ],
 )
-def test_what_may_go_otherwise_next_time_is_refused(function):
+def test_functions_that_depend_on_values_are_rejected(function):
     with pytest.raises(NotTraceable):
         Trace(function, [torch.tensor([1.0, -2.0])])
 
 
-def test_a_gradient_that_torch_takes_on_another_way_while_recording_is_refused():
+def test_a_gradient_that_torch_computes_differently_while_tracing_is_rejected():
     with pytest.raises(NotTraceable, match="other results"):
         Trace(gradient_of(torch.prod), [numbers(50, 9)])

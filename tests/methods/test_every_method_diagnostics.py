@@ -5,7 +5,7 @@ import torch
 
 from every_method import SPECS, train_quickly
 from toys import small_federation
-from unskew.engine.runners import example, resolve_runner
+from unskew.engine.runners import example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.methods import make_method
 from unskew.models import make
@@ -61,7 +61,7 @@ def test_the_described_traffic_is_the_counted_traffic(spec):
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_runner_is_the_fastest_possible(spec):
-    method, samples = make_method(spec), example(FEDERATION)
+    method, samples = make_method(spec), example_inputs(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
     assert runner == ("pool" if method.about.only_with_norms else "vectorised")

@@ -1,4 +1,4 @@
-"""Watching a pass, consulting another model, and running a part of a network."""
+"""Capturing forward passes, running another model, and running a part of a network."""
 
 import pytest
 import torch
@@ -26,10 +26,10 @@ def parts_of(module):
     network = FunctionalModel(module)
     vector = flatten(module, network.layout)
     trainable = network.layout.trainable
-    return network, vector, vector[:trainable], network.own_buffers(vector[trainable:])
+    return network, vector, vector[:trainable], network.copy_buffers(vector[trainable:])
 
 
-def test_a_watched_pass_shows_features_and_output():
+def test_a_captured_pass_has_features_and_output():
     network, _, weights, buffers = parts_of(make("mlp:hidden=4", (5,), 3))
     with network.capture_passes() as passes:
         output = network(weights, buffers, X)
@@ -48,28 +48,28 @@ def test_without_a_linear_layer_there_are_no_features():
     assert passes[0].features is None
 
 
-def test_a_part_takes_its_own_weights_and_buffers():
+def test_a_part_uses_its_weights_and_buffers():
     network, _, weights, buffers = parts_of(make("mlp:hidden=4,norm=batch", (5,), 3))
     network.module.train()
     network.part("body", weights, buffers, X)
     assert [int(b) for name, b in buffers.items() if name.endswith("tracked")] == [1]
 
 
-def test_consulting_changes_nothing_and_uses_the_model_s_own_statistics():
+def test_an_evaluation_pass_changes_nothing_and_uses_the_statistics_of_its_vector():
     module = make("mlp:hidden=4,norm=batch", (5,), 3)
     network, vector, weights, buffers = parts_of(module)
     network.module.train()
     for _ in range(3):
         network(weights, buffers, X + 2)
     other = vector.clone()
-    network.put_buffers(buffers, other[network.layout.trainable :])
+    network.write_buffers(buffers, other[network.layout.trainable :])
     before = other.clone()
-    judged = network.consult(other, X).output
+    output = network.forward_eval(other, X).output
     assert torch.equal(other, before)
     assert module.training
     module.load_state_dict(network.layout.tensors(other), strict=True)
-    torch.testing.assert_close(judged, module.eval()(X))
-    assert not judged.requires_grad
+    torch.testing.assert_close(output, module.eval()(X))
+    assert not output.requires_grad
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_consulting_changes_nothing_and_uses_the_model_s_own_statistics():
         make("mlp:hidden=4", (5,), 3),
     ],
 )
-def test_splitting_keeps_what_a_network_does(module):
-    parts = split(module, X, "someone")
+def test_a_split_network_computes_the_same(module):
+    parts = split(module, X, "method")
     assert torch.equal(parts(X), module(X))
     assert parts.head.out_features == 3
     assert torch.equal(parts.head(parts.features(X)), module(X))
@@ -96,6 +96,6 @@ def test_splitting_keeps_what_a_network_does(module):
         (nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3)), "its output is not that of '0'"),
     ],
 )
-def test_a_network_that_does_not_end_in_a_head_is_refused(module, why):
-    with pytest.raises(UnskewError, match=f"model: someone needs .* and {why}"):
-        split(module, X, "someone")
+def test_a_network_that_does_not_end_in_a_head_is_rejected(module, why):
+    with pytest.raises(UnskewError, match=f"model: method needs .* and {why}"):
+        split(module, X, "method")

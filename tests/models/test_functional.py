@@ -21,11 +21,11 @@ def split(network: FunctionalModel) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_function_is_the_module(training):
+def test_the_function_equals_the_module(training):
     module, x = cnn().train(training), torch.randn(6, 1, 4, 4)
     network = FunctionalModel(module)
     weights, rest = split(network)
-    assert torch.equal(network(weights, network.own_buffers(rest), x), module(x))
+    assert torch.equal(network(weights, network.copy_buffers(rest), x), module(x))
 
 
 def test_the_function_depends_on_its_arguments_not_on_the_module():
@@ -43,7 +43,7 @@ def test_tied_weights_are_one_argument():
 
 
 class Scaling(nn.Module):
-    """A module with a method beside ``forward``."""
+    """A module with a method besides ``forward``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Scaling(nn.Module):
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_method_can_be_called_with_given_weights(tied):
     module = Scaling()
-    if tied:  # then it is called in another, slower way
+    if tied:  # then ``functional_call`` is used, which is slower
         module.twice.weight = module.once.weight
     network = FunctionalModel(module)
     x, weights = torch.ones(2, 1), torch.full((network.layout.size,), 3.0)
@@ -71,20 +71,20 @@ def test_a_method_can_be_called_with_given_weights(tied):
     assert module.once.weight is before
 
 
-def test_training_changes_own_buffers_and_they_can_be_put_back():
+def test_training_changes_copied_buffers_which_can_be_written_back():
     network = FunctionalModel(cnn().train())
     weights, rest = split(network)
     before = rest.clone()
-    buffers = network.own_buffers(rest)
+    buffers = network.copy_buffers(rest)
     network(weights, buffers, torch.randn(6, 1, 4, 4))
     assert torch.equal(rest, before)
-    network.put_buffers(buffers, rest)
+    network.write_buffers(buffers, rest)
     assert rest[-1] == 1  # one batch
     assert not torch.equal(rest[:-1], before[:-1])
     assert network.module[1].num_batches_tracked == 0
 
 
-def test_floating_buffers_are_views_and_counters_are_whole():
+def test_floating_buffers_are_views_and_counters_are_integers():
     network = FunctionalModel(cnn())
     rest = torch.zeros(5)
     buffers = network.buffers_of(rest)
@@ -110,7 +110,7 @@ def test_losses_are_cross_entropy_of_each_sample():
     torch.testing.assert_close(losses, expected)
 
 
-def test_losses_stay_finite_for_sure_guesses():
+def test_losses_are_finite_for_extreme_logits():
     network = FunctionalModel(nn.Linear(1, 2, bias=False))
     batch = Batch(torch.tensor([[1.0]]), torch.tensor([1]), torch.ones(1))
     assert network.losses(torch.tensor([1000.0, 0.0]), {}, batch).tolist() == [1000.0]
@@ -131,13 +131,13 @@ def test_tokens_become_indices():
     assert network(torch.arange(10.0), {}, inputs).tolist() == [[[2, 3], [8, 9]]]
 
 
-def test_floats_stay_as_they_are():
+def test_floats_are_not_converted():
     x = torch.randn(2, 3)
     assert FunctionalModel(nn.Linear(3, 2)).inputs(x) is x
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_images_for_convolutions_change_order_of_memory_not_value(channels):
+def test_images_for_convolutions_are_converted_to_channels_last(channels):
     x = torch.randint(0, 255, (2, channels, 4, 4), dtype=torch.uint8)
     inputs = FunctionalModel(nn.Conv2d(channels, 2, 3)).inputs(x)
     assert inputs.stride()[1] == 1

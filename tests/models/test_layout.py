@@ -8,7 +8,7 @@ from unskew.models.layout import Kind, Layout, assign, flatten, head_name, rows_
 
 
 class Block(nn.Module):
-    """A head first, a norm in a Sequential, a plain buffer, a counter and a scratch tensor."""
+    """A head first, a norm in a Sequential, a buffer, a counter and a non-persistent buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def test_kinds_follow_the_type_of_the_module_not_its_name():
     "norm",
     [nn.GroupNorm(2, 4), nn.LayerNorm(4), nn.InstanceNorm1d(4, affine=True), nn.BatchNorm2d(4)],
 )
-def test_every_norm_is_known(norm):
+def test_every_norm_is_recognised(norm):
     found = kinds(nn.Sequential(norm, nn.Linear(4, 2)))
     assert found["0.weight"] == found["0.bias"] == "norm affine"
 
@@ -89,25 +89,25 @@ def test_recurrent_biases_are_biases():
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), None),
     ],
 )
-def test_head_is_what_is_called_so_or_the_last_linear_layer(module, head):
+def test_the_head_is_the_submodule_of_that_name_or_the_last_linear_layer(module, head):
     assert head_name(module) == head
 
 
-def test_a_bare_linear_layer_is_all_head():
+def test_a_single_linear_layer_is_the_head():
     assert set(kinds(nn.Linear(3, 2)).values()) == {"head"}
 
 
-def test_without_linear_layers_nothing_is_head():
+def test_without_linear_layers_there_is_no_head():
     assert kinds(nn.Conv2d(1, 2, 3)) == {"weight": "weight", "bias": "bias"}
 
 
-def test_a_head_whose_name_begins_another_name_takes_only_its_own():
+def test_a_head_whose_name_is_a_prefix_of_another_has_only_its_tensors():
     module = nn.Sequential(*[nn.Identity() for _ in range(2)], nn.Linear(2, 2))
     module.add_module("20", nn.Conv1d(1, 1, 1))
     assert kinds(module)["20.weight"] == "weight"
 
 
-def test_tied_weights_lie_in_the_vector_once():
+def test_tied_weights_are_in_the_vector_once():
     module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     module[1].weight = module[0].weight
     layout = Layout.of(module)
@@ -144,7 +144,7 @@ def test_named_tensors_are_views_of_the_vector():
     assert vector.tolist() == [4, 4, 0]
 
 
-def test_bytes_count_wide_counters_as_they_are():
+def test_bytes_count_counters_with_their_own_width():
     layout = Layout.of(nn.BatchNorm1d(10))
     assert layout.size == 10 + 10 + 10 + 10 + 1
     assert layout.nbytes() == 40 * 4 + 8
@@ -158,7 +158,7 @@ def test_mask_marks_kinds():
     assert layout.mask(Kind.HEAD, Kind.WEIGHT).tolist() == [True, False, True, True]
 
 
-def test_flat_layout_is_one_run_of_weights():
+def test_a_flat_layout_has_one_trainable_vector():
     layout = Layout.flat(4)
     assert (layout.size, layout.trainable, layout.nbytes()) == (4, 4, 16)
 
@@ -185,6 +185,6 @@ def test_finite_rows():
 
 
 @given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), max_size=20))
-def test_finite_as_torch_says(values):
+def test_finite_rows_agree_with_torch(values):
     row = torch.tensor(values, dtype=torch.float32)
     assert bool(rows_are_finite(row)) == bool(torch.isfinite(row).all())

@@ -1,4 +1,4 @@
-"""What every classifier promises: shapes, body and head, gradients, seeds."""
+"""Properties of every classifier: shapes, body and head, gradients, seeds."""
 
 import pytest
 import torch
@@ -6,23 +6,23 @@ from torch import nn
 
 from unskew.models import MODELS, make
 
-WORDS = 50
-CLASSIFIERS = [name for name, recipe in MODELS.items() if recipe.aim == "classes"]
-IMAGE = sorted(name for name, recipe in MODELS.items() if recipe.takes == "image")
-NORMED = sorted(name for name, recipe in MODELS.items() if hasattr(recipe(), "norm"))
-VARIED = [name for name in NORMED if name != "resnet34"]  # built as resnet18 is, only deeper
+TOKENS = 50
+CLASSIFIERS = [name for name, spec in MODELS.items() if spec.aim == "classes"]
+IMAGE = sorted(name for name, spec in MODELS.items() if spec.takes == "image")
+NORMED = sorted(name for name, spec in MODELS.items() if hasattr(spec(), "norm"))
+VARIED = [name for name in NORMED if name != "resnet34"]  # it is a deeper resnet18
 
 
 def samples(name, shape, rows=2, seed=0):
     generator = torch.Generator().manual_seed(seed)
     if MODELS[name.partition(":")[0]].takes == "text":
-        return torch.randint(1, WORDS, (rows, *shape), generator=generator)
+        return torch.randint(1, TOKENS, (rows, *shape), generator=generator)
     return torch.randn(rows, *shape, generator=generator)
 
 
 def network(spec, shape, classes=5, **options):
     if spec.startswith("bilstm"):
-        options["vocabulary"] = WORDS
+        options["vocabulary"] = TOKENS
     return make(spec, shape, classes, **options)
 
 
@@ -44,7 +44,7 @@ CASES += [(name, shape) for name in ("mlp", "logistic") for shape in ((7,), (1, 
 CASES += [("bilstm", (9,)), ("bilstm:pool=max", (1,))]
 
 
-@pytest.mark.parametrize(("spelling", "shape"), CASES)
+@pytest.mark.parametrize(("spec", "shape"), CASES)
 def test_logits_are_the_head_of_the_features(spec, shape):
     net = network(spec, shape).eval()
     x = samples(spec, shape)
@@ -64,7 +64,7 @@ def test_head_is_the_last_linear_layer(name):
 
 
 @pytest.mark.parametrize(
-    "spelling",
+    "spec",
     [*CLASSIFIERS, *(f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none"))],
 )
 def test_gradient_reaches_every_parameter(spec):
@@ -77,12 +77,12 @@ def test_gradient_reaches_every_parameter(spec):
     assert dead == []
 
 
-@pytest.mark.parametrize("spelling", [f"{n}:norm={k}" for n in NORMED for k in ("batch", "none")])
-def test_fresh_networks_neither_fade_nor_blow_up(spec):
+@pytest.mark.parametrize("spec", [f"{n}:norm={k}" for n in NORMED for k in ("batch", "none")])
+def test_the_logits_of_new_networks_neither_vanish_nor_explode(spec):
     shape = (3, 32, 32)
     with torch.no_grad():
-        spread = network(spec, shape)(samples(spec, shape, 4)).std()
-    assert 0.02 < spread < 3
+        deviation = network(spec, shape)(samples(spec, shape, 4)).std()
+    assert 0.02 < deviation < 3
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -96,7 +96,7 @@ def test_same_seed_same_bits(name):
     assert not torch.equal(first["head.weight"], other["head.weight"])
 
 
-def test_the_global_generator_is_left_alone():
+def test_the_global_generator_is_not_changed():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -104,7 +104,7 @@ def test_the_global_generator_is_left_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_relu_behind_the_pool_is_the_textbook_function():
+def test_relu_after_the_pooling_equals_relu_before_it():
     net = make("lenet5", (1, 28, 28), 10)
     body, x = net.body, torch.randn(2, 1, 28, 28)
     pool = nn.functional.max_pool2d
@@ -115,7 +115,7 @@ def test_relu_behind_the_pool_is_the_textbook_function():
         assert torch.equal(net.features(x), expected)
 
 
-def test_transition_pools_first_and_computes_the_same():
+def test_a_transition_that_pools_first_computes_the_same():
     net = make("densenet121:norm=none", (1, 8, 8), 2)
     part = net.body.transition1
     x = torch.randn(2, part.conv.in_channels, 7, 7)

@@ -1,4 +1,4 @@
-"""Parameter counts, summed by hand or known from the papers."""
+"""Parameter counts, computed by hand or taken from the papers."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ def count(spec, shape, classes, **options):
 
 
 def resnet(depths, norm_values=2):
-    """Sum a ResNet for colour images and ten classes, from its definition alone."""
+    """Count the parameters of a ResNet for colour images and ten classes by its definition."""
     total, inputs = 3 * 64 * 9 + norm_values * 64, 64
     for stage, (width, depth) in enumerate(zip((64, 128, 256, 512), depths, strict=True)):
         for block in range(depth):
@@ -36,13 +36,13 @@ SIMPLE = [
 ]
 
 
-@pytest.mark.parametrize(("spelling", "shape", "classes", "expected"), SIMPLE)
+@pytest.mark.parametrize(("spec", "shape", "classes", "expected"), SIMPLE)
 def test_small_networks(spec, shape, classes, expected):
     assert count(spec, shape, classes) == expected
 
 
 @pytest.mark.parametrize(
-    ("spelling", "shape", "classes", "expected"),
+    ("spec", "shape", "classes", "expected"),
     [
         ("feddisk-cnn", (1, 28, 28), 10, 11_178),
         ("feddisk-cnn:channels=32", (1, 32, 32), 2, 39_442),
@@ -75,7 +75,7 @@ def test_vgg11():
 
 
 def test_densenet121():
-    # The original has 7,978,856 with 1000 classes, a 7x7 stem and a norm behind the stem.
+    # The original has 7,978,856 with 1000 classes, a 7x7 stem and a norm after the stem.
     original = 7_978_856
     head = 1024 * 990 + 990
     stem = 3 * 64 * (49 - 9) + 2 * 64

@@ -1,4 +1,4 @@
-"""One choice of normalisation, the same in every network."""
+"""The choice of normalisation, which is the same in every network."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from torch import nn
 from unskew.models import MODELS, make
 from unskew.models.norms import groups, image_norm, vector_norm
 
-NORMED = sorted(name for name, recipe in MODELS.items() if hasattr(recipe(), "norm"))
+NORMED = sorted(name for name, spec in MODELS.items() if hasattr(spec(), "norm"))
 BATCH = nn.modules.batchnorm._BatchNorm
 
 
@@ -19,7 +19,7 @@ def norms(net):
 
 
 @pytest.mark.parametrize(
-    ("channels", "least", "expected"),
+    ("channels", "min_size", "expected"),
     [
         (64, 2, 32),
         (128, 2, 32),
@@ -35,22 +35,22 @@ def norms(net):
         (5, 8, 1),
     ],
 )
-def test_groups_by_hand(channels, least, expected):
-    assert groups(channels, least) == expected
+def test_groups_by_hand(channels, min_size, expected):
+    assert groups(channels, min_size) == expected
 
 
 @given(st.integers(1, 2000), st.integers(1, 64))
-def test_groups_are_the_largest_divisor_that_fits(channels, least):
+def test_groups_are_the_largest_divisor_that_fits(channels, min_size):
     def fits(count):
-        return channels % count == 0 and count <= 32 and channels // count >= least
+        return channels % count == 0 and count <= 32 and channels // count >= min_size
 
     candidates = [count for count in range(1, channels + 1) if fits(count)]
-    assert groups(channels, least) == max(candidates, default=1)
+    assert groups(channels, min_size) == max(candidates, default=1)
 
 
 @pytest.mark.parametrize("norm", ["group", "layer", "none"])
 @pytest.mark.parametrize("name", NORMED)
-def test_no_batch_norm_is_left(name, norm):
+def test_other_norms_replace_all_batch_norms(name, norm):
     net = make(f"{name}:norm={norm}", (3, 32, 32), 10)
     found = norms(net)
     assert not any(isinstance(part, BATCH) for part in found)
@@ -59,7 +59,7 @@ def test_no_batch_norm_is_left(name, norm):
 
 
 @pytest.mark.parametrize("name", NORMED)
-def test_batch_norm_is_there_when_asked_for(name):
+def test_batch_norm_is_used_if_requested(name):
     found = norms(make(f"{name}:norm=batch", (3, 32, 32), 10))
     assert found
     assert all(isinstance(part, BATCH) for part in found)
@@ -81,7 +81,7 @@ def test_training_and_evaluation_differ_with_batch_norm():
         assert not torch.allclose(net.train()(x), net.eval()(x))
 
 
-def test_layer_norm_takes_the_whole_sample():
+def test_layer_norm_normalises_the_whole_sample():
     image = torch.randn(2, 6, 3, 3, generator=torch.Generator().manual_seed(0))
     vector = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

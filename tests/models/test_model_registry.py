@@ -1,4 +1,4 @@
-"""Spellings, defaults, and what is said about samples a network cannot take."""
+"""Spec strings, defaults, and errors for samples that a network cannot take."""
 
 import subprocess
 import sys
@@ -26,29 +26,29 @@ NAMES = {
 
 
 def test_the_table_describes_every_network():
-    assert {name: recipe.takes for name, recipe in MODELS.items()} == NAMES
-    for recipe in MODELS.values():
-        assert recipe.summary
-        assert "\n" not in recipe.summary
+    assert {name: spec.takes for name, spec in MODELS.items()} == NAMES
+    for spec in MODELS.values():
+        assert spec.summary
+        assert "\n" not in spec.summary
 
 
 @pytest.mark.parametrize("text", ["mlp:hidden=64-32,norm=none", "resnet18:norm=none", "mlp"])
-def test_spelling_round_trip(text):
-    recipe = build(MODELS, text, "model")
-    again = build(MODELS, spec_of(recipe, text.partition(":")[0]), "model")
-    assert again == recipe
+def test_spec_strings_round_trip(text):
+    spec = build(MODELS, text, "model")
+    again = build(MODELS, spec_of(spec, text.partition(":")[0]), "model")
+    assert again == spec
 
 
 def test_none_is_a_norm():
     assert build(MODELS, "resnet18:norm=none", "model").norm == "none"
 
 
-def test_one_width_may_be_a_number():
+def test_a_single_width_may_be_a_number():
     assert MODELS["mlp"](hidden=64) == MODELS["mlp"](hidden="64")
 
 
 @pytest.mark.parametrize(
-    ("spelling", "shape", "vocabulary", "said"),
+    ("spec", "shape", "vocabulary", "message"),
     [
         ("resnet81", (3, 32, 32), None, "did you mean 'resnet18'"),
         ("resnet18", (30,), None, "takes images .* use mlp or logistic"),
@@ -72,23 +72,23 @@ def test_one_width_may_be_a_number():
         ("bilstm:pool=last", (20,), 100, "pool must be 'mean' or 'max'"),
     ],
 )
-def test_complaints(spec, shape, vocabulary, said):
-    with pytest.raises(UnskewError, match=said) as caught:
+def test_errors_are_one_line(spec, shape, vocabulary, message):
+    with pytest.raises(UnskewError, match=message) as caught:
         make(spec, shape, 10, vocabulary=vocabulary)
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_network_is_trained_for():
-    aims = {name: recipe.aim for name, recipe in MODELS.items() if recipe.aim != "classes"}
+def test_only_made_and_vae_are_not_classifiers():
+    aims = {name: spec.aim for name, spec in MODELS.items() if spec.aim != "classes"}
     assert aims == {"made": "density", "vae": "reconstruction"}
 
 
-def test_classes_are_needed():
+def test_a_network_needs_at_least_one_class():
     with pytest.raises(UnskewError, match="classes must be at least 1"):
         make("mlp", (5,), 0)
 
 
-def test_text_network_built_directly_needs_a_vocabulary():
+def test_a_network_for_text_needs_a_vocabulary():
     with pytest.raises(UnskewError, match="vocabulary"):
         MODELS["bilstm"]().build((20,), 2)
 
@@ -116,7 +116,7 @@ def test_importing_the_package_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_unknown_names_are_attribute_errors():
+def test_unknown_names_raise_attribute_errors():
     import unskew.models
 
     assert set(dir(unskew.models)) == {"MODELS", "default_for", "make"}

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from unskew.models import make
 
-CLIENTS, ROWS, CLASSES, WORDS = 2, 4, 5, 20
+CLIENTS, ROWS, CLASSES, TOKENS = 2, 4, 5, 20
 STATELESS = [
     ("logistic", (1, 8, 8)),
     ("mlp:hidden=16-8", (1, 8, 8)),
@@ -30,21 +30,21 @@ WITH_BATCH_NORM = [
 
 
 def cohort(spec, shape):
-    """Return clients' networks and batches; the same call gives the same numbers again."""
+    """Return the clients' networks and batches, which are the same in every call."""
     generator = torch.Generator().manual_seed(0)
     text = spec.startswith("bilstm")
     nets = [
-        make(spec, shape, CLASSES, seed=k, vocabulary=WORDS if text else None)
+        make(spec, shape, CLASSES, seed=k, vocabulary=TOKENS if text else None)
         for k in range(CLIENTS)
     ]
     if text:
-        x = torch.randint(0, WORDS, (CLIENTS, ROWS, *shape), generator=generator)
+        x = torch.randint(0, TOKENS, (CLIENTS, ROWS, *shape), generator=generator)
     else:
         x = torch.randn(CLIENTS, ROWS, *shape, generator=generator)
     return nets, x, torch.randint(0, CLASSES, (CLIENTS, ROWS), generator=generator)
 
 
-def together(nets, x, y):
+def vmapped(nets, x, y):
     """Train-mode loss, gradient and new buffers of all clients in one call."""
 
     def loss(parameters, buffers, features, labels):
@@ -58,13 +58,13 @@ def together(nets, x, y):
     return logits, gradients, buffers
 
 
-@pytest.mark.parametrize(("spelling", "shape"), STATELESS + WITH_BATCH_NORM)
+@pytest.mark.parametrize(("spec", "shape"), STATELESS + WITH_BATCH_NORM)
 def test_vmap_equals_the_loop_over_clients(spec, shape):
-    # In double precision the two ways must agree closely, also through ill-conditioned BatchNorm.
+    # In double precision both must agree closely, even with an ill-conditioned BatchNorm.
     nets, x, y = cohort(spec, shape)
     nets = [net.double().train() for net in nets]
     x = x if spec.startswith("bilstm") else x.double()
-    logits, gradients, buffers = together(nets, x, y)
+    logits, gradients, buffers = vmapped(nets, x, y)
     for k, net in enumerate(nets):
         alone = net(x[k])
         cross_entropy(alone, y[k]).backward()
@@ -75,11 +75,11 @@ def test_vmap_equals_the_loop_over_clients(spec, shape):
             torch.testing.assert_close(buffers[name][k], tensor, msg=name)
 
 
-@pytest.mark.parametrize(("spelling", "shape"), WITH_BATCH_NORM)
-def test_batch_norm_statistics_move_for_each_client_alone(spec, shape):
+@pytest.mark.parametrize(("spec", "shape"), WITH_BATCH_NORM)
+def test_batch_norm_statistics_are_updated_per_client(spec, shape):
     nets, x, y = cohort(spec, shape)
     before = {name: tensor.clone() for name, tensor in nets[0].named_buffers()}
-    _, _, after = together([net.train() for net in nets], x, y)
+    _, _, after = vmapped([net.train() for net in nets], x, y)
     counters = [name for name in after if name.endswith("num_batches_tracked")]
     means = [name for name in after if name.endswith("running_mean")]
     assert counters
@@ -88,7 +88,7 @@ def test_batch_norm_statistics_move_for_each_client_alone(spec, shape):
     assert all(not torch.equal(after[name][0], after[name][1]) for name in means)
 
 
-@pytest.mark.parametrize("spelling", ["mlp", "lenet5", "feddisk-cnn"])
+@pytest.mark.parametrize("spec", ["mlp", "lenet5", "feddisk-cnn"])
 def test_one_batch_through_many_networks(spec):
     """Evaluation shares the samples and stacks only the networks."""
     nets, x, _ = cohort(spec, (1, 28, 28))

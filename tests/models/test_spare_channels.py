@@ -1,4 +1,4 @@
-"""Spare channels change the speed of a network, not what it computes."""
+"""Spare channels change the speed of a network, not its output."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from unskew.models.layers import SpareConv2d
 
 
 def plain_copy(network):
-    """The same network of plain convolutions, with the same parameters."""
+    """The same network with plain convolutions and the same parameters."""
     body = network.body
     for name, layer in list(body.named_children()):
         if isinstance(layer, SpareConv2d):
@@ -29,7 +29,7 @@ def both(shape):
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 12, 12)])
-def test_lenet_with_spare_channels_is_lenet(shape):
+def test_lenet_with_spare_channels_equals_lenet(shape):
     x, y = torch.rand(6, *shape), torch.arange(6)
     losses, gradients = [], []
     for network in both(shape):
@@ -37,8 +37,8 @@ def test_lenet_with_spare_channels_is_lenet(shape):
         losses.append(loss.item())
         gradients.append(torch.autograd.grad(loss, list(network.parameters())))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    for spare, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(spare, plain, rtol=1e-4, atol=1e-6)
 
 
 def test_spare_channels_are_zero_and_only_between_the_convolutions():
@@ -49,7 +49,7 @@ def test_spare_channels_are_zero_and_only_between_the_convolutions():
     assert network.body.conv2(first).shape[1] == 16
 
 
-def test_a_layer_called_with_more_channels_gets_the_spare_ones_it_needs():
+def test_a_layer_called_with_more_channels_adds_the_spare_channels_it_needs():
     network = make("lenet5", (1, 28, 28), 10).body
     wider = {"weight": torch.rand(11, 1, 5, 5), "bias": torch.rand(11)}
     first = functional_call(network.conv1, wider, torch.rand(2, 1, 28, 28))

@@ -1,4 +1,4 @@
-"""The beta-VAE: its loss by hand, its parts with given weights, and that cohorts run as one."""
+"""The beta-VAE: its loss by hand, its parts with given weights, and vmap."""
 
 import math
 
@@ -45,31 +45,31 @@ def test_the_loss_by_the_definition():
     error = (decoded - (batch.x.flatten(1) - 0.25) / 0.5).square().sum(1)
     divergence = kl_divergence(posterior, Normal(0, 1)).sum(1)
     torch.testing.assert_close(network.losses(weights, {}, batch), error + 4 * divergence)
-    measures = network.goal.measures(network, weights, {}, batch)
+    metrics = network.goal.metrics(network, weights, {}, batch)
     expected = {
         "loss": error + divergence,
         "loss_at_beta": error + 4 * divergence,
         "reconstruction": error,
         "kl": divergence,
     }
-    assert list(measures) == list(expected)
+    assert list(metrics) == list(expected)
     for name, value in expected.items():
-        assert measures[name].dtype == torch.float64
-        torch.testing.assert_close(measures[name].float(), value)
+        assert metrics[name].dtype == torch.float64
+        torch.testing.assert_close(metrics[name].float(), value)
 
 
 def test_by_hand_with_weights_of_zero():
-    # The code is N(0, I) and the decoder says 1/2 everywhere.
+    # The code is N(0, I) and the decoder returns 1/2 everywhere.
     network, weights = small()
     x = torch.tensor([[0.25, 0.5, 0.0, 1.0, 0.25, 0.25, 0.25, 0.25]]).view(1, 1, 2, 4)
     batch = batch_of(x, 3)
     # Standardised: 0, 0.5, -0.5, 1.5, 0, 0, 0, 0.
     expected = 5 * 0.25 + 0 + 1 + 1
     assert network.losses(torch.zeros_like(weights), {}, batch).tolist() == [expected]
-    assert network.goal.measures(network, 0 * weights, {}, batch)["kl"].tolist() == [0]
+    assert network.goal.metrics(network, 0 * weights, {}, batch)["kl"].tolist() == [0]
 
 
-def test_the_encoder_speaks_of_the_logarithm_of_the_deviation():
+def test_the_encoder_outputs_the_logarithm_of_the_deviation():
     network, weights = small()
     last = network.layout.tensors(0 * weights)
     last["encoder.4.bias"][:] = torch.tensor([1.0, 2, 3, math.log(2), 0, math.log(0.5)])
@@ -85,7 +85,7 @@ def test_codes_are_quantiles():
     torch.testing.assert_close(codes, torch.tensor([[1, 1 + 2 * 1.959964, 1 - 2 * 1.959964]]))
 
 
-def test_the_ends_of_chance_stay_finite():
+def test_codes_are_finite_for_extreme_noise():
     smallest = torch.tensor([[2.0**-149, 2.0**-24, 1 - 2.0**-24]])
     assert torch.isfinite(draw_codes(torch.zeros(1, 3), torch.zeros(1, 3), smallest)).all()
 
@@ -100,7 +100,7 @@ def test_the_module_reconstructs_from_the_means_of_codes():
     assert ((expected > 0) & (expected < 1)).all()
 
 
-def test_a_cohort_runs_as_one():
+def test_vmap_over_a_cohort_equals_the_loop():
     network, _ = small()
     assert suits_vectorising(network, torch.zeros(2, 1, 2, 4), torch.device("cpu"))
     rows = torch.stack([small(seed)[1] for seed in (1, 2)]).double()
@@ -111,32 +111,32 @@ def test_a_cohort_runs_as_one():
     def loss(row, x, noise):
         return network.losses(row, {}, Batch(x, x, x, noise)).sum()
 
-    together = rows.clone().requires_grad_()
-    vmap(loss)(together, x, noise).sum().backward()
-    for row, gradient, batch in zip(rows, together.grad, batches, strict=True):
+    cohort = rows.clone().requires_grad_()
+    vmap(loss)(cohort, x, noise).sum().backward()
+    for row, gradient, batch in zip(rows, cohort.grad, batches, strict=True):
         alone = row.clone().requires_grad_()
         loss(alone, batch.x, batch.noise).backward()
         torch.testing.assert_close(gradient, alone.grad)
         assert gradient.any()
 
 
-def test_without_chance_it_says_so():
+def test_a_batch_without_noise_is_rejected():
     network, weights = small()
     x = torch.rand(2, 1, 2, 4)
-    with pytest.raises(UnskewError, match=r"batch\.chance: the loss"):
+    with pytest.raises(UnskewError, match=r"batch\.noise: the loss"):
         network.losses(weights, {}, Batch(x, x, x))
 
 
-def test_beta_is_an_option_of_the_training_loss_alone():
+def test_beta_changes_only_the_training_loss():
     x = torch.rand(2, 4)
-    ways = {}
+    metrics = {}
     for beta in (0, 10):
         network = FunctionalModel(make(f"vae:hidden=3,latent=1,beta={beta}", (4,), 2))
         weights = flatten(network.module, network.layout)
         batch = batch_of(x, 1)
-        ways[beta] = network.goal.measures(network, weights, {}, batch)
+        metrics[beta] = network.goal.metrics(network, weights, {}, batch)
         torch.testing.assert_close(
-            network.losses(weights, {}, batch).double(), ways[beta]["loss_at_beta"]
+            network.losses(weights, {}, batch).double(), metrics[beta]["loss_at_beta"]
         )
-    assert torch.equal(ways[0]["loss"], ways[10]["loss"])
-    assert torch.equal(ways[0]["loss_at_beta"], ways[0]["reconstruction"])
+    assert torch.equal(metrics[0]["loss"], metrics[10]["loss"])
+    assert torch.equal(metrics[0]["loss_at_beta"], metrics[0]["reconstruction"])

@@ -1,4 +1,4 @@
-"""The accountant: against closed forms, against Opacus itself, and its promises."""
+"""The accountant, compared with closed forms and with Opacus, and its guarantees."""
 
 import math
 import sys
@@ -28,7 +28,7 @@ def opacus():
 
 
 def exact_epsilon(sigma: float, steps: int) -> float:
-    """The least epsilon of steps without sampling: together one Gaussian of mu = sqrt(T)/sigma."""
+    """The smallest epsilon of steps without sampling: one Gaussian of mu = sqrt(T)/sigma."""
     mu = math.sqrt(steps) / sigma
 
     def excess(epsilon):
@@ -40,7 +40,7 @@ def exact_epsilon(sigma: float, steps: int) -> float:
 
 
 @pytest.mark.parametrize(("sigma", "steps"), [(1, 1), (2, 1), (5, 1), (1, 4), (10, 100), (40, 9)])
-def test_without_sampling_epsilon_lies_between_closed_forms(opacus, sigma, steps):
+def test_without_sampling_epsilon_is_between_closed_forms(opacus, sigma, steps):
     # Rényi divergence of order a is a T / 2 sigma², and epsilon at most that + log(1/delta)/(a-1):
     # the best real a gives mu²/2 + mu sqrt(2 log(1/delta)).
     mu = math.sqrt(steps) / sigma
@@ -48,24 +48,24 @@ def test_without_sampling_epsilon_lies_between_closed_forms(opacus, sigma, steps
     assert exact_epsilon(sigma, steps) < spent(sigma, 1.0, steps, DELTA) < simple
 
 
-def test_it_is_opacus_that_counts(opacus):
-    # Theirs is the best of more orders, mostly; the last is the worst case of a search.
+def test_epsilon_is_close_to_that_of_opacus(opacus):
+    # Opacus uses more orders of most sizes; the last case is the worst found by a search.
     cases = ((1.0, 0.01, 1000), (0.8, 0.1, 50), (2.0, 1.0, 10), (0.5, 0.005, 10))
     for sigma, rate, steps in cases:
-        theirs = opacus.RDPAccountant()
-        theirs.history = [(sigma, rate, steps)]
-        epsilon = theirs.get_epsilon(DELTA)
+        accountant = opacus.RDPAccountant()
+        accountant.history = [(sigma, rate, steps)]
+        epsilon = accountant.get_epsilon(DELTA)
         assert 0.99 * epsilon < spent(sigma, rate, steps, DELTA) < 1.1 * epsilon
 
 
-def test_it_is_never_below_the_tight_accountant(opacus):
+def test_epsilon_is_never_below_the_tight_accountant(opacus):
     tight = opacus.PRVAccountant()
     tight.history = [(1.0, 0.05, 200)]
-    ours = spent(1.0, 0.05, 200, DELTA)
-    assert tight.get_epsilon(DELTA) < ours < 1.2 * tight.get_epsilon(DELTA)
+    epsilon = spent(1.0, 0.05, 200, DELTA)
+    assert tight.get_epsilon(DELTA) < epsilon < 1.2 * tight.get_epsilon(DELTA)
 
 
-def test_nothing_done_is_nothing_spent_and_no_noise_is_no_privacy(opacus):
+def test_no_steps_spend_nothing_and_no_noise_gives_no_privacy(opacus):
     assert spent(1.0, 0.5, 0, DELTA) == 0
     assert spent(0.0, 0.5, 1, DELTA) == math.inf
 
@@ -79,7 +79,7 @@ sigmas, rates = st.floats(0.3, 50), st.floats(1e-3, 1)
 
 @settings(max_examples=12)
 @given(sigmas, rates, st.integers(1, 1000), st.floats(1, 3))
-def test_more_steps_more_often_with_less_noise_spend_more(sigma, rate, steps, factor):
+def test_more_steps_higher_rates_and_less_noise_spend_more(sigma, rate, steps, factor):
     pytest.importorskip("opacus")
     base = spent(sigma, rate, steps, DELTA)
     slack = 1e-9 * base
@@ -91,7 +91,7 @@ def test_more_steps_more_often_with_less_noise_spend_more(sigma, rate, steps, fa
 
 @settings(max_examples=6)
 @given(st.floats(0.05, 50), st.floats(1e-3, 1), st.integers(1, 1000))
-def test_calibrated_noise_keeps_the_budget_and_hardly_more(epsilon, rate, steps):
+def test_calibrated_noise_is_the_smallest_that_keeps_the_budget(epsilon, rate, steps):
     pytest.importorskip("opacus")
     privacy = Privacy(epsilon, DELTA)
     sigma = noise_multiplier(privacy, rate, steps)
@@ -99,27 +99,27 @@ def test_calibrated_noise_keeps_the_budget_and_hardly_more(epsilon, rate, steps)
     assert spent(sigma * (1 - 2e-3), rate, steps, DELTA) > epsilon
 
 
-def test_a_larger_budget_takes_less_noise(opacus):
+def test_a_larger_budget_needs_less_noise(opacus):
     noises = [noise_multiplier(Privacy(epsilon, DELTA), 0.1, 100) for epsilon in (0.5, 1, 2, 8)]
     assert noises == sorted(noises, reverse=True)
     assert len(set(noises)) == 4
 
 
-def test_a_budget_nobody_can_keep_is_named(opacus):
+def test_a_budget_that_cannot_be_kept_is_rejected(opacus):
     with pytest.raises(UnskewError, match=r"epsilon 1e-09 .* cannot be kept over 10 steps"):
         noise_multiplier(Privacy(1e-9, 1e-9), 1.0, 10)
 
 
-def test_a_budget_beyond_measure_ends_with_hardly_any_noise(opacus):
+def test_a_huge_budget_needs_hardly_any_noise(opacus):
     assert noise_multiplier(Privacy(1e12, DELTA), 1.0, 1) < 1e-3
 
 
-def test_rates_end_at_one():
+def test_sampling_rates_are_at_most_one():
     assert sampling_rate(64, 32) == 0.5
     assert sampling_rate(32, 32) == sampling_rate(5, 32) == 1.0
 
 
-def test_the_smallest_client_decides_unless_its_passes_are_shorter(opacus):
+def test_the_smallest_client_decides_unless_another_takes_more_steps(opacus):
     privacy, batch, epochs = Privacy(2, DELTA), 32, 10
 
     def schedule(samples):
@@ -130,7 +130,7 @@ def test_the_smallest_client_decides_unless_its_passes_are_shorter(opacus):
 
     assert alone(64) > alone(128) > alone(1000)
     assert shared_noise_multiplier(privacy, map(schedule, (1000, 64, 128))) == alone(64)
-    # 33 samples: two steps a pass at rate 0.97; 32: one at rate 1.
+    # 33 samples: two steps per epoch at rate 0.97; 32 samples: one at rate 1.
     assert alone(33) > alone(32)
     assert shared_noise_multiplier(privacy, map(schedule, (32, 33, 1000))) == alone(33)
 
@@ -145,17 +145,17 @@ def test_shared_noise_keeps_every_budget_and_uses_one_up(schedules):
             shared_noise_multiplier(privacy, schedules)
         return
     noise = shared_noise_multiplier(privacy, schedules)
-    bills = [spent(noise, rate, steps, DELTA) for rate, steps in schedules]
-    assert 2.98 < max(bills) <= 3
+    epsilons = [spent(noise, rate, steps, DELTA) for rate, steps in schedules]
+    assert 2.98 < max(epsilons) <= 3
 
 
-def test_only_schedules_that_may_decide_are_looked_at():
+def test_dominated_schedules_are_skipped():
     schedules = [(0.5, 10), (0.4, 10), (0.4, 9), (0.3, 12), (0.5, 10), (0.9, 0), (0.2, 12)]
     assert _undominated(schedules) == [(0.5, 10), (0.3, 12)]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         ((1.0, 0.0, 1, DELTA), "rate must be above 0"),
         ((1.0, 1.5, 1, DELTA), "at most 1"),
@@ -164,19 +164,19 @@ def test_only_schedules_that_may_decide_are_looked_at():
         ((1.0, 0.5, 1, 0.0), "delta must be between"),
     ],
 )
-def test_impossible_questions_are_named(arguments, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_impossible_arguments_are_rejected(arguments, message):
+    with pytest.raises(UnskewError, match=message):
         spent(*arguments)
 
 
-def test_noise_for_no_steps_and_rates_of_no_samples_are_refused():
+def test_noise_for_no_steps_and_rates_of_no_samples_are_rejected():
     with pytest.raises(UnskewError, match="steps must be at least 1"):
         noise_multiplier(Privacy(1, DELTA), 0.5, 0)
-    with pytest.raises(UnskewError, match="at least one sample"):
+    with pytest.raises(UnskewError, match="samples must be at least 1"):
         sampling_rate(0, 32)
 
 
-def test_without_opacus_it_says_how_to_get_it(monkeypatch):
+def test_without_opacus_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "opacus.accountants.analysis", None)
     with pytest.raises(UnskewError, match=r'pip install "unskew\[dp\]"'):
         spent(1.2345, 0.54321, 1, DELTA)

@@ -1,4 +1,4 @@
-"""The paper's bound: its numbers, and that it holds."""
+"""The values of the FedDisk paper's bound, and a check that it holds."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_kappa_is_the_share_of_samples():
     assert information_bound([5]).tolist() == [1.0]
 
 
-def test_kappa_of_equal_clients_falls_with_their_number():
+def test_kappa_of_equal_clients_is_one_over_their_number():
     assert information_bound([600] * 100) == pytest.approx(np.full(100, 0.01))
 
 
@@ -30,8 +30,8 @@ def information(kappa, q, k):
     return entropy(joint.sum(0)) + entropy(joint.sum(1)) - entropy(joint.ravel())
 
 
-def test_the_bound_is_met_where_clients_share_no_value():
-    # A fair coin of its own for each of two clients, 3 : 1. What comes from client 0 is known to.
+def test_the_bound_is_attained_if_clients_share_no_value():
+    # Two clients, 3 : 1, each with a fair coin of different values, so a draw shows its client.
     q = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
     kappa = information_bound([3, 1])
     assert information(kappa, q, 0) == pytest.approx(0.75 * 1.0)
@@ -42,7 +42,7 @@ shares = st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), shares), min_size=1, max_size=5), st.data())
-def test_no_draw_tells_more_than_the_bound(clients, data):
+def test_no_draw_contains_more_information_than_the_bound(clients, data):
     samples, counts = zip(*clients, strict=True)
     q = np.array(counts, float) / np.sum(counts, axis=1, keepdims=True)
     k = data.draw(st.integers(0, len(clients) - 1))
@@ -51,6 +51,6 @@ def test_no_draw_tells_more_than_the_bound(clients, data):
 
 
 @pytest.mark.parametrize("samples", [[], [0, 0], [1, -1], [1, float("nan")], [[1, 2]]])
-def test_shares_of_nothing_are_refused(samples):
+def test_invalid_numbers_of_samples_are_rejected(samples):
     with pytest.raises(UnskewError, match="samples must be"):
         information_bound(samples)

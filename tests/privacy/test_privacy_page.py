@@ -1,4 +1,4 @@
-"""The examples of docs/privacy.md print what the page says they print."""
+"""The examples of docs/privacy.md print what the page shows."""
 
 import pytest
 
@@ -8,7 +8,7 @@ EXAMPLES = examples("privacy.md")
 
 
 @pytest.mark.parametrize(("code", "expected"), EXAMPLES)
-def test_privacy_examples_print_what_the_page_says(code, expected):
+def test_privacy_examples_print_what_the_page_shows(code, expected):
     if "noise_multiplier(" in code:
         pytest.importorskip("opacus")
     assert printed(code) == expected

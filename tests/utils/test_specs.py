@@ -20,12 +20,12 @@ class Prox:
 
 
 @dataclass(frozen=True, config=specs.OPTIONS)
-class Needy:
+class Required:
     level: float
     kind: str = "plain"
 
 
-TABLE = {"prox": Prox, "needy": Needy}
+TABLE = {"prox": Prox, "required": Required}
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_parse(text, name, options):
     assert specs.parse(text) == (name, options)
 
 
-def test_an_option_stands_once_and_is_finite():
+def test_options_given_twice_and_infinite_options_are_rejected():
     with pytest.raises(UnskewError, match="mu is given twice"):
         specs.parse("fedprox:mu=0.1,mu=0.2")
     with pytest.raises(UnskewError, match="mu must be a finite number"):
         make_method("fedprox:mu=1e400")
 
 
-def test_option_without_a_value_is_explained():
+def test_an_option_without_a_value_is_rejected():
     with pytest.raises(UnskewError, match="write options as key=value; 'fast' has no '='"):
         specs.parse("prox:fast")
 
@@ -79,44 +79,44 @@ def test_split_list(text, parts):
         max_size=5,
     )
 )
-def test_a_list_of_spellings_splits_into_what_was_joined(specs):
-    assert specs.split_list(",".join(specs)) == specs
+def test_a_joined_list_of_spec_strings_can_be_split(texts):
+    assert specs.split_list(",".join(texts)) == texts
 
 
-def test_build_sets_types_from_text():
+def test_build_converts_text_to_types():
     assert specs.build(TABLE, "prox:mu=2,steps=3,fast=true", "method") == Prox(2.0, 3, True)
     assert specs.build(TABLE, "prox", "method") == Prox()
 
 
 @given(st.builds(Prox, st.floats(0, 1e9), st.none() | st.integers(), st.booleans()))
-def test_spelling_and_building_undo_each_other(thing):
-    assert specs.build(TABLE, specs.spec_of(thing, "prox"), "method") == thing
+def test_spec_strings_round_trip(method):
+    assert specs.build(TABLE, specs.spec_of(method, "prox"), "method") == method
 
 
-def test_spell_leaves_defaults_out():
+def test_a_spec_string_leaves_defaults_out():
     assert specs.spec_of(Prox(), "prox") == "prox"
     assert specs.spec_of(Prox(fast=True), "prox") == "prox:fast=true"
-    assert specs.spec_of(Needy(0.5), "needy") == "needy:level=0.5"
+    assert specs.spec_of(Required(0.5), "required") == "required:level=0.5"
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("porx", "method: 'porx' is not known; did you mean 'prox'?"),
-        ("zzz", "method: 'zzz' is not known; there are: needy, prox"),
+        ("zzz", "method: 'zzz' is not known; there are: prox, required"),
         ("prox:nu=1", "method 'prox' has no option 'nu'; did you mean 'mu'?"),
         ("prox:zzzzz=1", "method 'prox' has no option 'zzzzz'; it takes: mu, steps, fast"),
         ("prox:mu=-1", "method 'prox': mu must be greater than or equal to 0 (got '-1')"),
-        ("needy", "method 'needy': level is missing"),
+        ("required", "method 'required': level is missing"),
     ],
 )
-def test_mistakes_are_one_line_that_names_the_field(text, complaint):
+def test_errors_are_one_line_that_names_the_field(text, message):
     with pytest.raises(UnskewError) as caught:
         specs.build(TABLE, text, "method")
-    assert str(caught.value) == complaint
+    assert str(caught.value) == message
 
 
-def test_every_wrong_field_is_named():
+def test_an_error_names_every_invalid_field():
     with pytest.raises(UnskewError) as caught:
         specs.build(TABLE, "prox:mu=x,steps=y", "method")
     assert all(field.name in str(caught.value) for field in fields(Prox)[:2])

@@ -38,7 +38,7 @@ def list_models(
         return print_json([row])
     facts = {key: row[key] for key in ("takes", "trained for")}
     if spec.takes == "image":
-        facts["smallest image"] = f"{spec.smallest()} x {spec.smallest()}"
+        facts["smallest image"] = f"{spec.min_image_size()} x {spec.min_image_size()}"
     return print_rich(details(f"{name}: {row['summary']}", facts, row))
 
 

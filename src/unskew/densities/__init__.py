@@ -1,1 +1,1 @@
-"""Densities of samples: what they are measured by, drawn from and compared with."""
+"""Densities of samples: networks, sampling, and the distance from a normal distribution."""

@@ -1,4 +1,4 @@
-"""Networks that run with weights from elsewhere: a client's own density, or everybody's."""
+"""Density networks that are called with given weights: a client's, or the global ones."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,19 +11,23 @@ from unskew.utils.rng import torch_seeded
 
 
 @dataclass(frozen=True)
-class FromRecipe:
-    """Builds a stage's network by a recipe, whatever the run's own is; its name says which."""
+class FromSpec:
+    """Builds a stage's network from a spec, whatever the run's network is.
 
-    recipe: ModelSpec
+    It is a dataclass, not a closure, so that its repr identifies the network.
+    """
+
+    spec: ModelSpec
 
     def __call__(self, module: nn.Module, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build it."""
+        """Build the network."""
         del module
-        return self.recipe.build(shape, classes)
+        return self.spec.build(shape, classes)
 
 
 @lru_cache(maxsize=16)
-def network_for(recipe: ModelSpec, shape: tuple[int, ...]) -> FunctionalModel:
-    """Return a recipe's network for samples of a shape, to be called with anybody's weights."""
-    with torch_seeded(0, "network"):  # its first weights are never used: leave no trace of them
-        return FunctionalModel(recipe.build(shape, classes=0))
+def network_for(spec: ModelSpec, shape: tuple[int, ...]) -> FunctionalModel:
+    """Return the network of a spec for samples of a shape, to be called with any weights."""
+    # Its initial weights are never used, so torch's generator must not advance for them.
+    with torch_seeded(0, "network"):
+        return FunctionalModel(spec.build(shape, classes=0))

@@ -1,4 +1,4 @@
-"""How far a client's samples lie from the prior, in the codes of a common VAE."""
+"""The distance of a client's samples from the prior, in the latent space of a common VAE."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from unskew.utils.rng import stream, uniforms
 
 
 def has_codes(module: object) -> bool:
-    """Tell whether a network encodes samples as normal distributions."""
+    """Return whether a network encodes samples as normal distributions."""
     return hasattr(module, "encode") and hasattr(module, "decode")
 
 
@@ -22,18 +22,18 @@ def codes(
     x: Tensor,
     client: int,
     seed: int,
-    noise_per_sample: int,
+    codes_per_sample: int,
 ) -> Tensor:
-    """Draw so many codes of each sample, one below the other."""
+    """Draw ``codes_per_sample`` codes of each sample, as rows."""
     trainable = network.layout.trainable
     buffers = network.buffers_of(vector[trainable:])
     mean, log_variance = network.run(vector[:trainable], buffers, network.inputs(x), call="encode")
     numbers = uniforms(
-        stream(seed, "codes"), np.array([client]), 0, noise_per_sample * len(x), mean.shape[-1]
+        stream(seed, "codes"), np.array([client]), 0, codes_per_sample * len(x), mean.shape[-1]
     )
     noise = torch.from_numpy(numbers[0])
     return draw_codes(
-        mean.repeat(noise_per_sample, 1), log_variance.repeat(noise_per_sample, 1), noise
+        mean.repeat(codes_per_sample, 1), log_variance.repeat(codes_per_sample, 1), noise
     )
 
 
@@ -43,12 +43,12 @@ def distance_to_prior(
     x: Tensor,
     client: int,
     seed: int,
-    noise_per_sample: int = 1,
+    codes_per_sample: int = 1,
 ) -> float:
     """Return the mean over dimensions of W1 between drawn codes and N(0, 1).
 
-    Drawn, because means alone would call a dimension far that the encoder leaves unused: they are
-    all 0 there, while its codes follow the prior.
+    Codes are drawn, since their means alone would make a dimension that the encoder does not use
+    look distant: there all means are 0, while the codes follow the prior.
     """
-    drawn = codes(network, vector, x, client, seed, noise_per_sample)
+    drawn = codes(network, vector, x, client, seed, codes_per_sample)
     return float(distance_to_normal(drawn.numpy()).mean())

@@ -1,7 +1,7 @@
-"""Clients that spoil the training, on purpose or by accident: what robust rules are for.
+"""Clients that harm training, on purpose or by accident, for testing robust aggregation rules.
 
-An attack is spelled like everything else, ``labels:clients=3`` or ``scale:clients=3,factor=-5``.
-Which clients are bad is drawn from the seed.
+An attack is given as a spec string, ``labels:clients=3`` or ``scale:clients=3,factor=-5``. The
+attacking clients are drawn from the seed.
 """
 
 from dataclasses import replace
@@ -21,12 +21,12 @@ from unskew.utils.specs import OPTIONS, build
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Attack:
-    """Some bad clients; what they do is up to the kind of attack."""
+    """The base of all attacks: the number of attackers, and hooks for what they do."""
 
     clients: Annotated[int, Field(ge=1)] = 1
 
-    def bad(self, total: int, seed: int) -> frozenset[int]:
-        """Draw the bad clients."""
+    def attackers(self, total: int, seed: int) -> frozenset[int]:
+        """Draw the attackers among all clients."""
         if self.clients >= total:
             raise UnskewError(
                 f"attack: clients must be fewer than all {total} (got {self.clients})"
@@ -35,23 +35,23 @@ class Attack:
         return frozenset(int(k) for k in drawn)
 
     def on_data(self, federation: Federation, seed: int) -> Federation:
-        """Return the federation as the bad clients make it."""
+        """Return the federation with the attackers' changes to their data."""
         del seed
         return federation
 
     def on_upload(self, vector: Tensor, layout: Layout) -> None:
-        """Change what a bad client uploads, in place."""
+        """Change what an attacker uploads, in place."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Labels(Attack):
-    """Bad clients train on their own samples with the labels shuffled among them."""
+    """Attackers train on their samples with shuffled labels."""
 
     def on_data(self, federation: Federation, seed: int) -> Federation:
-        """Shuffle the training labels of the bad clients."""
+        """Shuffle the training labels of each attacker."""
         labels = np.array(federation.train.y)
         offsets = federation.train.offsets
-        for k in self.bad(len(federation), seed):
+        for k in self.attackers(len(federation), seed):
             rows = slice(offsets[k], offsets[k + 1])
             labels[rows] = generator(seed, "attack labels", k).permutation(labels[rows])
         return replace(federation, train=replace(federation.train, y=labels))
@@ -59,12 +59,12 @@ class Labels(Attack):
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Scale(Attack):
-    """Bad clients upload their trained parameters multiplied by a factor."""
+    """Attackers upload their trained parameters multiplied by a factor."""
 
     factor: Annotated[float, Field(allow_inf_nan=False)] = -5.0
 
     def on_upload(self, vector: Tensor, layout: Layout) -> None:
-        """Multiply the parameters; statistics and counters stay plausible."""
+        """Multiply the parameters; statistics and counters are unchanged."""
         vector[: layout.trainable] *= self.factor
 
 
@@ -72,5 +72,5 @@ ATTACKS: dict[str, type[Attack]] = {"labels": Labels, "scale": Scale}
 
 
 def make_attack(spec: str) -> Attack:
-    """Return the attack a spelling names."""
+    """Return the attack that a spec string names."""
     return build(ATTACKS, spec, "attack")

@@ -1,30 +1,30 @@
-"""Who trains the clients of a run and measures on their samples: this machine, or others."""
+"""Where the clients of a run train and are evaluated: on this machine, or on others."""
 
 from typing import Protocol
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Runner
-from unskew.engine.round_metrics import Levels, evaluate_locally
+from unskew.engine.evaluate import Levels, evaluate_locally
 from unskew.engine.runners import make_runner
 from unskew.runs.checkpoint import Position
 
 
 class Backend(Protocol):
-    """What a run asks of those who hold the clients' samples."""
+    """Trains and evaluates on the clients' samples, wherever these are."""
 
     @property
     def is_local(self) -> bool:
-        """Whether all of it happens in this process, by the runner that the settings name."""
+        """Whether everything runs in this process, with the runner that the settings name."""
 
     def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
-        """Return what trains the clients of a stage, at most so many in a round."""
+        """Return the runner of a stage, for at most ``cohort`` clients per round."""
 
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
-        """Measure the global and the personal models on the clients' own test samples."""
+        """Evaluate the global and the personal models on each client's test samples."""
 
 
 class LocalBackend:
-    """All clients' samples are here."""
+    """Trains and evaluates on this machine, which holds all clients' samples."""
 
     is_local = True
 
@@ -34,5 +34,5 @@ class LocalBackend:
         return make_runner(context, cohort)
 
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
-        """Measure here."""
+        """Evaluate in this process."""
         return evaluate_locally(context, position)

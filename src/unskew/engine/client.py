@@ -1,4 +1,4 @@
-"""One client's round, alone: the code of the plain loop, of a pool's workers and of Flower."""
+"""One client's round: the code of the sequential loop, of the pool's workers and of Flower."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from unskew.utils.rng import stream
 
 @dataclass(frozen=True, eq=False)
 class ClientContext:
-    """What stays the same from client to client and from round to round."""
+    """What a client's training needs and all clients and rounds of a stage share."""
 
     method: Method
     network: FunctionalModel
@@ -43,33 +43,33 @@ class ClientContext:
     settings: Settings
     device: torch.device
     attack: Attack | None = None
-    bad: frozenset[int] = frozenset()
-    """The clients that the attack turns bad."""
+    attackers: frozenset[int] = frozenset()
+    """The clients that carry out the attack."""
     private: PrivateStage | None = None
-    """Set where local steps keep a budget of privacy."""
-    only: Callable[[Layout], Tensor] | None = None
-    """Marks the coordinates that may change, in place of what the method says."""
-    replays: TraceCache | None = None
-    """Set where steps of clients that train one by one may be recorded and replayed."""
+    """Set where local steps keep a privacy budget."""
+    trains: Callable[[Layout], Tensor] | None = None
+    """Marks the coordinates that may change, in place of :meth:`Method.trains`."""
+    traces: TraceCache | None = None
+    """Set where the steps of clients that train one by one may be traced."""
 
     @cached_property
     def extra_trainings(self) -> tuple["ClientContext", ...]:
-        """The workshops of the trainings that come before the round's own."""
-        return tuple(self.for_pass(each) for each in self.method.extra_trainings())
+        """The contexts of the extra trainings that come before the round's training."""
+        return tuple(self.for_extra_training(each) for each in self.method.extra_trainings())
 
-    def for_pass(self, each: ExtraTraining) -> "ClientContext":
-        """Return the workshop of a training of its own; its batches are drawn anew."""
-        changes: dict[str, object] = {"seed": int(stream(self.settings.seed, each.name)) >> 1}
-        if each.epochs is not None:
-            changes |= {"epochs": each.epochs, "steps": None}
+    def for_extra_training(self, extra: ExtraTraining) -> "ClientContext":
+        """Return the context of an extra training, which draws its batches from its own seed."""
+        changes: dict[str, object] = {"seed": int(stream(self.settings.seed, extra.name)) >> 1}
+        if extra.epochs is not None:
+            changes |= {"epochs": extra.epochs, "steps": None}
         settings = self.settings.model_copy(update=changes)
-        replays = None if self.replays is None else TraceCache()
+        traces = None if self.traces is None else TraceCache()
         return replace(
-            self, method=each.method, settings=settings, only=each.trains, replays=replays
+            self, method=extra.method, settings=settings, trains=extra.trains, traces=traces
         )
 
     def client(self, k: int, round_: int) -> Client:
-        """Return client k's handle for the hooks."""
+        """Return client k as the hooks see it."""
         x, y = self.federation.train.client(k)
         classes, seed = self.federation.classes, self.settings.seed
         lr = self.settings.lr_in(round_)
@@ -77,28 +77,28 @@ class ClientContext:
 
     @property
     def train_mask(self) -> Tensor | None:
-        """The trainable coordinates that may change, as numbers to multiply gradients with."""
-        mask = (self.only or self.method.trains)(self.network.layout)
+        """Factors for the gradient: 1 where coordinates may change, else 0; None means all 1."""
+        mask = (self.trains or self.method.trains)(self.network.layout)
         frozen = self.network.frozen
         if mask is None and frozen is None:
             return None
-        free = torch.ones(self.network.layout.trainable, device=self.device)
+        factors = torch.ones(self.network.layout.trainable, device=self.device)
         if mask is not None:
-            free *= mask[: len(free)].to(self.device)
+            factors *= mask[: len(factors)].to(self.device)
         if frozen is not None:
-            free *= ~frozen.to(self.device)
-        return free
+            factors *= ~frozen.to(self.device)
+        return factors
 
 
 class error_context:
-    """Turns any exception of user or method code into one that names client and stage.
+    """Turns an exception in user or method code into one that names client, round and hook.
 
-    Who goes through many clients enters once and says whose turn it is by setting ``client``.
+    A caller that loops over clients enters it once and sets ``client`` for each of them.
     """
 
-    def __init__(self, client: int | str, round_: int, stage: str) -> None:
+    def __init__(self, client: int | str, round_: int, hook: str) -> None:
         self.client = client
-        self._round, self._stage = round_, stage
+        self._round, self._hook = round_, hook
 
     def __enter__(self) -> "error_context":
         return self
@@ -108,25 +108,25 @@ class error_context:
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, ClientFailed):
             reason = f"{type(error).__name__}: {error}"
-            where = f"client {self.client} failed in round {self._round + 1}, in {self._stage}"
+            where = f"client {self.client} failed in round {self._round + 1}, in {self._hook}"
             failure = ClientFailed(f"{where}: {reason}")
-            failure.hook = self._stage
+            failure.hook = self._hook
             raise failure from error
 
 
 def run_client(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
-    """Let one client train in every pass of the round; return what came of the last."""
-    for earlier in context.extra_trainings:
-        task = after_pass(task, *_run_pass(earlier, round_, task))
-    return _run_pass(context, round_, task)
+    """Run one client's extra trainings and then its training; return the result of the last."""
+    for extra in context.extra_trainings:
+        task = after_extra_training(task, *_run_training(extra, round_, task))
+    return _run_training(context, round_, task)
 
 
-def after_pass(task: Task, trained: Trained, finished: Finished) -> Task:
-    """Return the task with the state that a pass leaves; one that went astray leaves none."""
+def after_extra_training(task: Task, trained: Trained, finished: Finished) -> Task:
+    """Return the task with the new state; if the training diverged, with the previous state."""
     return replace(task, state=finished.state) if trained.finite else task
 
 
-def _run_pass(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
+def _run_training(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
     client = context.client(task.client, round_)
     with error_context(client.id, round_, "prepare"):
@@ -134,29 +134,29 @@ def _run_pass(context: ClientContext, round_: int, task: Task) -> tuple[Trained,
             context.method.prepare(client, task.payload, task.state), context.network.layout.size
         )
     with error_context(client.id, round_, "training"):
-        trained = train(context, round_, client, start)
+        trained = train_locally(context, round_, client, start)
     with error_context(client.id, round_, "finish"):
         finished = checked_finish(context.method.finish(client, start, trained, task.state))
     return trained, finished
 
 
-def train(context: ClientContext, round_: int, client: Client, start: Start) -> Trained:
-    """Take the client's steps of one round from its start."""
+def train_locally(context: ClientContext, round_: int, client: Client, start: Start) -> Trained:
+    """Take the client's local steps of one round from its start."""
     network, settings, device = context.network, context.settings, context.device
     size = np.array([len(client.y)])
     plan = Plan(np.array([client.id]), size, settings, round_, couples=network.couples_samples)
-    # Layers that draw random numbers (Dropout) get the client's own stream.
+    # Layers that draw random numbers (Dropout) use a stream of this client and round.
     seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable
     weights = start.vector[:trainable].to(device, copy=True)
     rest = start.vector[trainable:].to(device, copy=True)
-    buffers = network.own_buffers(rest)
+    buffers = network.copy_buffers(rest)
     refs = {name: ref.to(device) for name, ref in start.refs.items()}
     optimizer = make_optimizer(settings, round_, context.train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
     noise_per_sample = context.method.noise_per_sample(network)
-    gradients = _gradients(context, buffers, refs)
+    loss_and_gradient = _loss_and_gradient(context, buffers, refs)
     for t, positions in enumerate(plan.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
@@ -166,34 +166,36 @@ def train(context: ClientContext, round_: int, client: Client, start: Start) -> 
             network.inputs(client.x.index_select(0, rows).to(device)),
             client.y.index_select(0, rows).to(device, torch.int64),
             scale.to(device),
-            _to(plan.noise(t, len(rows), noise_per_sample), device),
+            _noise_tensor(plan.noise(t, len(rows), noise_per_sample), device),
         )
         if context.private is None:
-            value, gradient = gradients(weights, batch)
+            loss, gradient = loss_and_gradient(weights, batch)
         else:
-            value, gradient = _private(context, round_, client, weights, batch, refs, t)
+            loss, gradient = _private_step(context, round_, client, weights, batch, refs, t)
         with torch.no_grad():
-            total += value
+            total += loss
             optimizer.step(weights, gradient)
-    network.put_buffers(buffers, rest)
+    network.write_buffers(buffers, rest)
     vector = torch.cat([weights.detach(), rest]).to("cpu")
     accuracy = None
     if context.method.needs_train_accuracy:
-        accuracy = own_accuracy(network, vector, client, device)
-    finite = bool(rows_are_finite(vector))
-    loss, effective_step = (
-        float(total) / max(1, len(plan)),
-        optimizer.effective_step(len(plan), context.method.proximal_strength()),
+        accuracy = train_accuracy(network, vector, client, device)
+    return Trained(
+        vector=vector,
+        steps=len(plan),
+        loss=float(total) / max(1, len(plan)),
+        accuracy=accuracy,
+        finite=bool(rows_are_finite(vector)),
+        effective_step=optimizer.effective_step(len(plan), context.method.proximal_strength()),
     )
-    return Trained(vector, len(plan), loss, accuracy, finite, effective_step)
 
 
-def _gradients(
+def _loss_and_gradient(
     context: ClientContext, buffers: Buffers, refs: Tensors
 ) -> Callable[[Tensor, Batch], tuple[Tensor, ...]]:
-    """Return the function that gives a step's loss and gradient.
+    """Return the function that computes a step's loss and gradient.
 
-    Buffers change as they are used, so with them nothing can be replayed.
+    Training changes buffers in place, so a network with buffers is not traced.
     """
     names = tuple(refs)
 
@@ -201,24 +203,24 @@ def _gradients(
         batch = Batch(*tensors[len(names) :])
         with torch.enable_grad():
             leaf = weights.detach().requires_grad_()
-            own = dict(zip(names, tensors, strict=False))
-            value = context.method.objective(context.network, leaf, buffers, batch, own)
-            (gradient,) = torch.autograd.grad(value, leaf)
-        return value.detach(), gradient
+            named_refs = dict(zip(names, tensors, strict=False))
+            loss = context.method.objective(context.network, leaf, buffers, batch, named_refs)
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        return loss.detach(), gradient
 
     step = compute
-    if context.replays is not None and not buffers:
-        step = context.replays.of(names, compute)
-    given = refs.values()
+    if context.traces is not None and not buffers:
+        step = context.traces.of(names, compute)
+    ref_tensors = refs.values()
 
     def call(weights: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         noise = () if batch.noise is None else (batch.noise,)
-        return step(weights, *given, batch.x, batch.y, batch.scale, *noise)
+        return step(weights, *ref_tensors, batch.x, batch.y, batch.scale, *noise)
 
     return call
 
 
-def _private(
+def _private_step(
     context: ClientContext,
     round_: int,
     client: Client,
@@ -227,7 +229,7 @@ def _private(
     refs: Tensors,
     step: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss and the private gradient of one step, as of a cohort of one."""
+    """Return the loss and the private gradient of one step, computed as a cohort of one."""
     assert context.private is not None
     sizes = np.array([len(client.y)])
     gradients = PrivateGradients(
@@ -235,40 +237,40 @@ def _private(
         context.settings, round_,
     )  # fmt: skip
     fields = [batch.x, batch.y, batch.scale, *([] if batch.noise is None else [batch.noise])]
-    count, at = torch.tensor([len(batch.y)]), torch.tensor([step])
+    counts, steps = torch.tensor([len(batch.y)]), torch.tensor([step])
     rows = [tensor[None] for tensor in fields]
-    losses, gradient = gradients(weights.detach()[None], *refs.values(), *rows, count, at)
+    losses, gradient = gradients(weights.detach()[None], *refs.values(), *rows, counts, steps)
     return losses[0], gradient[0]
 
 
 @torch.no_grad()
-def own_accuracy(
+def train_accuracy(
     network: FunctionalModel, vector: Tensor, client: Client, device: torch.device, chunk: int = 512
 ) -> float:
-    """Return the share of a client's training samples that a model gets right."""
+    """Return a model's accuracy on a client's training samples."""
     network.module.eval()
     vector = vector.to(device)
     trainable = network.layout.trainable
     weights, buffers = vector[:trainable], network.buffers_of(vector[trainable:])
-    hits = 0
+    correct = 0
     for start in range(0, len(client.y), chunk):
         rows = slice(start, start + chunk)
-        guess = network(weights, buffers, network.inputs(client.x[rows].to(device))).argmax(-1)
-        hits += int((guess == client.y[rows].to(device)).sum())
+        predicted = network(weights, buffers, network.inputs(client.x[rows].to(device))).argmax(-1)
+        correct += int((predicted == client.y[rows].to(device)).sum())
     network.module.train()
-    return hits / max(1, len(client.y))
+    return correct / max(1, len(client.y))
 
 
-def _to(numbers: NDArray[np.float32] | None, device: torch.device) -> Tensor | None:
-    """Return one client's random numbers of a step, if it has any."""
-    return None if numbers is None else torch.from_numpy(numbers[0]).to(device)
+def _noise_tensor(noise: NDArray[np.float32] | None, device: torch.device) -> Tensor | None:
+    """Return the noise of a step of a single client as a tensor, if there is any."""
+    return None if noise is None else torch.from_numpy(noise[0]).to(device)
 
 
 def seed_layers(seed: int, device: torch.device) -> None:
-    """Seed torch's own generators.
+    """Seed torch's global generators.
 
-    ``torch.manual_seed`` also writes down, for each kind of accelerator that there is none of, by
-    which way it was called: that takes a millisecond, as a step of a small network does.
+    On a CPU this avoids ``torch.manual_seed``, which also records a stack trace for every
+    accelerator that is missing: about a millisecond, as long as a step of a small network.
     """
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
@@ -277,12 +279,12 @@ def seed_layers(seed: int, device: torch.device) -> None:
 
 
 def to_tensor(array: NDArray[Any]) -> Tensor:
-    """Wrap an array without copying it; one mapped read-only from disk is copied when needed."""
-    if array.dtype not in _TORCH_READS:
+    """Wrap an array without copying it; copy only if it is read-only or of another type."""
+    if array.dtype not in _TORCH_DTYPES:
         array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
     if not array.flags.writeable:
         array = array.copy()
     return torch.from_numpy(array)
 
 
-_TORCH_READS = (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32)
+_TORCH_DTYPES = (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32)

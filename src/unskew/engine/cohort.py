@@ -1,4 +1,4 @@
-"""What goes into a runner and what comes out of it, and who takes part in a round."""
+"""The inputs and results of a runner, and the drawing of a round's cohort."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from unskew.utils.rng import generator
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One client's work in one round: what it received, and what it kept from before."""
+    """One client's input for one round: what the server sent, and the client's state."""
 
     client: int
     payload: Tensors
@@ -24,24 +24,24 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What the cohort did, in the order of the tasks.
+    """The results of a cohort, in the order of the tasks.
 
-    The stack may be reused by the next round: keep nothing that points into it.
+    The next round may reuse the memory of ``stack``, so keep no view of it.
     """
 
     stack: Tensor
     trained: Sequence[Trained]
     finished: Sequence[Finished]
     samples: Sequence[int] | None = None
-    """How many samples each client trained on; None: as many as the federation says."""
-    refused: Mapping[int, str] = field(default_factory=dict)
-    """The clients whose answer cannot be used, and why; their rows mean nothing."""
+    """The number of samples each client trained on; None means that of the federation."""
+    unusable: Mapping[int, str] = field(default_factory=dict)
+    """The clients whose reply cannot be used, with the reason; their rows are undefined."""
     missing: Mapping[int, str] = field(default_factory=dict)
-    """The clients that did not answer, and why; their rows mean nothing."""
+    """The clients that did not reply, with the reason; their rows are undefined."""
 
 
 class Runner(Protocol):
-    """Trains a cohort. All runners give the same numbers, see the docs for how exactly."""
+    """Trains a cohort. All runners agree; docs/architecture.md says to which precision."""
 
     kind: str
 
@@ -53,7 +53,7 @@ class Runner(Protocol):
 
 
 class ClientFailed(UnskewError):
-    """A client's code raised; the message says which client, in which round, in which hook."""
+    """A client's code raised; the message names the client, the round and the hook."""
 
     hook: str | None = None
 
@@ -61,9 +61,9 @@ class ClientFailed(UnskewError):
 def draw_cohort(
     settings: Settings, clients: int, round_: int, among: Sequence[int] | None = None
 ) -> list[int]:
-    """Draw who takes part in a round, uniformly without replacement, in ascending order.
+    """Draw the clients of a round uniformly without replacement, in ascending order.
 
-    ``among`` are those who may, in ascending order; None means all clients.
+    ``among`` are the clients to draw from, in ascending order; None means all.
     """
     candidates = range(clients) if among is None else among
     size = settings.cohort_size(len(candidates))

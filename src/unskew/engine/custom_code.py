@@ -1,7 +1,7 @@
-"""What a run owes to code that is not this package's: a hash of what it was compiled to.
+"""A hash of the user-defined code of a run, so that a run is not resumed with other code.
 
-No source is read: a file may have been edited since it was imported, and what is typed into a
-notebook has none. Nothing that differs from process to process is in it.
+It hashes compiled code, not source: a file may have been edited after its import, and code typed
+into a notebook has no file. Nothing that differs between processes is part of the hash.
 """
 
 import functools
@@ -16,51 +16,51 @@ from torch import Tensor, nn
 
 from unskew.methods.common.base import Method
 
-_KNOWN = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
+_NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
 _ADDRESS = " at 0x"
-"""In the name of an object that does not say what it holds."""
+"""Part of a default repr, which shows an address instead of the object's contents."""
 
 _CODE = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
 
 def custom_code_hash(method: Method, network: nn.Module | None) -> str | None:
-    """Return a hash of what a user wrote of a run's method and network; None if it is nothing.
+    """Return a hash of the user-defined parts of a run's method and network; None without any.
 
-    ``network`` is None for one of the package's. In the hash are the classes, what their objects
-    hold, and a network's layers; what is called outside of the classes is not.
+    ``network`` is None for one of the package's. The hash covers the classes, the attributes of
+    their objects and a network's layers, but not functions that these call.
     """
     parts = [method, *(() if network is None else network.modules())]
-    classes = {cls for part in parts for cls in type(part).__mro__ if _is_own(cls)}
+    classes = {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}
     if not classes and network is None:
         return None
     texts = sorted(_class_text(cls) for cls in classes)
-    texts += [_text(_held(part)) for part in parts if _is_own(type(part))]
+    texts += [_text(_attributes(part)) for part in parts if _is_custom(type(part))]
     texts.append(repr(network))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
-def _is_own(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] not in _KNOWN
+def _is_custom(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] not in _NOT_CUSTOM
 
 
-def _held(part: Method | nn.Module) -> dict[str, Any]:
-    """Return what an object holds, without what it only remembers and a module's own registers."""
+def _attributes(part: Method | nn.Module) -> dict[str, Any]:
+    """Return an object's attributes, without cached properties and ``nn.Module``'s internals."""
     cached = {
         name
         for cls in type(part).__mro__
         for name, value in vars(cls).items()
         if isinstance(value, functools.cached_property)
     }
-    left_out = cached | {"training"}
+    ignored = cached | {"training"}
     return {
         name: value
         for name, value in vars(part).items()
-        if name not in left_out and not (isinstance(part, nn.Module) and name.startswith("_"))
+        if name not in ignored and not (isinstance(part, nn.Module) and name.startswith("_"))
     }
 
 
 def _class_text(cls: type) -> str:
-    """Return what a class consists of, without docstrings and what Python adds by itself."""
+    """Return a text of a class's members, without docstrings and the names Python adds."""
     parts = {
         name: value
         for name, value in vars(cls).items()
@@ -87,34 +87,34 @@ def _text(value: object, inside: tuple[int, ...] = ()) -> str:
     return type(value).__qualname__ if _ADDRESS in text else text
 
 
-def _in_function(function: FunctionType) -> tuple[object, ...]:
+def _function_parts(function: FunctionType) -> tuple[object, ...]:
     code = function.__code__
     if code.co_consts and code.co_consts[0] == function.__doc__:
         code = code.replace(co_consts=(None, *code.co_consts[1:]))
     return code, function.__defaults__, function.__kwdefaults__, function.__closure__
 
 
-def _in_cell(cell: CellType) -> tuple[object, ...]:
+def _cell_parts(cell: CellType) -> tuple[object, ...]:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # nothing was put into it yet
+    except ValueError:  # the cell is still empty
         return ()
 
 
-def _in_array(array: np.ndarray[Any, Any]) -> tuple[object, ...]:
+def _array_parts(array: np.ndarray[Any, Any]) -> tuple[object, ...]:
     return str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).hexdigest()
 
 
 _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[object]]], ...] = (
     ((list, tuple), tuple),
-    (Tensor, lambda tensor: _in_array(tensor.detach().cpu().numpy())),
-    (np.ndarray, _in_array),
+    (Tensor, lambda tensor: _array_parts(tensor.detach().cpu().numpy())),
+    (np.ndarray, _array_parts),
     (CodeType, lambda code: (code.co_code, code.co_names, code.co_freevars, code.co_consts)),
-    (FunctionType, _in_function),
-    (CellType, _in_cell),
+    (FunctionType, _function_parts),
+    (CellType, _cell_parts),
     ((staticmethod, classmethod), lambda method: (method.__func__,)),
-    (property, lambda held: (held.fget, held.fset, held.fdel)),
-    (functools.cached_property, lambda held: (held.func,)),
-    (functools.partial, lambda held: (held.func, held.args, held.keywords)),
+    (property, lambda value: (value.fget, value.fset, value.fdel)),
+    (functools.cached_property, lambda value: (value.func,)),
+    (functools.partial, lambda value: (value.func, value.args, value.keywords)),
 )
-"""What values consist of, where their names do not say it."""
+"""The parts that identify a value of each type, where its repr does not show them."""

@@ -1,12 +1,16 @@
-"""What the network's goal measures, accuracy for one, on three levels that never share a name.
+"""Evaluation: the metrics of the network's goal, such as accuracy, on three levels.
 
 - ``global``: the global model on the common test set.
-- ``local``: the global model on each client's own test samples.
-- ``personal``: each client's personal model on its own test samples.
+- ``local``: the global model on each client's test samples.
+- ``personal``: each client's personal model on that client's test samples.
+
+:func:`evaluate` measures all levels of a round; :func:`score` measures one model on samples.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.data.columns import Array, Columns
-from unskew.engine.client import to_tensor
+from unskew.engine.client import ClientContext, to_tensor
+from unskew.engine.personal import personal_models
+from unskew.methods.common.base import Method, Server
 from unskew.models.functional import Batch, FunctionalModel
+from unskew.runs.checkpoint import Position
 from unskew.utils.rng import stream, uniforms
 
 Floats = NDArray[np.float64]
@@ -23,36 +30,90 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How a model did on some samples: by measure, one number a sample."""
+    """The metrics of a model on samples: by metric, one value per sample."""
 
-    measures: Mapping[str, Floats]
+    metrics: Mapping[str, Floats]
 
     def means(self) -> dict[str, float]:
-        """Return the mean of every measure."""
-        return {name: float(values.mean()) for name, values in self.measures.items()}
+        """Return the mean of every metric."""
+        return {name: float(values.mean()) for name, values in self.metrics.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class ByClient:
-    """The measures of the clients that have test samples: by measure, one number a client."""
+class ClientScores:
+    """The metrics of the clients that have test samples: by metric, one value per client."""
 
     clients: NDArray[np.int64]
-    measures: Mapping[str, Floats]
+    metrics: Mapping[str, Floats]
 
     def summary(self) -> dict[str, float]:
-        """Return means over the clients, and how the first measure is spread over them."""
-        means = {name: float(values.mean()) for name, values in self.measures.items()}
-        first = next(iter(self.measures.values()))
-        low, middle, high = np.quantile(first, [0.25, 0.5, 0.75])
+        """Return the means over the clients, and the spread of the first metric."""
+        means = {name: float(values.mean()) for name, values in self.metrics.items()}
+        first = next(iter(self.metrics.values()))
+        q25, median, q75 = np.quantile(first, [0.25, 0.5, 0.75])
         return {
             **means,
             "sd": float(first.std()),
             "min": float(first.min()),
-            "q25": float(low),
-            "median": float(middle),
-            "q75": float(high),
+            "q25": float(q25),
+            "median": float(median),
+            "q75": float(q75),
             "max": float(first.max()),
         }
+
+
+Levels = Mapping[str, ClientScores]
+"""Metrics on the clients' test samples: ``local`` of the global model, ``personal`` of each
+client's personal model."""
+
+
+def evaluate(
+    context: ClientContext,
+    position: Position,
+    evaluate_on_clients: Callable[[ClientContext, Position], Levels],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Measure the model on every level that has samples.
+
+    Returns the metrics by level, and one table of clients per level. ``evaluate_on_clients``
+    measures on the clients' test samples, wherever these are.
+    """
+    server = position.server
+    assert server is not None
+    federation, network, method = context.federation, context.network, context.method
+    levels: dict[str, Any] = {}
+    tables = []
+    if federation.common.samples:
+        common = federation.common
+        scores = score(network, method.model(server), common.x, common.y, context.device)
+        levels["global"] = scores.means()
+        if type(method).outputs is not Method.outputs:
+            levels["outputs"] = _mean_over_outputs(context, server)
+    for level, result in evaluate_on_clients(context, position).items():
+        levels[level] = result.summary()
+        tables.append(_score_table(level, position.round, result))
+    return levels, tables
+
+
+def evaluate_locally(context: ClientContext, position: Position) -> Levels:
+    """Measure on the clients' test samples, which are all on this machine."""
+    server, test, network = position.server, context.federation.test, context.network
+    assert server is not None
+    if not test.samples:
+        return {}
+    model = context.method.model(server)
+    local = by_client(score(network, model, test.x, test.y, context.device), test)
+    if not has_personal_models(context.method, network):
+        return {"local": local, "personal": local}
+    models = personal_models(context, position, np.flatnonzero(test.sizes).tolist())
+    personal = score_personal(network, lambda _: next(models), test, context.device)
+    return {"local": local, "personal": personal}
+
+
+def has_personal_models(method: Method, network: FunctionalModel) -> bool:
+    """Return whether clients may use models other than the global one."""
+    overridden = type(method).personal is not Method.personal
+    fine_tuned = method.fine_tuning() is not None
+    return overridden or fine_tuned or method.kept(network.layout) is not None
 
 
 @torch.no_grad()
@@ -66,7 +127,7 @@ def score(
 ) -> Scores:
     """Measure a model on samples, in evaluation mode.
 
-    Where a measure takes random numbers, they are the same for every model.
+    Metrics that need random numbers get the same ones for every model.
     """
     network.module.eval()
     trainable = network.layout.trainable
@@ -79,18 +140,50 @@ def score(
             network.inputs(to_tensor(x[start : start + chunk]).to(device)),
             labels,
             torch.ones(len(labels), device=device),
-            _chance(network, start, len(labels), device),
+            _noise(network, start, len(labels), device),
         )
-        for name, values in network.goal.measures(network, weights, buffers, batch).items():
+        for name, values in network.goal.metrics(network, weights, buffers, batch).items():
             found.setdefault(name, []).append(values.double().cpu())
     network.module.train()
     return Scores({name: torch.cat(values).numpy() for name, values in found.items()})
 
 
-def _chance(
-    network: FunctionalModel, start: int, count: int, device: torch.device
-) -> Tensor | None:
-    """Return the random numbers of test samples: each is a client of its own, so to say."""
+def by_client(scores: Scores, test: Columns) -> ClientScores:
+    """Average scores over the samples of each client."""
+    clients = np.flatnonzero(test.sizes)
+    starts = test.offsets[clients]
+    sizes = test.sizes[clients]
+    return ClientScores(
+        clients,
+        {name: np.add.reduceat(values, starts) / sizes for name, values in scores.metrics.items()},
+    )
+
+
+def score_personal(
+    network: FunctionalModel, model_of: Callable[[int], Tensor], test: Columns, device: torch.device
+) -> ClientScores:
+    """Measure each client's personal model on that client's test samples."""
+    clients = np.flatnonzero(test.sizes)
+    means = [
+        score(network, model_of(int(k)), *test.client(int(k)), device).means() for k in clients
+    ]
+    return ClientScores(
+        clients, {name: np.array([each[name] for each in means]) for name in means[0]}
+    )
+
+
+def _mean_over_outputs(context: ClientContext, server: Server) -> dict[str, float]:
+    """Measure each of a method's models on the common test set; return the mean metrics."""
+    common = context.federation.common
+    found = [
+        score(context.network, model, common.x, common.y, context.device).means()
+        for model in context.method.outputs(server)
+    ]
+    return {name: fmean(each[name] for each in found) for name in found[0]}
+
+
+def _noise(network: FunctionalModel, start: int, count: int, device: torch.device) -> Tensor | None:
+    """Return the random numbers of test samples, which are drawn as if each were a client."""
     if not network.goal.noise_per_sample:
         return None
     samples = np.arange(start, start + count)
@@ -98,21 +191,10 @@ def _chance(
     return torch.from_numpy(numbers[:, 0]).to(device)
 
 
-def by_client(scores: Scores, test: Columns) -> ByClient:
-    """Sum scores up by the client that holds each sample."""
-    clients = np.flatnonzero(test.sizes)
-    starts = test.offsets[clients]
-    sizes = test.sizes[clients]
-    return ByClient(
-        clients,
-        {name: np.add.reduceat(values, starts) / sizes for name, values in scores.measures.items()},
-    )
-
-
-def score_personal(
-    network: FunctionalModel, model_of: Callable[[int], Tensor], test: Columns, device: torch.device
-) -> ByClient:
-    """Score each client's own model on its own test samples."""
-    clients = np.flatnonzero(test.sizes)
-    each = [score(network, model_of(int(k)), *test.client(int(k)), device).means() for k in clients]
-    return ByClient(clients, {name: np.array([means[name] for means in each]) for name in each[0]})
+def _score_table(level: str, round_: int, result: ClientScores) -> dict[str, Any]:
+    return {
+        "kind": level,
+        "round": round_,
+        "client": result.clients.tolist(),
+        **{name: values.tolist() for name, values in result.metrics.items()},
+    }

@@ -1,7 +1,7 @@
-"""The losses of a cohort and their gradients, in one batched computation.
+"""The losses and gradients of a cohort, in one batched computation.
 
-``torch.vmap`` runs the method's objective over the rows of a matrix; since no client's loss
-depends on another's row, the gradient of their sum holds each client's own gradient.
+``torch.vmap`` runs the method's objective over the rows of a matrix. Since no client's loss
+depends on another client's row, the gradient of their sum contains each client's gradient.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,23 @@ from unskew.models.functional import Batch, FunctionalModel
 
 @dataclass(frozen=True)
 class Gradients:
-    """A pure function of tensors, in this order: weights, the named ones, and those of a batch.
+    """A pure function of tensors in this order: weights, buffers, references, batch.
 
-    Weights, buffers, own references and batch have a row a client; shared references have none.
-    vmap takes plain tensors in half the time that it takes dictionaries of them.
+    Weights, buffers, per-client references and the batch have one row per client; shared
+    references have none. vmap is twice as fast with plain tensors as with dictionaries of them.
     """
 
     method: Method
     network: FunctionalModel
     buffers: Sequence[str]
-    own: Sequence[str]
+    per_client: Sequence[str]
+    """The names of the references that differ between clients."""
     shared: Sequence[str]
+    """The names of the references that all clients share."""
 
     def __call__(self, weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the clients' losses and gradients."""
-        rows = len(self.buffers) + len(self.own)
+        rows = len(self.buffers) + len(self.per_client)
         batch = len(tensors) - rows - len(self.shared)
         in_dims = (0, *[0] * rows, *[None] * len(self.shared), *[0] * batch)
         with torch.enable_grad():
@@ -42,7 +44,7 @@ class Gradients:
 
     def _loss(self, weights: Tensor, *tensors: Tensor) -> Tensor:
         buffers = dict(zip(self.buffers, tensors, strict=False))
-        names, rest = (*self.own, *self.shared), tensors[len(buffers) :]
+        names, rest = (*self.per_client, *self.shared), tensors[len(buffers) :]
         refs = dict(zip(names, rest, strict=False))
         batch = Batch(*rest[len(names) :])
         return self.method.objective(self.network, weights, buffers, batch, refs)

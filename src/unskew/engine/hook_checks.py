@@ -1,4 +1,4 @@
-"""What hooks of a method return, checked: a mistake is named where it was made."""
+"""Checks of what a method's hooks return, so that an error names the hook that caused it."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -15,55 +15,55 @@ def checked_payload(payload: Any) -> Tensors:
     """Check what ``broadcast`` returned."""
     if not isinstance(payload, Mapping):
         raise TypeError(f"it must return a mapping of tensors (got {type(payload).__name__})")
-    _tensors("payload", payload)
+    _check_tensors("payload", payload)
     return payload
 
 
 def checked_start(start: Any, size: int) -> Start:
-    """Check what ``prepare`` returned for a network of so many numbers."""
-    own = _of(Start, start)
-    _vector("the vector to start from", own.vector, torch.Size([size]))
-    _tensors("refs", own.refs)
-    if own.sample_weights is not None:
-        _tensors("Start", {"sample_weights": own.sample_weights})
-    return own
+    """Check what ``prepare`` returned for a network whose vector has ``size`` numbers."""
+    checked = _instance(Start, start)
+    _check_vector("the vector to start from", checked.vector, torch.Size([size]))
+    _check_tensors("refs", checked.refs)
+    if checked.sample_weights is not None:
+        _check_tensors("Start", {"sample_weights": checked.sample_weights})
+    return checked
 
 
 def checked_finish(finished: Any) -> Finished:
     """Check what ``finish`` returned."""
-    own = _of(Finished, finished)
-    _tensors("extras", own.extras)
-    _tensors("state", own.state)
-    return own
+    checked = _instance(Finished, finished)
+    _check_tensors("extras", checked.extras)
+    _check_tensors("state", checked.state)
+    return checked
 
 
 def checked_server(returned: Any, before: Server) -> tuple[Server, dict[str, Any]]:
     """Check the server and the diagnostics that ``aggregate`` returned."""
     match returned:
         case (server, dict() as diagnostics):
-            own = _of(Server, server)
+            checked = _instance(Server, server)
         case _:
             raise TypeError("it must return a Server and a dict of diagnostics")
-    _tensors("slots", own.slots)
-    _vector("the new vector", own.vector, before.vector.shape)
-    return own, diagnostics
+    _check_tensors("slots", checked.slots)
+    _check_vector("the new vector", checked.vector, before.vector.shape)
+    return checked, diagnostics
 
 
-def _of(kind: type[Value], value: Any) -> Value:
+def _instance(kind: type[Value], value: Any) -> Value:
     if not isinstance(value, kind):
         raise TypeError(f"it must return a {kind.__name__} (got {type(value).__name__})")
     return value
 
 
-def _tensors(name: str, held: Mapping[str, Any]) -> None:
-    for key, each in held.items():
-        if not isinstance(each, Tensor):
-            raise TypeError(f"{name}[{key!r}] must be a tensor (got {type(each).__name__})")
+def _check_tensors(name: str, values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}[{key!r}] must be a tensor (got {type(value).__name__})")
 
 
-def _vector(name: str, found: Any, shape: torch.Size) -> None:
-    wanted = f"{name} must be a float32 tensor of {tuple(shape)}"
-    if not isinstance(found, Tensor):
-        raise TypeError(f"{wanted} (got {type(found).__name__})")
-    if found.shape != shape or found.dtype != torch.float32:
-        raise TypeError(f"{wanted} (got {found.dtype} of {tuple(found.shape)})")
+def _check_vector(name: str, value: Any, shape: torch.Size) -> None:
+    requirement = f"{name} must be a float32 tensor of {tuple(shape)}"
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{requirement} (got {type(value).__name__})")
+    if value.shape != shape or value.dtype != torch.float32:
+        raise TypeError(f"{requirement} (got {value.dtype} of {tuple(value.shape)})")

@@ -1,7 +1,7 @@
-"""The plain runner: one client after the other, in this process, in one thread.
+"""The sequential runner: one client after the other, in this process, in one thread.
 
-The slowest, and the one to debug with: an error names the client and the hook. Its numbers are
-bit for bit those of the pool.
+It is the slowest runner and the one to debug with: an error names the client and the hook. Its
+results equal those of the process pool bit for bit.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ class Loop:
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
         """Train the clients of one round."""
-        # Clients seed torch's global generator for layers that draw; the user's stays as it was.
+        # Clients seed torch's global generator for layers such as Dropout; restore it afterwards.
         with threads(1), torch.random.fork_rng(devices=[]):
             done = [run_client(self._context, round_, task) for task in tasks]
         stack = torch.stack([trained.vector for trained, _ in done])
-        return Result(stack, [trained for trained, _ in done], [kept for _, kept in done])
+        return Result(stack, [trained for trained, _ in done], [finished for _, finished in done])
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,22 +1,22 @@
-"""Keeping freed memory for the next step instead of giving it back to the system."""
+"""Keep freed memory for the next step instead of returning it to the operating system."""
 
 import ctypes
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEEP = 2**29
+_MAX_KEPT_BYTES = 2**29
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to hold on to up to half a gigabyte that was freed.
+    """Let glibc keep up to half a gigabyte of freed memory.
 
-    A step allocates and frees the same few hundred kilobytes again and again. By default glibc
-    returns them each time, and the kernel then zeroes every page anew: a tenth of a step of a
-    small convolutional network. Elsewhere than on glibc this does nothing.
+    Every step allocates and frees the same few hundred kilobytes. By default glibc returns them
+    each time and the kernel zeroes every page, which takes a tenth of a step of a small
+    convolutional network. Without glibc this does nothing.
     """
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, _KEEP)
-        mallopt(_MMAP_THRESHOLD, _KEEP)
+        mallopt(_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _MAX_KEPT_BYTES)

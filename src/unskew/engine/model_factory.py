@@ -1,4 +1,4 @@
-"""A run's network, from what was asked for: a name, a module, or a function that makes one."""
+"""A run's network, built from a name, a module, or a function that returns a module."""
 
 import copy
 import inspect
@@ -16,37 +16,37 @@ from unskew.utils.rng import torch_seeded
 
 
 def is_custom(model: Model | None) -> bool:
-    """Tell whether a network is the user's, not one of those that have a name."""
+    """Return whether a network is user-defined, not one of the package's that have a name."""
     return not isinstance(model, str | None)
 
 
 def make_module(federation: Federation, model: Model | None, seed: int) -> tuple[str, nn.Module]:
     """Return a run's network and its name."""
     if isinstance(model, str | None):
-        words = None if federation.vocabulary is None else len(federation.vocabulary)
-        name = model or default_for(federation.shape, federation.classes, words)
-        return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=words)
+        tokens = None if federation.vocabulary is None else len(federation.vocabulary)
+        name = model or default_for(federation.shape, federation.classes, tokens)
+        return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=tokens)
     module = instantiate(model, seed)
     return type(module).__name__, module
 
 
 def instantiate(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return a copy of a user's module, or what their function makes with the seed's weights."""
+    """Return a copy of a custom module, or the module a function builds with seeded weights."""
     module: object = model
-    if not isinstance(model, nn.Module) and _takes_nothing(model):
+    if not isinstance(model, nn.Module) and _takes_no_arguments(model):
         with torch_seeded(seed, "model"):
             module = model()
     if not isinstance(module, nn.Module):
-        made = "" if module is model else f", which made {module!r}"
+        returned = "" if module is model else f", which returned {module!r}"
         raise UnskewError(
-            "model must be a name or a torch module, or a function without arguments that makes "
-            f"one, not {model!r}{made}"
+            "model must be a name, a torch module, or a function without arguments that returns "
+            f"one, not {model!r}{returned}"
         )
     return copy.deepcopy(module)
 
 
 def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
-    """Complain about a user's network that does not give some samples a score for each class."""
+    """Raise if a custom network does not return one score per class for each sample."""
     network, name = FunctionalModel(copy.deepcopy(module)), type(module).__name__
     if network.goal is not CLASSIFY:
         return
@@ -55,19 +55,19 @@ def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
             scores = network.module.eval()(network.inputs(samples))
     except Exception as error:
         raise UnskewError(
-            f"model: {name} fails on a batch of {tuple(samples.shape)}, as the data has it: "
+            f"model: {name} fails on a batch of the data, of shape {tuple(samples.shape)}: "
             f"{type(error).__name__}: {error}"
         ) from error
     shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] < classes:
         raise UnskewError(
             f"model: {name} must return a tensor of {(len(samples), classes)} for {len(samples)} "
-            f"samples, a score for each class (got {shape})"
+            f"samples, one score per class (got {shape})"
         )
 
 
-def _takes_nothing(function: object) -> bool:
-    """Tell whether something can be called without arguments."""
+def _takes_no_arguments(function: object) -> bool:
+    """Return whether an object can be called without arguments."""
     if not callable(function):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The local optimisers, on flat parameters: one client's vector, or a row for each client."""
+"""The local optimisers, on flat parameters: one client's vector, or one row per client."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ from unskew.engine.settings import Settings
 
 
 class Optimizer(Protocol):
-    """Changes weights in place by their gradient."""
+    """Updates weights in place by their gradient."""
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step; ``weights`` may have fewer rows than before, never more."""
 
     def effective_step(self, steps: int, proximal_strength: float) -> float | None:
-        """Return how far so many steps carry a coordinate whose gradient is always 1.
+        """Return how far ``steps`` steps move a coordinate whose gradient is always 1.
 
-        ``pull`` is the strength mu of a term mu/2 ||w - start||^2. None if the steps do not grow
-        with the gradient.
+        ``proximal_strength`` is the mu of a term mu/2 ||w - start||^2 in the objective. None if
+        the size of a step is not proportional to the gradient.
         """
 
 
@@ -35,7 +35,7 @@ class SGD:
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
-        gradient = _pull(weights, gradient, self._weight_decay, self._mask)
+        gradient = _decayed_and_masked(weights, gradient, self._weight_decay, self._mask)
         if self._momentum:
             if self._velocity is None:
                 self._velocity = torch.zeros_like(weights)
@@ -44,16 +44,16 @@ class SGD:
         weights.add_(gradient, alpha=-self._lr)
 
     def effective_step(self, steps: int, proximal_strength: float) -> float:
-        """Return the way of a constant gradient of 1, found by walking it."""
-        way = velocity = 0.0
+        """Return the distance, found by simulating the steps."""
+        distance = velocity = 0.0
         for _ in range(steps):
-            velocity = self._momentum * velocity + 1 - proximal_strength * way
-            way += self._lr * velocity
-        return way
+            velocity = self._momentum * velocity + 1 - proximal_strength * distance
+            distance += self._lr * velocity
+        return distance
 
 
 class Adam:
-    """torch.optim.Adam with its defaults; a client starts each round without memory."""
+    """torch.optim.Adam with its defaults; each client starts every round with zero moments."""
 
     _BETAS, _EPS = (0.9, 0.999), 1e-8
 
@@ -63,24 +63,24 @@ class Adam:
         self._steps = 0
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step.
+        """Take one step with torch's fused kernel, which goes over the memory once.
 
-        In torch's fused form, which goes over the memory once: operation by operation, Adam takes
-        half as long as the gradients of a network of a million weights. That form counts on
-        weights that lie side by side, so rows that are parts of longer ones go one by one.
+        Without it, Adam takes half as long as the gradients of a network of a million weights. The
+        kernel needs contiguous weights, so rows that are slices of longer rows are passed one by
+        one.
         """
-        gradient = _pull(weights, gradient, self._weight_decay, self._mask)
+        gradient = _decayed_and_masked(weights, gradient, self._weight_decay, self._mask)
         if self._moments is None:
-            plain = torch.contiguous_format
+            layout = torch.contiguous_format
             self._moments = (
-                torch.zeros_like(weights, memory_format=plain),
-                torch.zeros_like(weights, memory_format=plain),
+                torch.zeros_like(weights, memory_format=layout),
+                torch.zeros_like(weights, memory_format=layout),
             )
         first, second = (moment[: len(weights)] for moment in self._moments)
-        together = weights.is_contiguous()
+        contiguous = weights.is_contiguous()
 
         def parts(rows: Tensor) -> list[Tensor]:
-            return [rows] if together else list(rows)
+            return [rows] if contiguous else list(rows)
 
         adam(
             parts(weights),
@@ -101,20 +101,22 @@ class Adam:
         self._steps += 1
 
     def effective_step(self, steps: int, proximal_strength: float) -> None:
-        """Return nothing: the steps are as long for a small gradient as for a large one."""
+        """Return None: Adam's steps are as long for a small gradient as for a large one."""
         del steps, proximal_strength
 
 
 def make_optimizer(settings: Settings, round_: int, mask: Tensor | None = None) -> Optimizer:
-    """Return the optimiser of one round; where ``mask`` is 0 it leaves the weights alone."""
+    """Return the optimiser of one round; where ``mask`` is 0 it does not change the weights."""
     lr = settings.lr_in(round_)
     if settings.optimizer == "adam":
         return Adam(lr, settings.weight_decay, mask)
     return SGD(lr, settings.momentum, settings.weight_decay, mask)
 
 
-def _pull(weights: Tensor, gradient: Tensor, weight_decay: float, mask: Tensor | None) -> Tensor:
-    """Return the gradient with weight decay, of the coordinates that may change."""
+def _decayed_and_masked(
+    weights: Tensor, gradient: Tensor, weight_decay: float, mask: Tensor | None
+) -> Tensor:
+    """Return the gradient with weight decay, zero in the coordinates that must not change."""
     if weight_decay:
         gradient = gradient.add(weights, alpha=weight_decay)
     return gradient if mask is None else gradient * mask

@@ -1,4 +1,4 @@
-"""The models that clients use themselves, for evaluation."""
+"""The personal models of clients, for evaluation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,28 +14,33 @@ from unskew.runs.checkpoint import Position
 def personal_models(
     context: ClientContext, position: Position, clients: Sequence[int]
 ) -> Iterator[Tensor]:
-    """Return each client's own model, tuned if the method says so; use one before the next."""
+    """Yield each client's personal model, fine-tuned if the method asks for it.
+
+    A model may share its memory with the next one, so use it before taking the next.
+    """
     server, layout = position.server, context.network.layout
     assert server is not None
     models = (context.method.personal(layout, server, position.states.get(k, {})) for k in clients)
-    tuning = context.method.fine_tuning()
-    return models if tuning is None else _tuned(context, tuning, position.round, clients, models)
+    extra = context.method.fine_tuning()
+    if extra is None:
+        return models
+    return _fine_tuned(context, extra, position.round, clients, models)
 
 
-def _tuned(
+def _fine_tuned(
     context: ClientContext,
-    tuning: ExtraTraining,
+    extra: ExtraTraining,
     round_: int,
     clients: Sequence[int],
     models: Iterator[Tensor],
 ) -> Iterator[Tensor]:
-    """Train models on their clients' samples, as many at a time as take part in a round."""
+    """Train models on their clients' samples, one cohort at a time."""
     size = context.settings.cohort_size(len(context.federation))
-    runner = make_runner(context.for_pass(tuning), size)
+    runner = make_runner(context.for_extra_training(extra), size)
     try:
         for first in range(0, len(clients), size):
-            group = clients[first : first + size]
-            tasks = [Task(k, {"model": next(models)}, {}) for k in group]
+            cohort = clients[first : first + size]
+            tasks = [Task(k, {"model": next(models)}, {}) for k in cohort]
             yield from runner.train(round_, tasks).stack
     finally:
         runner.close()

@@ -1,9 +1,8 @@
-"""The pool: worker processes of one thread each, for networks that vectorise badly.
+"""The process pool: single-threaded worker processes, for networks that do not vectorise well.
 
-Convolutions on a CPU run best one client at a time in one thread; so as many clients train at
-once as there are workers. Trained vectors come back through one shared matrix, the rest through
-pipes. A client's result does not depend on which worker had it, so one worker or many give the
-same bits.
+Convolutions on a CPU run best one client at a time in one thread, so each worker trains one client
+at a time. Trained vectors are returned in one shared matrix, everything else through pipes. A
+client's result does not depend on the worker, so any number of workers gives the same bits.
 """
 
 import multiprocessing
@@ -24,9 +23,9 @@ from torch import Tensor
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientFailed, Result, Task
 from unskew.engine.memory import keep_freed_memory
-from unskew.engine.shared_tensors import Reader, SharedTensors, share
+from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
-from unskew.errors import UnskewError, with_place
+from unskew.errors import UnskewError, add_traceback_note
 from unskew.methods.common.base import Finished, Tensors, Trained
 
 
@@ -41,21 +40,21 @@ class ProcessPool:
         for _ in range(min(workers, cohort)):
             pipes = [worker.pipe for worker in self._workers]
             self._workers.append(_Worker(context, self._stack, pipes))
-        self._sizes = context.federation.train.offsets
-        self._shelf = SharedTensors()
+        self._offsets = context.federation.train.offsets
+        self._shared = SharedTensors()
 
     def train(self, round_: int, tasks: Sequence[Task]) -> Result:
-        """Train the clients of one round; the largest start first, so that none ends alone."""
-        self._shelf.begin_round()
+        """Train the clients of one round, the largest first, so that workers finish together."""
+        self._shared.begin_round()
         by_size = sorted(range(len(tasks)), key=lambda row: -self._samples(tasks[row].client))
         waiting = deque(by_size)
-        trained: list[Trained] = [_NOTHING] * len(tasks)
+        trained: list[Trained] = [_UNTRAINED] * len(tasks)
         finished: list[Finished] = [Finished()] * len(tasks)
         idle, busy = list(self._workers), set[_Worker]()
         while waiting or busy:
             while idle and waiting:
                 worker, row = idle.pop(), waiting.popleft()
-                worker.send(round_, row, tasks[row], self._shelf)
+                worker.send(round_, row, tasks[row], self._shared)
                 busy.add(worker)
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
@@ -67,7 +66,7 @@ class ProcessPool:
         return Result(self._stack[: len(tasks)], trained, finished)
 
     def close(self) -> None:
-        """End the workers; those in the middle of a client get two seconds."""
+        """End the workers; those that are still training get two seconds."""
         for worker in self._workers:
             worker.pipe.close()
         deadline = time.monotonic() + 2
@@ -75,10 +74,10 @@ class ProcessPool:
             worker.end(deadline)
 
     def _samples(self, client: int) -> int:
-        return int(self._sizes[client + 1] - self._sizes[client])
+        return int(self._offsets[client + 1] - self._offsets[client])
 
 
-_NOTHING = Trained(torch.empty(0), 0, 0.0)
+_UNTRAINED = Trained(torch.empty(0), 0, 0.0)
 
 
 class _Worker:
@@ -95,19 +94,20 @@ class _Worker:
             target=_serve, args=(theirs, inherited, context, stack), daemon=True
         )
         with warnings.catch_warnings():
-            # Python 3.12 warns of any fork in a process with threads. The workers use none of
-            # what those threads may hold: they compute in one thread of their own.
+            # Python 3.12 warns of any fork in a process with threads. The workers use no locks
+            # that those threads may hold: they compute in a single thread.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._process.start()
         theirs.close()
         self._client = -1
         self._known = set[int]()
+        """The numbers of the shared tensors that the worker has received."""
 
-    def send(self, round_: int, row: int, task: Task, shelf: SharedTensors) -> None:
+    def send(self, round_: int, row: int, task: Task, shared: SharedTensors) -> None:
         self._client = task.client
-        delivery = shelf.deliver(task.payload, self._known)
+        refs = shared.put(task.payload, self._known)
         try:
-            self.pipe.send((round_, row, replace(task, payload={}), delivery))
+            self.pipe.send((round_, row, replace(task, payload={}), refs))
         except OSError:
             raise self._died() from None
 
@@ -119,7 +119,7 @@ class _Worker:
         if isinstance(outcome, ClientFailed):
             raise outcome
         trained, finished = outcome
-        return row, (trained, Finished(_own(finished.extras), _own(finished.state)))
+        return row, (trained, Finished(_copied(finished.extras), _copied(finished.state)))
 
     def end(self, deadline: float) -> None:
         self._process.join(timeout=max(0, deadline - time.monotonic()))
@@ -140,47 +140,47 @@ def _serve(
     context: ClientContext,
     stack: Tensor,
 ) -> None:
-    """Train the clients that come through the pipe until it closes.
+    """Train the clients whose tasks arrive on the pipe until it closes.
 
-    A forked worker inherits the other ends of the pipes. It must close them, or it would never
-    see that the process which started it has closed its own, or has died.
+    A forked worker inherits the parent's ends of the pipes. It must close them, or it would never
+    notice that the parent has closed its ends or has died.
     """
     for end in inherited:
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     torch.set_num_threads(1)
     keep_freed_memory()
-    context, reader = replace(context, replays=TraceCache()), Reader()
+    context, reader = replace(context, traces=TraceCache()), SharedTensorReader()
     while True:
         try:
-            round_, row, task, delivery = pipe.recv()
+            round_, row, task, refs = pipe.recv()
         except (EOFError, OSError):
             return
-        task = replace(task, payload=reader.receive(delivery))
+        task = replace(task, payload=reader.read(refs))
         try:
             trained, finished = run_client(context, round_, task)
         except ClientFailed as failure:
-            with_place(failure)
-            answer: object = failure
+            add_traceback_note(failure)
+            reply: object = failure
         else:
             stack[row] = trained.vector
-            answer = (replace(trained, vector=_NOTHING.vector), finished)
+            reply = (replace(trained, vector=_UNTRAINED.vector), finished)
         try:
-            pipe.send((row, answer))
-        except OSError:  # nobody listens: another worker's client failed
+            pipe.send((row, reply))
+        except OSError:  # the parent has closed the pipe because another client failed
             return
 
 
-def _own(tensors: Tensors) -> Tensors:
-    """Copy tensors out of the shared memory they came in, which would hold a file open each."""
+def _copied(tensors: Tensors) -> Tensors:
+    """Copy tensors out of the shared memory they arrived in, each of which keeps a file open."""
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def start_method() -> str:
-    """Choose how workers start.
+    """Return the start method of the workers: fork where it is safe, else spawn.
 
     Forking shares the data without copying it and needs no ``if __name__ == "__main__"`` in the
-    user's script. It is safe while no accelerator runs in this process, and on Linux.
+    user's script. It is safe on Linux as long as no accelerator is in use in this process.
     """
     forks = sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods()
     return "fork" if forks and not torch.accelerator.is_available() else "spawn"

@@ -1,4 +1,4 @@
-"""Private local steps: what DP-SGD takes from the engine, for one client and for a cohort."""
+"""Private local steps (DP-SGD), for one client and for a cohort."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from unskew.privacy import (
     Privacy,
     private_gradient,
     private_noise,
-    refuse_coupled,
+    reject_coupled,
     sampling_rate,
     shared_noise_multiplier,
     spent,
@@ -25,24 +25,24 @@ from unskew.privacy import (
 
 @dataclass(frozen=True)
 class PrivateStage:
-    """A stage whose local steps keep a budget: how much noise that takes, and what is spent."""
+    """A stage whose local steps keep a privacy budget: the noise that takes, and what is spent."""
 
     privacy: Privacy
     stage: str
     noise_multiplier: float
     schedules: tuple[tuple[float, int], ...]
-    """The clients' sampling rates and steps a round, each pair once."""
+    """The distinct pairs of sampling rate and steps per round among the clients."""
     passes: int
-    """How often a record is seen in a round, at most."""
+    """How often a record is seen per round, at most."""
     secret: int | None = None
-    """What noise is drawn from in place of the run's seed, where somebody who knows that seed
-    must not know the noise."""
+    """The seed of the noise, where anyone who knows the run's seed must not know the noise; None
+    means the run's seed."""
 
     @staticmethod
     def of(
         privacy: Privacy, stage: str, sizes: NDArray[np.int64], settings: Settings, rounds: int
     ) -> "PrivateStage":
-        """Plan for the client that spends most, should it take part in every round."""
+        """Choose the noise for the client that spends most, if it takes part in every round."""
         sizes = np.unique(sizes[sizes > 0])
         steps = local_steps(sizes, settings, couples=False)
         rates = [sampling_rate(int(size), settings.batch_size) for size in sizes]
@@ -53,10 +53,10 @@ class PrivateStage:
         return PrivateStage(privacy, stage, noise, schedules, passes)
 
     def spent(self, rounds: int) -> dict[str, float]:
-        """Return what so many rounds have spent, as the accountant sees it.
+        """Return what ``rounds`` rounds have spent, according to the accountant.
 
-        The first epsilon takes batches for independent draws, which shuffled passes are not; the
-        second makes no such assumption.
+        ``epsilon`` assumes batches that are drawn independently, which slices of a shuffled epoch
+        are not; ``epsilon_by_passes`` makes no such assumption.
         """
         noise, delta = self.noise_multiplier, self.privacy.delta
         return {
@@ -69,15 +69,15 @@ class PrivateStage:
 
 @dataclass(frozen=True, eq=False)
 class PrivateGradients:
-    """What :class:`unskew.engine.gradients.Gradients` is, with a private gradient.
+    """:class:`unskew.engine.gradients.Gradients` with private gradients.
 
-    Behind the tensors of a batch come two more: each client's samples in it, and the step.
+    Two more tensors follow those of a batch: each client's number of samples, and the step.
     """
 
     private: PrivateStage
     method: Method
     network: FunctionalModel
-    own: Sequence[str]
+    per_client: Sequence[str]
     shared: Sequence[str]
     clients: Sequence[int]
     sizes: NDArray[np.int64]
@@ -85,21 +85,21 @@ class PrivateGradients:
     round: int
 
     def __post_init__(self) -> None:
-        """Refuse networks in which samples of a batch meet."""
-        refuse_coupled(self.network)
+        """Reject networks that couple the samples of a batch."""
+        reject_coupled(self.network)
 
     def __call__(self, weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the clients' losses and private gradients."""
-        own, rest = tensors[: len(self.own)], tensors[len(self.own) :]
+        per_client, rest = tensors[: len(self.per_client)], tensors[len(self.per_client) :]
         shared = dict(zip(self.shared, rest, strict=False))
         x, y, scale, *noise, counts, steps = rest[len(shared) :]
         samples = (x, y, *noise)
 
         def loss_of_one(w: Tensor, *tensors: Tensor) -> Tensor:
             one, refs = tensors[: len(samples)], tensors[len(samples) :]
-            batch = Batch(one[0][None], one[1][None], w.new_ones(1), *(c[None] for c in one[2:]))
-            named = {**shared, **dict(zip(self.own, refs, strict=True))}
-            return self.method.objective(self.network, w, {}, batch, named)
+            batch = Batch(one[0][None], one[1][None], w.new_ones(1), *(n[None] for n in one[2:]))
+            named_refs = {**shared, **dict(zip(self.per_client, refs, strict=True))}
+            return self.method.objective(self.network, w, {}, batch, named_refs)
 
         gradient, losses = private_gradient(
             loss_of_one,
@@ -109,8 +109,8 @@ class PrivateGradients:
             clip=self.private.privacy.clip,
             noise_multiplier=self.private.noise_multiplier,
             noise=self._noise(int(steps[0]), weights),
-            expected=self._expected(len(weights)),
-            own=own,
+            expected=self._expected_batch_sizes(len(weights)),
+            per_client=per_client,
         )
         return (losses * scale).sum(-1), gradient
 
@@ -123,5 +123,5 @@ class PrivateGradients:
         ]
         return torch.stack(drawn).to(weights)
 
-    def _expected(self, count: int) -> Tensor:
+    def _expected_batch_sizes(self, count: int) -> Tensor:
         return torch.from_numpy(np.minimum(self.settings.batch_size, self.sizes[:count]))

@@ -1,4 +1,4 @@
-"""Showing how far training is: one bar with the latest figures, on a terminal."""
+"""Progress bars with the latest metrics, on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,58 +16,60 @@ Watcher = Callable[[int, Mapping[str, Any]], None]
 def show_progress(
     progress: bool | Watcher | None, label: str, rounds: int, done: int
 ) -> Iterator[Watcher]:
-    """Provide the watcher asked for: the caller's own, a bar, or none.
+    """Provide the caller's watcher, one that updates a progress bar, or one that does nothing.
 
-    ``None`` shows a bar when standard error is a terminal.
+    ``None`` shows a bar if standard error is a terminal.
     """
     if callable(progress):
         yield progress
-    elif not _shown(progress):
+    elif not _is_shown(progress):
         yield _ignore
     else:
         with _bar() as bar:
-            task = bar.add_task(label, total=rounds, completed=done, figures="")
+            task = bar.add_task(label, total=rounds, completed=done, metrics="")
             yield lambda round_, metrics: bar.update(
-                task, completed=round_, figures=_figures(metrics)
+                task, completed=round_, metrics=_metrics_text(metrics)
             )
 
 
 class Board:
-    """One display for many runs: how many are done, and a line for each that is played."""
+    """A progress display for many runs: a bar for all of them, and a bar for each active one."""
 
     def __init__(self, bar: "Progress | None", runs: int, rounds: int) -> None:
         self._bar, self._rounds = bar, rounds
-        self._lines: dict[str, TaskID] = {}
+        self._active: dict[str, TaskID] = {}
         if bar is not None:
-            self._all = bar.add_task("runs", total=runs, figures="")
+            self._all = bar.add_task("runs", total=runs, metrics="")
 
     def start(self, label: str, rounds: int | None = None) -> Watcher:
-        """Show a run, and return its watcher; ``rounds`` is its own number, if it has one."""
+        """Show a run and return its watcher; ``rounds`` overrides the default number of rounds."""
         bar = self._bar
         if bar is None:
             return _ignore
-        line = bar.add_task(label, total=rounds or self._rounds, figures="")
-        self._lines[label] = line
-        return lambda round_, metrics: bar.update(line, completed=round_, figures=_figures(metrics))
+        task = bar.add_task(label, total=rounds or self._rounds, metrics="")
+        self._active[label] = task
+        return lambda round_, metrics: bar.update(
+            task, completed=round_, metrics=_metrics_text(metrics)
+        )
 
     def finish(self, label: str) -> None:
-        """Take a run's line away and count it as done."""
+        """Remove a run's bar and count the run as done."""
         if self._bar is not None:
-            self._bar.remove_task(self._lines.pop(label))
+            self._bar.remove_task(self._active.pop(label))
             self._bar.advance(self._all)
 
 
 @contextmanager
 def show_progress_of_many(progress: bool | None, runs: int, rounds: int) -> Iterator[Board]:
-    """Provide the board for many runs of so many rounds each, shown or not as asked."""
-    if not _shown(progress):
+    """Provide the progress display for many runs of ``rounds`` rounds each."""
+    if not _is_shown(progress):
         yield Board(None, runs, rounds)
         return
     with _bar() as bar:
         yield Board(bar, runs, rounds)
 
 
-def _shown(progress: bool | None) -> bool:
+def _is_shown(progress: bool | None) -> bool:
     return sys.stderr.isatty() if progress is None else progress
 
 
@@ -85,21 +87,21 @@ def _bar() -> "Progress":
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.fields[metrics]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
 
 
-def _figures(metrics: Mapping[str, Any]) -> str:
+def _metrics_text(metrics: Mapping[str, Any]) -> str:
     loss = metrics["train_loss"]
-    figures = [] if loss is None else [f"loss {loss:.3f}"]
+    parts = [] if loss is None else [f"loss {loss:.3f}"]
     common = metrics.get("global", {})
     if "accuracy" in common:
-        figures.append(f"accuracy {100 * common['accuracy']:.1f} %")
+        parts.append(f"accuracy {100 * common['accuracy']:.1f} %")
     elif "loss" in common:
-        figures.append(f"test loss {common['loss']:.4g}")
-    return "  ".join(figures)
+        parts.append(f"test loss {common['loss']:.4g}")
+    return "  ".join(parts)
 
 
 def _ignore(round_: int, metrics: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One round: who takes part, what is sent, what comes back, what becomes of it."""
+"""One round: draw a cohort, broadcast, train the clients, check their uploads, aggregate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,16 +20,14 @@ from unskew.models.layout import Layout, rows_are_finite
 from unskew.models.masks import none_if_empty
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic
 
-States = Mapping[int, Tensors]
-
 
 class ServerFailed(UnskewError):
-    """A method's code raised on the server; the message says in which round and hook."""
+    """A method's code raised on the server; the message names the round and the hook."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoundOutcome:
-    """What happened in one round, for the run to keep."""
+    """What happened in one round, for the run to record."""
 
     clients: Sequence[int]
     samples: Sequence[int]
@@ -38,10 +36,10 @@ class RoundOutcome:
     traffic: Sequence[Traffic]
     rejected: Mapping[int, str] = field(default_factory=dict)
     missing: Mapping[int, str] = field(default_factory=dict)
-    """The clients that never answered, who are among the rejected too."""
+    """The clients that never replied, by reason; they are among the rejected too."""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kept_model: str | None = None
-    """Why the old global model stays; None if there is a new one."""
+    """Why the previous global model is kept; None if there is a new one."""
 
     @cached_property
     def accepted(self) -> list[int]:
@@ -55,21 +53,26 @@ class RoundOutcome:
 
     @property
     def mean_loss(self) -> float | None:
-        """The training loss of the accepted clients, averaged by samples; None without any."""
-        good = [row for row, k in enumerate(self.clients) if k not in self.rejected]
-        if not good:
+        """The sample-weighted mean training loss of the accepted clients; None without any."""
+        rows = [row for row, k in enumerate(self.clients) if k not in self.rejected]
+        if not rows:
             return None
-        losses, samples = np.array(self.train_loss)[good], np.array(self.samples)[good]
+        losses, samples = np.array(self.train_loss)[rows], np.array(self.samples)[rows]
         return float((losses * samples).sum() / samples.sum())
 
 
 def run_round(
-    context: ClientContext, runner: Runner, round_: int, server: Server, states: States
-) -> tuple[Server, States, RoundOutcome]:
-    """Play one round; return the server, the states that clients keep of it, and what happened.
+    context: ClientContext,
+    runner: Runner,
+    round_: int,
+    server: Server,
+    states: Mapping[int, Tensors],
+) -> tuple[Server, dict[int, Tensors], RoundOutcome]:
+    """Run one round; return the server, the clients' new states, and the outcome.
 
-    A rejected client keeps the state it had: what spoilt its model may have spoilt that too. Where
-    the old model stays, so do all states: server and clients must not disagree on what happened.
+    ``states`` are those of all clients. A rejected client keeps its previous state, since whatever
+    corrupted its model may have corrupted its new state too. Where the previous model is kept, so
+    are all states: server and clients must agree on what happened.
     """
     method, layout = context.method, context.network.layout
     clients, settings = len(context.federation), context.settings
@@ -79,8 +82,8 @@ def run_round(
         payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
     tasks = [Task(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
-    rejected = _rejected(context, cohort, _spoilt(context, cohort, result))
-    kept = {
+    rejected = _rejected(context, cohort, _apply_attack(context, cohort, result))
+    new_states = {
         k: finished.state
         for k, finished in zip(cohort, result.finished, strict=True)
         if finished.state and k not in rejected
@@ -112,16 +115,16 @@ def run_round(
         reason = f"after rejections, {error}: the old model stays"
         return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
-    updated = _untouched(server, updated, hidden_from_server(method, layout))
+    updated = _restore_hidden(server, updated, hidden_from_server(method, layout))
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers: the old one stays"
         return server, {}, replace(outcome, kept_model=reason)
-    return updated, kept, outcome
+    return updated, new_states, outcome
 
 
 @contextmanager
 def _server_error_context(round_: int, hook: str) -> Iterator[None]:
-    """Turn an exception of method code into one that names round and hook."""
+    """Turn an exception in a method's code into one that names the round and the hook."""
     try:
         yield
     except UnskewError:
@@ -132,13 +135,13 @@ def _server_error_context(round_: int, hook: str) -> Iterator[None]:
         raise ServerFailed(f"{where}: {reason}") from error
 
 
-def _spoilt(context: ClientContext, cohort: Sequence[int], result: Result) -> Result:
-    """Let the bad clients of an attack change what they upload."""
+def _apply_attack(context: ClientContext, cohort: Sequence[int], result: Result) -> Result:
+    """Let the attackers, if there are any, change what they upload."""
     if context.attack is None:
         return result
     trained = list(result.trained)
     for row, client in enumerate(cohort):
-        if client in context.bad:
+        if client in context.attackers:
             context.attack.on_upload(result.stack[row], context.network.layout)
             finite = bool(rows_are_finite(result.stack[row]))
             trained[row] = replace(trained[row], finite=finite)
@@ -148,53 +151,57 @@ def _spoilt(context: ClientContext, cohort: Sequence[int], result: Result) -> Re
 def _traffic(
     method: Method, layout: Layout, tasks: Sequence[Task], result: Result
 ) -> list[Traffic]:
-    """Count each client's round; what clients lend is sent down only to those without their own."""
-    sent = ModelSize(layout, sent_up(method, layout))
-    known = ModelSize(layout, sent_down(method, layout))
+    """Return the traffic of each client.
+
+    Coordinates that clients share on upload are sent down only to clients that keep none yet.
+    """
+    up = ModelSize(layout, sent_up(method, layout))
+    down = ModelSize(layout, sent_down(method, layout))
     if not method.sends_model:
-        sent = known = ModelSize(layout, layout.mask())
-    alone = {True: client_traffic(known, (), (), sent), False: client_traffic(sent, (), ())}
-    counted = [
-        alone["kept" in task.state]
+        up = down = ModelSize(layout, layout.mask())
+    # Without payload and extras, the traffic depends only on whether the client keeps coordinates.
+    model_only = {True: client_traffic(down, (), (), up), False: client_traffic(up, (), ())}
+    traffic = [
+        model_only["kept" in task.state]
         if len(task.payload) == 1 and not finished.extras
         else client_traffic(
-            known if "kept" in task.state else sent,
+            down if "kept" in task.state else up,
             [tensor for name, tensor in task.payload.items() if name != "model"],
             list(finished.extras.values()),
-            sent,
+            up,
         )
         for task, finished in zip(tasks, result.finished, strict=True)
     ]
     return [
         replace(each, parameters_up=0, bytes_up=0) if task.client in result.missing else each
-        for task, each in zip(tasks, counted, strict=True)
+        for task, each in zip(tasks, traffic, strict=True)
     ]
 
 
 def sent_up(method: Method, layout: Layout) -> Tensor | None:
-    """Mark the coordinates of a model that a client sends; None means all."""
+    """Mark the coordinates of the model that a client uploads; None means all."""
     hidden = hidden_from_server(method, layout)
     return None if hidden is None else ~hidden
 
 
 def sent_down(method: Method, layout: Layout) -> Tensor | None:
-    """Mark the coordinates that are sent to a client that has its own of the rest."""
+    """Mark the coordinates that are sent to a client that keeps its own values of the rest."""
     shares_on_upload = method.shares_on_upload(layout)
     return sent_up(method, layout) if shares_on_upload is None else method.travels(layout)
 
 
 def hidden_from_server(method: Method, layout: Layout) -> Tensor | None:
-    """Mark the coordinates that the server never gets to see; None means none."""
+    """Mark the coordinates that the server never receives; None means none."""
     travels, shares_on_upload = method.travels(layout), method.shares_on_upload(layout)
     if travels is None:
         return None
     return none_if_empty(~travels if shares_on_upload is None else ~travels & ~shares_on_upload)
 
 
-def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
-    """Return the server with what it never saw as it was, to the bit.
+def _restore_hidden(before: Server, after: Server, hidden: Tensor | None) -> Server:
+    """Return the server with the coordinates it never receives unchanged to the bit.
 
-    Rules get the same numbers from all clients there, whose mean may differ in the last digit.
+    There, a rule averages equal values, and the mean may differ from them in the last digit.
     """
     if hidden is None:
         return after
@@ -202,8 +209,8 @@ def _untouched(before: Server, after: Server, hidden: Tensor | None) -> Server:
 
 
 def _rejected(context: ClientContext, cohort: Sequence[int], result: Result) -> dict[int, str]:
-    """Name the clients whose upload cannot be used, and say why."""
-    reasons = {**result.missing, **result.refused}
+    """Return the clients whose upload cannot be used, with the reason."""
+    reasons = {**result.missing, **result.unusable}
     for client, trained in zip(cohort, result.trained, strict=True):
         if client in reasons:
             continue
@@ -219,25 +226,25 @@ def _rejected(context: ClientContext, cohort: Sequence[int], result: Result) -> 
 def _uploads(
     context: ClientContext, server: Server, result: Result, outcome: RoundOutcome
 ) -> Uploads | None:
-    """Gather the good uploads, in order of the clients; None if they are fewer than the quorum."""
-    good = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
-    if len(good) < context.settings.quorum:
+    """Collect the accepted uploads in order of clients; None if they are below the quorum."""
+    rows = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
+    if len(rows) < context.settings.quorum:
         return None
-    stack = result.stack if len(good) == len(result.stack) else result.stack[good]
+    stack = result.stack if len(rows) == len(result.stack) else result.stack[rows]
     hidden = hidden_from_server(context.method, context.network.layout)
     if hidden is not None:
-        stack[:, hidden] = server.vector[hidden]  # it never left the clients
-    extras = _extras({outcome.clients[row]: result.finished[row].extras for row in good})
+        stack[:, hidden] = server.vector[hidden]  # these values never left the clients
+    extras = _extras({outcome.clients[row]: result.finished[row].extras for row in rows})
     return Uploads(
         stack=stack,
         layout=context.network.layout,
         previous=server.vector,
-        samples=torch.tensor([outcome.samples[row] for row in good], dtype=torch.float64),
+        samples=torch.tensor([outcome.samples[row] for row in rows], dtype=torch.float64),
         clients=tuple(outcome.accepted),
         classes=context.federation.classes,
         population=len(context.federation),
-        train_loss=_column([outcome.train_loss[row] for row in good]),
-        train_accuracy=_column([result.trained[row].accuracy for row in good]),
+        train_loss=_column([outcome.train_loss[row] for row in rows]),
+        train_accuracy=_column([result.trained[row].accuracy for row in rows]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,
         extras=extras,
     )
@@ -249,7 +256,7 @@ def _column(values: Sequence[float | None]) -> Tensor | None:
 
 
 def _extras(sent: Mapping[int, Tensors]) -> dict[str, list[Tensor]]:
-    """Return what clients sent besides their models, by name; all must send the same."""
+    """Return what clients sent besides their models, by name; all must send the same names."""
     names = dict.fromkeys(name for each in sent.values() for name in each)
     for client, each in sent.items():
         for name in names:

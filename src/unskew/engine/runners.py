@@ -1,4 +1,4 @@
-"""Which runner suits a network, and on which device."""
+"""The choice of a runner and of a device."""
 
 import torch
 from torch import Tensor, nn
@@ -28,31 +28,31 @@ _BATCHES_WELL = (
     nn.Sigmoid,
     nn.Softplus,
 )
-_MOST_PARAMETERS = 1_000_000
-"""Above this, a step's time goes into the arithmetic itself, and vectorising gains nothing."""
+_MAX_PARAMETERS = 1_000_000
+"""Above this, arithmetic takes most of a step's time, and vectorising gains nothing."""
 
 
 def choose_device(settings: Settings) -> torch.device:
-    """Return the device asked for, or complain that it is not there."""
-    there = {
+    """Return the requested device; raise if it is not available."""
+    available = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
     }
     if settings.device == "auto":
-        return torch.device(next(name for name in ("cuda", "mps", "cpu") if there[name]))
-    if not there[settings.device]:
+        return torch.device(next(name for name in ("cuda", "mps", "cpu") if available[name]))
+    if not available[settings.device]:
         raise UnskewError(f"device: {settings.device!r} is not available here; use 'cpu' or 'auto'")
     return torch.device(settings.device)
 
 
 def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.device) -> bool:
-    """Tell whether a network is small, made only of layers that batch well, and runs under vmap.
+    """Return whether a network is small, has only layers that batch well, and runs under vmap.
 
-    The last is tried on a few samples: a module's own code may draw random numbers, or branch.
+    Whether it runs under vmap is tried on samples, since custom code may branch or be random.
     """
     leaves = [part for part in network.module.modules() if not list(part.children())]
-    small = network.layout.size <= _MOST_PARAMETERS
+    small = network.layout.size <= _MAX_PARAMETERS
     if not small or not all(isinstance(leaf, _BATCHES_WELL) for leaf in leaves):
         return False
     network.module.train()
@@ -60,21 +60,21 @@ def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.d
     trainable = network.layout.trainable
     inputs = network.inputs(samples.to(device)).expand(2, *samples.shape)
     try:
-        vmap(network)(rows[:, :trainable], network.own_buffers(rows[:, trainable:]), inputs)
-    except Exception:  # whatever a user's module raises: the pool may still run it
+        vmap(network)(rows[:, :trainable], network.copy_buffers(rows[:, trainable:]), inputs)
+    except Exception:  # a custom module may raise anything, and the pool may still run it
         return False
     return True
 
 
-def example(federation: Federation) -> Tensor:
-    """Return a few samples to try a network on."""
+def example_inputs(federation: Federation) -> Tensor:
+    """Return two samples to try a network on."""
     return to_tensor(federation.train.x[:2])
 
 
 def resolve_runner(
     network: FunctionalModel, settings: Settings, device: torch.device, samples: Tensor
 ) -> str:
-    """Return the runner's name: the one asked for, or the one that suits the network."""
+    """Return the runner's name: the one in the settings, or the one that suits the network."""
     if settings.runner == "pool" and device.type != "cpu":
         raise UnskewError("runner: 'pool' works on the cpu; use 'vectorised' or 'loop' there")
     if settings.runner != "auto":
@@ -85,9 +85,9 @@ def resolve_runner(
 
 
 def make_runner(context: ClientContext, cohort: int) -> Runner:
-    """Return the runner for a workshop; a pool of one worker is the plain loop."""
+    """Return the runner for a context; a pool of one worker is the sequential loop."""
     name = resolve_runner(
-        context.network, context.settings, context.device, example(context.federation)
+        context.network, context.settings, context.device, example_inputs(context.federation)
     )
     if name == "vectorised":
         return Vectorised(context)

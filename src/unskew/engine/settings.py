@@ -1,4 +1,4 @@
-"""How a run trains: checked once, used everywhere, stored with the run."""
+"""The training settings of a run: validated once, used everywhere, stored with the run."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class Settings(BaseModel):
-    """Everything about training but the data, the network and the method."""
+    """Everything about training except the data, the network and the method."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -32,16 +32,16 @@ class Settings(BaseModel):
     attack: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     engine: Literal["unskew", "flower-ray"] = "unskew"
-    """Who runs the clients: this library on this machine, or Flower's simulation on Ray."""
+    """What runs the clients: this library on this machine, or Flower's simulation on Ray."""
     client_cpus: Annotated[float, Field(gt=0)] = 1.0
     client_gpus: Annotated[float, Field(ge=0)] = 0.0
-    """What Ray sets aside for a client while it trains."""
+    """What Ray reserves for a client while it trains."""
     runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
     workers: Positive | None = None
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
     state_megabytes: Annotated[int, Field(ge=0)] = 1024
-    """How much of what clients keep between rounds stays in memory; the rest is on disk."""
+    """Memory for the states that clients keep between rounds; the rest is on disk."""
 
     @model_validator(mode="after")
     def _one_of_each_pair(self) -> "Settings":
@@ -59,35 +59,35 @@ class Settings(BaseModel):
         return validated(cls, values, "settings: ")
 
     def changed(self, changes: Mapping[str, Any]) -> "Settings":
-        """Return these settings with some changed; one of a pair takes the other's place."""
-        own = self.model_dump()
+        """Return these settings with changes; setting one of a pair resets the other."""
+        values = self.model_dump()
         for pair in (("participation", "cohort"), ("epochs", "steps")):
             if set(pair) & set(changes):
-                own |= dict.fromkeys(pair)
-        return Settings(**{**own, **changes})
+                values |= dict.fromkeys(pair)
+        return Settings(**{**values, **changes})
 
     def cohort_size(self, clients: int) -> int:
-        """Return how many of so many clients take part in a round."""
+        """Return how many of ``clients`` take part in a round."""
         if self.cohort is not None:
             return min(self.cohort, clients)
         return max(1, round((self.participation or 1.0) * clients))
 
     def lr_in(self, round_: int) -> float:
-        """Return the learning rate of a round, the first being 0."""
+        """Return the learning rate of a round, where the first round is 0."""
         return self.lr * self.lr_decay**round_
 
     @property
     def state_memory(self) -> int:
-        """Return how many bytes of clients' states stay in memory."""
+        """How many bytes of client states stay in memory."""
         return self.state_megabytes * 2**20
 
     @property
     def worker_count(self) -> int:
-        """Return how many worker processes a pool may use."""
+        """How many worker processes a pool may use."""
         return self.workers or os.cpu_count() or 1
 
     def training_identity(self) -> dict[str, object]:
-        """Return what must be the same for a run to be resumed: all that shapes its numbers."""
+        """Return the settings that decide a run's results, which a resumed run must share."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
         free |= {"engine", "client_cpus", "client_gpus"}
         return {k: v for k, v in self.model_dump().items() if k not in free}

@@ -1,4 +1,4 @@
-"""What a run is made of: data, method, network and settings, checked before anything trains."""
+"""The setup of a run: data, method, network and settings, checked before training starts."""
 
 import hashlib
 import platform
@@ -16,7 +16,7 @@ from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
 from unskew.engine.custom_code import custom_code_hash
 from unskew.engine.model_factory import check_scores, is_custom, make_module
-from unskew.engine.runners import choose_device, example, resolve_runner
+from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
@@ -27,13 +27,13 @@ from unskew.models.goals import CLASSIFY
 from unskew.models.layout import flatten
 from unskew.runs.facts import density_facts, federation_facts
 
-_ROUNDS_LOOKED_AT = 20
-"""So many rounds are looked at for a quorum that their clients could never make."""
+_ROUNDS_CHECKED = 20
+"""How many of the first rounds are checked for a quorum that their clients can never reach."""
 
 
 @dataclass(eq=False)
 class TrainingSetup:
-    """Everything a run is made of, checked: its data, method, network and settings."""
+    """Everything a run needs, checked: its data, method, network and settings."""
 
     federation: Federation
     method: Method
@@ -42,11 +42,11 @@ class TrainingSetup:
     settings: Settings
     device: torch.device
     attack: Attack | None
-    bad: frozenset[int]
-    held: Tensors
-    """What the server holds from the start."""
-    own_network: bool = False
-    """Whether the network is the user's."""
+    attackers: frozenset[int]
+    initial_slots: Tensors
+    """The tensors that the server holds before the first round."""
+    custom_network: bool = False
+    """Whether the network is user-defined."""
     backend: Backend = field(default_factory=LocalBackend)
 
     @staticmethod
@@ -56,38 +56,47 @@ class TrainingSetup:
         model: Model | None,
         settings: Settings,
     ) -> "TrainingSetup":
-        """Check what was asked and lay everything out for it."""
+        """Check the requested run and return its setup."""
         if federation.train.samples == 0:
-            raise UnskewError("federation: nobody has a sample to train on")
+            raise UnskewError("federation: no client has a sample to train on")
         federation = method.transform_federation(federation)
-        cohort = _fewest_in_a_round(method, settings, len(federation))
+        cohort = _smallest_cohort(method, settings, len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
                 f"quorum must be at most the clients of a round, {cohort} (got {settings.quorum})"
             )
         attack = None if settings.attack is None else make_attack(settings.attack)
-        bad = frozenset[int]()
+        attackers = frozenset[int]()
         if attack is not None:
-            bad = attack.bad(len(federation), settings.seed)
+            attackers = attack.attackers(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
-        federation, held = method.shared_samples(federation, settings.seed)
-        held = {**held, **method.initial_state(len(federation), settings.seed)}
+        federation, slots = method.shared_samples(federation, settings.seed)
+        slots = {**slots, **method.initial_state(len(federation), settings.seed)}
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
         if is_custom(model) and federation.has_samples:
-            check_scores(module, example(federation).to(device), federation.classes)
+            check_scores(module, example_inputs(federation).to(device), federation.classes)
         if method.needs_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
             raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
         return TrainingSetup(
-            federation, method, name, module, settings, device, attack, bad, held, is_custom(model)
+            federation=federation,
+            method=method,
+            network_name=name,
+            module=module,
+            settings=settings,
+            device=device,
+            attack=attack,
+            attackers=attackers,
+            initial_slots=slots,
+            custom_network=is_custom(model),
         )
 
     def identity(self) -> dict[str, Any]:
-        """Return what must agree for a run to be resumed."""
+        """Return what must be the same for a run to be resumed."""
         network = FunctionalModel(self.module)
         start = flatten(self.module, network.layout)
-        code = custom_code_hash(self.method, self.module if self.own_network else None)
+        code = custom_code_hash(self.method, self.module if self.custom_network else None)
         return {
             **({} if code is None else {"code": code}),
             "method": name_of(self.method),
@@ -101,28 +110,29 @@ class TrainingSetup:
 
     @cached_property
     def runner(self) -> str:
-        """The name of the runner that suits the network, or that the settings name."""
+        """The name of the runner: the one in the settings, or the one that suits the network."""
         network = FunctionalModel(self.module)
-        return resolve_runner(network, self.settings, self.device, example(self.federation))
+        samples = example_inputs(self.federation)
+        return resolve_runner(network, self.settings, self.device, samples)
 
     @property
-    def keeps_to_one_core(self) -> bool:
-        """Whether the run computes in one thread of one process, so that others fit beside it."""
+    def uses_one_core(self) -> bool:
+        """Whether the run computes in one thread of one process, so that runs can be parallel."""
         settings = self.settings
         size = FunctionalModel(self.module).layout.size
-        alone = (
+        one_process = (
             self.runner != "pool" or settings.worker_count == 1
         ) and settings.engine == "unskew"
         numbers = settings.cohort_size(len(self.federation)) * size
-        return self.device.type == "cpu" and alone and threads_for(numbers) == 1
+        return self.device.type == "cpu" and one_process and threads_for(numbers) == 1
 
     def _arithmetic(self) -> str:
-        """Return in which order sums are taken."""
+        """Name the order in which sums are taken, which decides the bits of a result."""
         vectorised = self.backend.is_local and self.runner == "vectorised"
         return "vectorised" if vectorised else "per client"
 
     def facts(self) -> dict[str, Any]:
-        """Return what the run remembers of how it was set up."""
+        """Return the facts about the setup that the run records."""
         densities = [stage for stage in self.method.stages() if stage.learns_density]
         budgets = [stage.privacy for stage in densities]
         bound = density_facts(self.federation, budgets) if densities else {}
@@ -130,7 +140,7 @@ class TrainingSetup:
             **bound,
             "configuration": self.settings.model_dump(),
             "federation": repr(self.federation),
-            **({"own_network": True} if self.own_network else {}),
+            **({"custom_network": True} if self.custom_network else {}),
             "data": federation_facts(self.federation),
             "versions": {
                 "unskew": __version__,
@@ -141,11 +151,14 @@ class TrainingSetup:
         }
 
 
-def _fewest_in_a_round(method: Method, settings: Settings, clients: int) -> int:
-    """Return how many clients the smallest of the first rounds has; a method may name who may."""
-    named = (
+def _smallest_cohort(method: Method, settings: Settings, clients: int) -> int:
+    """Return the size of the smallest cohort of the first rounds.
+
+    It differs from round to round where the method restricts who may take part.
+    """
+    candidates = (
         method.candidates(clients, round_, settings.seed)
-        for round_ in range(min(settings.rounds, _ROUNDS_LOOKED_AT))
+        for round_ in range(min(settings.rounds, _ROUNDS_CHECKED))
     )
-    sizes = [clients if among is None else len(among) for among in named]
+    sizes = [clients if among is None else len(among) for among in candidates]
     return min(settings.cohort_size(size) for size in sizes)

@@ -1,7 +1,7 @@
-"""What the server sends to its clients, in memory that the worker processes see too.
+"""Tensors that the server sends to its clients, in memory shared with the worker processes.
 
-To hand a tensor to another process takes about as long as a training step of a small network. So
-the memory is handed over once, and filled anew in every round.
+Passing a tensor to another process takes about as long as a training step of a small network. So
+the memory is passed once, and refilled in every round.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from unskew.methods.common.base import Tensors
 
 
 def share(tensor: Tensor) -> Tensor:
-    """Move a tensor into memory that the workers see too."""
+    """Move a tensor into memory that is shared with the workers."""
     return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
 @dataclass(frozen=True)
 class SharedTensorRefs:
-    """A payload on its way to a worker: which tensors of the shelf it consists of."""
+    """A payload as references to shared tensors, by their numbers."""
 
     numbers: dict[str, int]
     new: dict[int, Tensor]
-    """Those that this worker has not seen before."""
-    gone: frozenset[int]
-    """Those that it has seen and that will not come again."""
+    """The tensors that this worker has not received yet."""
+    removed: frozenset[int]
+    """The tensors that this worker has received and that are not used any more."""
 
 
 class SharedTensors:
@@ -35,40 +35,41 @@ class SharedTensors:
         self._made = 0
         self._tensors: dict[int, Tensor] = {}
         self._free: list[int] = []
-        self._placed: dict[tuple[object, ...], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+        """The number of each tensor of the round, by its place in memory."""
         self._alive: list[Tensor] = []
 
     def begin_round(self) -> None:
-        """Let all memory be filled again; what the last round did not need is given back."""
-        self._tensors = {i: self._tensors[i] for i in self._placed.values()}
-        self._free, self._placed, self._alive = list(self._tensors), {}, []
+        """Mark all memory as free to refill; release what the last round did not use."""
+        self._tensors = {i: self._tensors[i] for i in self._numbers.values()}
+        self._free, self._numbers, self._alive = list(self._tensors), {}, []
 
-    def deliver(self, payload: Tensors, known: set[int]) -> SharedTensorRefs:
-        """Put a payload on the shelf for a worker, and note what the worker knows from now on.
+    def put(self, payload: Tensors, known: set[int]) -> SharedTensorRefs:
+        """Copy a payload for a worker and return references to it; update what the worker knows.
 
-        What many clients are sent is there once.
+        A tensor that several clients are sent is copied once.
         """
         numbers = {name: self._number(tensor) for name, tensor in payload.items()}
         new = {i: self._tensors[i] for i in numbers.values() if i not in known}
-        gone = frozenset(known - self._tensors.keys())
-        known.difference_update(gone)
+        removed = frozenset(known - self._tensors.keys())
+        known.difference_update(removed)
         known.update(new)
-        return SharedTensorRefs(numbers, new, gone)
+        return SharedTensorRefs(numbers, new, removed)
 
     def _number(self, tensor: Tensor) -> int:
-        # By place, for a view of one model among several is a new object each time.
+        # Not by identity: a view of one of several models is a new object each time.
         place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if place not in self._placed:
-            self._placed[place] = self._put(tensor)
-            self._alive.append(tensor)  # so that its place is not given to another
-        return self._placed[place]
+        if place not in self._numbers:
+            self._numbers[place] = self._copy(tensor)
+            self._alive.append(tensor)  # so that its memory is not reused for another tensor
+        return self._numbers[place]
 
-    def _put(self, tensor: Tensor) -> int:
+    def _copy(self, tensor: Tensor) -> int:
         for i in self._free:
-            own = self._tensors[i]
-            if own.shape == tensor.shape and own.dtype == tensor.dtype:
+            shared = self._tensors[i]
+            if shared.shape == tensor.shape and shared.dtype == tensor.dtype:
                 self._free.remove(i)
-                own.copy_(tensor)
+                shared.copy_(tensor)
                 return i
         self._made += 1
         copy = tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -76,15 +77,15 @@ class SharedTensors:
         return self._made
 
 
-class Reader:
-    """A worker's side of the shelf."""
+class SharedTensorReader:
+    """A worker's side: the shared tensors that it has received."""
 
     def __init__(self) -> None:
         self._tensors: dict[int, Tensor] = {}
 
-    def receive(self, delivery: SharedTensorRefs) -> Tensors:
-        """Return the payload; its tensors hold until the next round."""
-        for i in delivery.gone:
+    def read(self, refs: SharedTensorRefs) -> Tensors:
+        """Return the payload; its tensors are valid until the next round."""
+        for i in refs.removed:
             del self._tensors[i]
-        self._tensors |= delivery.new
-        return {name: self._tensors[i] for name, i in delivery.numbers.items()}
+        self._tensors |= refs.new
+        return {name: self._tensors[i] for name, i in refs.numbers.items()}

@@ -1,20 +1,15 @@
-"""One stage of a run: its network, its settings, its rounds."""
-
-from typing import TYPE_CHECKING
+"""One stage of a run: its network, settings and number of rounds."""
 
 import torch
 from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
-from unskew.engine.runners import example
+from unskew.engine.runners import example_inputs
 from unskew.engine.settings import Settings
 from unskew.methods.common.base import Stage
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import stream, torch_seeded
-
-if TYPE_CHECKING:
-    pass
 
 
 def client_context(
@@ -26,25 +21,26 @@ def client_context(
     *,
     last: bool,
 ) -> ClientContext:
-    """Return what trains the clients of a stage, given the run's network and settings.
+    """Return what the clients of a stage need to train, given the run's network and settings.
 
-    The server of a federation and its clients, wherever they are, come to the same by it.
+    It depends on its arguments alone, so a server and its remote clients build the same one.
     """
     with torch_seeded(settings.seed, f"network of {stage.name}"):
         if stage.network is not None:
             module = stage.network(module, federation.shape, federation.classes)
-        inputs = FunctionalModel(module).inputs(example(federation))
+        inputs = FunctionalModel(module).inputs(example_inputs(federation))
         module = stage.method.adapt(module.to("cpu"), inputs).to(device)
-    own = settings if last else settings_of(stage, settings)
-    return ClientContext(stage.method, FunctionalModel(module), federation, own, device)
+    if not last:
+        settings = settings_of(stage, settings)
+    return ClientContext(stage.method, FunctionalModel(module), federation, settings, device)
 
 
 def rounds_of(stage: Stage, settings: Settings) -> int:
-    """Return how many rounds a stage has at most."""
+    """Return the maximum number of rounds of a stage."""
     return stage.rounds or settings.rounds
 
 
 def settings_of(stage: Stage, settings: Settings) -> Settings:
-    """Return the settings of a preparatory stage, whose random numbers are its own."""
+    """Return the settings of a preparatory stage, with a seed derived from the stage's name."""
     seed = int(stream(settings.seed, f"stage {stage.name}")) >> 1
     return settings.changed({"seed": seed, **stage.settings})

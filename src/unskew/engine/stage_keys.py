@@ -1,4 +1,4 @@
-"""What the end of a stage depends on, as a key: runs with the same key may share it."""
+"""Cache keys of preparatory stages: runs with the same key can share a finished stage."""
 
 import hashlib
 import json
@@ -11,37 +11,39 @@ from unskew.methods.common.base import Stage, Tensors
 
 _IDENTITY = ("network", "layout", "start", "data", "arithmetic")
 _ADDRESS = " at 0x"
-"""In the name of a function or object that does not say what it does."""
+"""Part of a default repr, which does not describe what a function or object does."""
 
 
 def stage_keys(
     identity: Mapping[str, Any],
     versions: Mapping[str, str],
-    held: Tensors,
+    slots: Tensors,
     settings: Settings,
     stages: Sequence[Stage],
 ) -> list[str]:
-    """Return a key for each stage before the task, up to one that cannot be told by its name.
+    """Return a key for each stage before the task, up to the first whose repr is incomplete.
 
-    ``identity`` is the run's, ``held`` is what the server holds from the start. Of the task's own
-    method and settings a key holds no more than the stages take of them.
+    ``identity`` is the run's, and ``slots`` are the server's initial tensors. Of the task's method
+    and settings, a key contains only what the stages use.
     """
-    holds = {name: hashlib.sha256(held[name].numpy().tobytes()).hexdigest() for name in held}
-    shaped_by: list[Any] = [{name: identity[name] for name in _IDENTITY}, dict(versions), holds]
-    shaped_by += [settings.seed, settings.attack]
+    hashes = {name: hashlib.sha256(slots[name].numpy().tobytes()).hexdigest() for name in slots}
+    inputs: list[Any] = [{name: identity[name] for name in _IDENTITY}, dict(versions), hashes]
+    inputs += [settings.seed, settings.attack]
     keys = []
     for stage in stages[:-1]:
-        if not _says_what_it_does(stage):
+        if not _has_complete_repr(stage):
             break
-        own = settings_of(stage, settings)
-        rounds = stage.rounds or own.rounds
-        shaped_by += [repr(stage), rounds, own.runner, own.training_identity()]
-        keys.append(hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:24])
+        stage_settings = settings_of(stage, settings)
+        rounds = stage.rounds or stage_settings.rounds
+        inputs += [repr(stage), rounds, stage_settings.runner, stage_settings.training_identity()]
+        keys.append(hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:24])
     return keys
 
 
-def _says_what_it_does(stage: Stage) -> bool:
-    """Tell whether a stage is made of this package's parts, whose names hold all their options."""
+def _has_complete_repr(stage: Stage) -> bool:
+    """Return whether a stage uses only this package's classes, whose reprs show every option."""
     parts = (stage.method, stage.network)
-    ours = all(type(part).__module__.startswith("unskew.") for part in parts if part is not None)
-    return ours and _ADDRESS not in repr(stage)
+    built_in = all(
+        type(part).__module__.startswith("unskew.") for part in parts if part is not None
+    )
+    return built_in and _ADDRESS not in repr(stage)

@@ -1,17 +1,17 @@
-"""How many threads torch computes with."""
+"""The number of threads that torch computes with."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-_WORTH_SHARING = 2**21
-"""Numbers in one step's matrix below which threads cost more than they bring."""
+_MIN_NUMBERS = 2**21
+"""Numbers in one step's matrix below which more threads cost more time than they save."""
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads, then with as many as before."""
+    """Compute with ``count`` threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -21,9 +21,9 @@ def threads(count: int) -> Iterator[None]:
 
 
 def threads_for(numbers: int) -> int:
-    """Return how many threads suit a computation on so many numbers: one, or all there are.
+    """Return the number of threads for a computation on ``numbers`` numbers: one, or torch's.
 
-    Small steps gain nothing from a second thread, and lose dearly to it where another program
-    needs the core: each of a thousand short loops then waits for a thread that does not run.
+    Small steps gain nothing from a second thread. On a busy machine they even lose: every short
+    parallel loop waits for a thread that another program keeps from running.
     """
-    return 1 if numbers < _WORTH_SHARING else torch.get_num_threads()
+    return 1 if numbers < _MIN_NUMBERS else torch.get_num_threads()

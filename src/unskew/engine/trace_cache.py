@@ -1,4 +1,4 @@
-"""Which calls of a function are worth recording, and the recordings there are."""
+"""The traces of a function, and the choice of the calls that are worth tracing."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -8,49 +8,48 @@ from torch import Tensor
 
 from unskew.engine.tracing import Function, Trace
 
-_WORTH_RECORDING = 20
-"""Calls with the same shapes before they are recorded: making a recording costs about as much
-time as so many replays of it save."""
-_MOST_RECORDINGS = 64
+_CALLS_BEFORE_TRACING = 20
+"""Calls with the same shapes before they are traced: tracing takes about as much time as that many
+traced calls save."""
+_MAX_TRACES = 64
 
 
 class TraceCache:
-    """Calls functions of tensors; calls whose shapes come again and again are replayed.
+    """Calls functions of tensors, and traces the calls whose shapes repeat often.
 
-    A replay gives the same bits as a call, so it does not matter to a run when recordings are
-    made. A function that cannot be recorded is always called.
+    A trace gives the same bits as a call, so a run's results do not depend on when traces are
+    made. A function that cannot be traced is always called.
     """
 
     def __init__(self) -> None:
-        self._seen: Counter[Hashable] = Counter()
-        self._recordings: dict[Hashable, Trace | None] = {}
+        self._calls: Counter[Hashable] = Counter()
+        self._traces: dict[Hashable, Trace | None] = {}
 
     def of(self, name: Hashable, function: Function) -> Function:
-        """Return the function, replayed where it can be; those of one name must do the same."""
+        """Return the function, traced where possible; equal names must mean equal functions."""
 
         def call(*tensors: Tensor) -> tuple[Tensor, ...]:
             key = name, *[(tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]
-            recording = self._recordings.get(key)
-            if recording is not None:
-                return recording(*tensors)
+            trace = self._traces.get(key)
+            if trace is not None:
+                return trace(*tensors)
             if self._is_due(key):
-                self._recordings[key] = _try_to_record(function, tensors)
+                self._traces[key] = _try_to_trace(function, tensors)
             return function(*tensors)
 
         return call
 
     def _is_due(self, key: Hashable) -> bool:
-        if key in self._recordings or len(self._recordings) == _MOST_RECORDINGS:
+        if key in self._traces or len(self._traces) == _MAX_TRACES:
             return False
-        self._seen[key] += 1
-        return self._seen[key] == _WORTH_RECORDING
+        self._calls[key] += 1
+        return self._calls[key] == _CALLS_BEFORE_TRACING
 
 
-def _try_to_record(function: Function, tensors: Sequence[Tensor]) -> Trace | None:
+def _try_to_trace(function: Function, tensors: Sequence[Tensor]) -> Trace | None:
     try:
-        with torch.random.fork_rng(
-            devices=()
-        ):  # a function that draws then draws as if never tried
+        # Tracing calls the function, which must not advance the random state if it is random.
+        with torch.random.fork_rng(devices=()):
             return Trace(function, tensors)
-    except Exception:  # also of torch itself: what it cannot run while recording is just called
+    except Exception:  # torch may raise anything for operations it cannot run while tracing
         return None

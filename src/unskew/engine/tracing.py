@@ -1,8 +1,8 @@
-"""A step, recorded: the operations that a pure function of tensors came down to, in one list.
+"""Traces of training steps: the list of operations that a pure function of tensors executes.
 
-``vmap`` and autograd find the way from a method's objective to a few dozen operations anew in each
-step. For small networks that takes longer than the operations. A :class:`Recording` calls the very
-same operations on other tensors of the same shapes, so it gives the same bits.
+``vmap`` and autograd derive a few dozen operations from a method's objective in every step. For
+small networks that takes longer than the operations. A :class:`Trace` calls the very same
+operations on other tensors of the same shapes, so it gives the same bits.
 """
 
 import operator
@@ -19,33 +19,34 @@ from torch.utils._python_dispatch import TorchDispatchMode
 Function = Callable[..., tuple[Tensor, ...]]
 
 _aten = torch.ops.aten
-_OF_SHAPES = (_aten.ones_like, _aten.zeros_like, _aten.new_zeros, _aten.new_ones)
-"""They look at the shape of what they are given, not at its numbers."""
-_WITH_GAPS = (_aten.index, _aten.index_put)
-"""They take None among their tensors, which torch's Python functions of these names do not."""
-_BY_VALUE = {
+_SHAPE_ONLY = (_aten.ones_like, _aten.zeros_like, _aten.new_zeros, _aten.new_ones)
+"""Operations whose results depend on the shape of the input, not on its values."""
+_TAKES_NONE = (_aten.index, _aten.index_put)
+"""Operations that accept None among their tensors; torch's Python functions of the same names do
+not."""
+_VALUE_DEPENDENT = {
     torch.Tag.data_dependent_output,
     torch.Tag.dynamic_output_shape,
     torch.Tag.nondeterministic_seeded,
 }
-_OTHER_NUMBERS = (0.9, 0.7, 0.3)
-"""Factors of the inputs that a recording is tried with."""
+_CHECK_FACTORS = (0.9, 0.7, 0.3)
+"""Factors of the inputs with which a trace is checked."""
 
 
 class NotTraceable(Exception):
-    """The function may do something else with other numbers, or changes what it is given."""
+    """The function may execute other operations for other values, or changes its inputs."""
 
 
 class Trace:
     """The operations of a function, to be called on other tensors of the same shapes."""
 
     def __init__(self, function: Function, tensors: Sequence[Tensor]) -> None:
-        # Tensors of their own: two inputs that happen to be one object now may differ later.
+        # New objects, since two inputs that are one object in this call may differ in another.
         inputs = [tensor.detach() for tensor in tensors]
-        recorder = _Recorder(inputs)
-        with recorder:
+        tracer = _Tracer(inputs)
+        with tracer:
             results = function(*inputs)
-        self._run, self._constants = recorder.finish(results)
+        self._run, self._constants = tracer.finish(results)
         self._check(function, inputs)
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -54,35 +55,35 @@ class Trace:
             return self._run(*tensors, *self._constants)
 
     def _check(self, function: Function, inputs: Sequence[Tensor]) -> None:
-        """Compare with the function on other numbers.
+        """Compare the trace with the function on other values.
 
-        None of the recorded numbers may stay, and torch itself has a few gradients (of a product,
-        for one) that it takes on another way, with other bits, when somebody looks on.
+        The trace must contain no value of the inputs. Also, torch computes a few gradients (that
+        of a product, for example) differently, with other bits, under a dispatch mode.
         """
-        for factor in _OTHER_NUMBERS:
+        for factor in _CHECK_FACTORS:
             others = [
                 tensor * factor if tensor.is_floating_point() else tensor for tensor in inputs
             ]
-            for replayed, real in zip(self(*others), function(*others), strict=True):
-                if not _same_bits(replayed, real):
-                    raise NotTraceable("with other numbers it gives other results")
+            for traced, expected in zip(self(*others), function(*others), strict=True):
+                if not _same_bits(traced, expected):
+                    raise NotTraceable("the trace gives other results for other values")
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down every operation whose result depends on the inputs; the others are constants."""
+class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds every operation whose result depends on the inputs to a graph; others are constants."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._graph = fx.Graph()
         self._nodes: dict[int, fx.Node] = {}
-        self._places: set[int] = set()
+        self._storages: set[int] = set()
         self._alive: list[Any] = []
-        """Everything seen, since a node is found by the identity of its tensor."""
+        """All tensors seen, since nodes are looked up by the identity of their tensor."""
         self._constants: dict[int, tuple[Tensor, fx.Node]] = {}
-        self._refusal: str | None = None
+        self._problem: str | None = None
         self._inputs = [self._graph.placeholder(f"input{i}") for i in range(len(inputs))]
         for tensor, node in zip(inputs, self._inputs, strict=True):
-            self._remember(tensor, node)
+            self._register(tensor, node)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -96,23 +97,23 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Do one operation and write it down."""
+        """Execute one operation and add it to the graph."""
         del types
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self._alive.append((args, kwargs, result))
         tensors = _tensors((args, kwargs))
         derived = [tensor for tensor in tensors if id(tensor) in self._nodes]
-        if _looks_at_numbers(func, tensors) or func._schema.is_mutable:
-            self._refusal = str(func)
-        elif derived and func.overloadpacket not in _OF_SHAPES:
-            self._write(func, args, kwargs, derived, result)
+        if _depends_on_values(func, tensors) or func._schema.is_mutable:
+            self._problem = str(func)
+        elif derived and func.overloadpacket not in _SHAPE_ONLY:
+            self._add(func, args, kwargs, derived, result)
         return result
 
     def finish(self, results: Sequence[Tensor]) -> tuple[Function, tuple[Tensor, ...]]:
-        """Return the operations as one function, and the constants to call it with at the end."""
-        if self._refusal is not None:
-            raise NotTraceable(self._refusal)
+        """Return the operations as one function, and the constants that are its last arguments."""
+        if self._problem is not None:
+            raise NotTraceable(self._problem)
         nodes = [self._nodes.get(id(result)) for result in results]
         if any(node is None or node in self._inputs for node in nodes):
             raise NotTraceable("a result is a constant or an input")
@@ -121,7 +122,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants = tuple(tensor for tensor, _ in self._constants.values())
         return fx.GraphModule(nn.Module(), self._graph).forward, constants
 
-    def _write(
+    def _add(
         self,
         func: OpOverload[..., Any],
         args: tuple[Any, ...],
@@ -131,56 +132,56 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         if isinstance(result, Tensor):
             for tensor in derived:
-                if _are_the_same(tensor, result):  # such as views that change nothing
+                if _is_same_view(tensor, result):  # such as a reshape to the same shape
                     self._nodes[id(result)] = self._nodes[id(tensor)]
                     return
         node = self._graph.call_function(
-            _binding(func), self._described(args), self._described(kwargs)
+            _binding(func), self._with_nodes(args), self._with_nodes(kwargs)
         )
         if isinstance(result, Tensor):
-            self._remember(result, node)
+            self._register(result, node)
             return
         for i, part in enumerate(result):
-            if isinstance(part, Tensor):  # None, where nobody asks for that gradient
-                self._remember(part, self._graph.call_function(operator.getitem, (node, i)))
+            if isinstance(part, Tensor):  # it is None for a gradient that is not needed
+                self._register(part, self._graph.call_function(operator.getitem, (node, i)))
 
-    def _remember(self, tensor: Tensor, node: fx.Node) -> None:
+    def _register(self, tensor: Tensor, node: fx.Node) -> None:
         self._nodes[id(tensor)] = node
-        self._places.add(tensor.untyped_storage().data_ptr())
+        self._storages.add(tensor.untyped_storage().data_ptr())
 
-    def _described(self, arguments: Any) -> Any:
-        return map_aggregate(arguments, self._describe)
+    def _with_nodes(self, arguments: Any) -> Any:
+        return map_aggregate(arguments, self._node_of)
 
-    def _describe(self, value: Argument) -> Argument:
-        """Put nodes in place of tensors; one that no operation made is a constant."""
+    def _node_of(self, value: Argument) -> Argument:
+        """Return a tensor's node; a tensor that is not the result of an operation is a constant."""
         if not isinstance(value, Tensor):
             return value
         if id(value) in self._nodes:
             return self._nodes[id(value)]
-        if value.untyped_storage().data_ptr() in self._places:
-            self._refusal = "a view that no operation made"
+        if value.untyped_storage().data_ptr() in self._storages:
+            self._problem = "a view that is not the result of an operation"
         if id(value) not in self._constants:
             node = self._graph.placeholder(f"constant{len(self._constants)}")
             self._constants[id(value)] = value, node
         return self._constants[id(value)][1]
 
 
-def _looks_at_numbers(func: OpOverload[..., Any], tensors: Sequence[Tensor]) -> bool:
-    """Tell whether shape or value of a result may lead the function elsewhere next time."""
-    if func.overloadpacket is _aten.index:  # by places: the shapes are known; by a mask: not
+def _depends_on_values(func: OpOverload[..., Any], tensors: Sequence[Tensor]) -> bool:
+    """Return whether the shape of the result, or what the function does next, depends on values."""
+    if func.overloadpacket is _aten.index:  # the shape depends on the values of a mask only
         return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in tensors[1:])
-    return not _BY_VALUE.isdisjoint(func.tags)
+    return not _VALUE_DEPENDENT.isdisjoint(func.tags)
 
 
 def _binding(func: OpOverload[..., Any]) -> Callable[..., Any]:
-    """Return torch's own Python function for an operation: half the way of the generic one."""
-    if func.overloadpacket in _WITH_GAPS:
+    """Return torch's Python function for an operation: half the overhead of the generic call."""
+    if func.overloadpacket in _TAKES_NONE:
         return func
     name = func.overloadpacket.__name__
-    for home in (torch, torch.Tensor):
-        found = getattr(home, name, None)
-        if isinstance(found, BuiltinFunctionType | MethodDescriptorType):
-            return found
+    for namespace in (torch, torch.Tensor):
+        function = getattr(namespace, name, None)
+        if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
+            return function
     return func
 
 
@@ -196,8 +197,8 @@ def _tensors(arguments: Any) -> list[Tensor]:
     return found
 
 
-def _are_the_same(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors are the same numbers at the same place in memory."""
+def _is_same_view(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors show the same memory in the same way."""
     return (
         one.data_ptr() == other.data_ptr()
         and one.dtype == other.dtype
@@ -207,6 +208,6 @@ def _are_the_same(one: Tensor, other: Tensor) -> bool:
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
-    """Compare with NaN equal to NaN."""
+    """Return whether two tensors are equal, where NaN equals NaN."""
     same_shape = one.shape == other.shape and one.stride() == other.stride()
     return same_shape and bool(((one == other) | (one.isnan() & other.isnan())).all())

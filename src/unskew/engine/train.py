@@ -1,4 +1,4 @@
-"""Training: the stages of a run, their rounds, evaluation and checkpoints."""
+"""Training: run the stages of a run, evaluate their rounds, record and checkpoint them."""
 
 import copy
 import time
@@ -12,11 +12,12 @@ from typing import Any
 from torch import nn
 
 from unskew.engine.cohort import Runner
+from unskew.engine.evaluate import evaluate
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.progress import Watcher, show_progress
-from unskew.engine.round_metrics import Row, evaluate, round_row, round_table
+from unskew.engine.round_metrics import Row, round_row, round_table
 from unskew.engine.rounds import RoundOutcome, run_round
-from unskew.engine.runners import example
+from unskew.engine.runners import example_inputs
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
@@ -43,7 +44,7 @@ def run_training(
     notes: Mapping[str, Any] | None = None,
     stage_cache: Path | None = None,
 ) -> Run:
-    """Run every stage that is not finished yet.
+    """Run every stage that is not finished yet, and return the run.
 
     ``stage_cache`` is a folder of finished preparatory stages that several runs share.
     """
@@ -60,8 +61,8 @@ def run_training(
     if folder is not None:
         identity = setup.identity()
         if stage_cache is not None and setup.backend.is_local:
-            versions, own = run.facts["versions"], setup.settings
-            keys = stage_keys(identity, versions, setup.held, own, stages)
+            versions, settings = run.facts["versions"], setup.settings
+            keys = stage_keys(identity, versions, setup.initial_slots, settings, stages)
             cache = StageCache(stage_cache, keys)
         end = (len(stages) - 1, rounds_of(stages[-1], setup.settings))
         position = folder.open(identity, run.facts, resume=resume, cache=cache, end=end)
@@ -74,8 +75,8 @@ def run_training(
             stage_run = StageRun(setup, stage, run, folder, evaluates=last)
             position = stage_run.run(position, progress)
             if not last:
-                # A run may be resumed with more rounds, another runner or version, and then
-                # its stage is not what the key says.
+                # A resumed run may use more rounds, another runner or another version than its
+                # key names, so its stages are not cached.
                 if folder is not None and cache is not None and not folder.resumed:
                     cache.keep(position.stage, folder.path)
                 position = position.after_stage(stage.name)
@@ -93,7 +94,7 @@ def run_training(
 
 
 class StageRun:
-    """Plays the rounds of one stage."""
+    """Runs the rounds of one stage."""
 
     def __init__(
         self,
@@ -119,11 +120,14 @@ class StageRun:
             private = PrivateStage.of(
                 stage.privacy, stage.name, sizes, context.settings, self._rounds
             )
-        self._context = replace(context, attack=setup.attack, bad=setup.bad, private=private)
+        self._context = replace(
+            context, attack=setup.attack, attackers=setup.attackers, private=private
+        )
         self._backend = setup.backend
         self._context.network.goal.check(setup.federation)
-        self._stage, self._run, self._folder, self._held = stage, run, folder, setup.held
-        stage.method.check(self._context.network, example(setup.federation))
+        self._stage, self._run, self._folder = stage, run, folder
+        self._initial_slots = setup.initial_slots
+        stage.method.check(self._context.network, example_inputs(setup.federation))
         self._evaluates = evaluates
 
     def module(self, server: Server) -> nn.Module:
@@ -133,12 +137,12 @@ class StageRun:
         return module.eval()
 
     def run(self, position: Position, progress: bool | Watcher | None) -> Position:
-        """Play from where ``position`` is to the stage's last round, and return that position."""
+        """Run the rounds from ``position`` to the end of the stage; return the position there."""
         context = self._context
         if position.server is None:
             vector = flatten(context.network.module, context.network.layout)
             server = context.method.begin(vector, context.network.layout, position.earlier)
-            server = replace(server, slots={**server.slots, **self._held})
+            server = replace(server, slots={**server.slots, **self._initial_slots})
             position = replace(position, server=server)
         if self._is_over(position):
             return position
@@ -154,7 +158,7 @@ class StageRun:
                     position = self._run_round(position, runner, watcher)
         finally:
             runner.close()
-            if self._folder is not None:  # also after Ctrl-C: the last whole round is not lost
+            if self._folder is not None:  # also after Ctrl-C, so that no complete round is lost
                 self._folder.checkpoint()
         return position
 
@@ -165,10 +169,10 @@ class StageRun:
     def _run_round(self, position: Position, runner: Runner, watcher: Watcher) -> Position:
         assert position.server is not None
         started = time.perf_counter()
-        server, states, outcome = run_round(
+        server, new_states, outcome = run_round(
             self._context, runner, position.round, position.server, position.states
         )
-        position = position.after_round(server, states)
+        position = position.after_round(server, new_states)
         metrics, tables = to_jsonable(self._record(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
@@ -179,22 +183,22 @@ class StageRun:
         return position
 
     def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Row, list[Row]]:
-        """Return the round's line of metrics and its tables of clients."""
-        line = round_row(self._stage.name, position.round, outcome)
+        """Return the round's row of metrics and its client tables, evaluated if it is due."""
+        row = round_row(self._stage.name, position.round, outcome)
         if self._context.private is not None:
-            line["privacy"] = self._context.private.spent(position.round)
+            row["privacy"] = self._context.private.spent(position.round)
         tables = [round_table(self._stage.name, position.round, outcome)]
         every = self._context.settings.evaluate_every
         due = every and (position.round % every == 0 or self._is_over(position))
         if self._evaluates and due:
             levels, scores = evaluate(self._context, position, self._backend.evaluate_on_clients)
-            line.update(levels)
+            row.update(levels)
             tables += scores
-        return line, tables
+        return row, tables
 
 
 def _warn_of_idle_rounds(run: Run) -> None:
-    """Tell of rounds that left the model as it was: their figures look like any other's."""
+    """Warn of rounds that kept the previous model, which their metrics alone do not show."""
     idle = [row for row in run.metrics if "kept_model" in row]
     if idle:
         reasons = Counter(why for row in idle for why in row.get("rejected", {}).values())
@@ -208,7 +212,7 @@ def _warn_of_idle_rounds(run: Run) -> None:
 
 
 def _warn_of_rejected_clients(run: Run) -> None:
-    """Tell of clients whose uploads were left out while the rounds went on without them."""
+    """Warn of clients whose uploads were left out of rounds that were aggregated without them."""
     rows = [row for row in run.metrics if "kept_model" not in row]
     times = Counter(client for row in rows for client in row.get("rejected", {}))
     if times:

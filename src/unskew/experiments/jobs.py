@@ -20,7 +20,7 @@ import torch
 
 from unskew.engine.pool import start_method
 from unskew.engine.progress import Board, Watcher
-from unskew.errors import UnskewError, with_place
+from unskew.errors import UnskewError, add_traceback_note
 from unskew.runs.run import Run
 
 Job = Callable[[Watcher], Run]
@@ -184,7 +184,7 @@ def _stop(number: int, frame: object) -> None:
 def _packed(error: Exception) -> bytes:
     """Pack an error; one that is a bug brings the place where it happened."""
     if not isinstance(error, UnskewError) or error.__cause__ is not None:
-        with_place(error)
+        add_traceback_note(error)
     try:
         packed = pickle.dumps(error)
         pickle.loads(packed)

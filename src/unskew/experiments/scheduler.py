@@ -95,7 +95,7 @@ class RunScheduler:
             return 1
         if self.jobs is None:
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
-            return most if setup.keeps_to_one_core else 1
+            return most if setup.uses_one_core else 1
         return most
 
     def _custom_network(self, seed: int) -> nn.Module | None:

@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, MetricRecord
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Runner
-from unskew.engine.round_metrics import Levels
+from unskew.engine.evaluate import Levels
 from unskew.flower.nodes import Nodes
 from unskew.flower.wire import named_tensors, to_arrays
 from unskew.runs.checkpoint import Position

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import Floats
-from unskew.engine.round_metrics import Levels
+from unskew.engine.evaluate import Floats, Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
 from unskew.flower.uploads import (
@@ -74,8 +73,8 @@ class CustomLoopBackend(FlowerBackend):
         contents = dict.fromkeys(range(len(context.federation)), content)
         replies = self.nodes.request(MessageType.EVALUATE, contents, wait_for_quorum=False)
         table = tabulate_metrics(replies.contents)
-        measures = {} if table is None else with_standard_names(table.measures)
-        return {"local": replace(table, measures=measures)} if table and measures else {}
+        measures = {} if table is None else with_standard_names(table.metrics)
+        return {"local": replace(table, metrics=measures)} if table and measures else {}
 
 
 class CustomLoopRunner:

@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Task
-from unskew.engine.evaluate import score
+from unskew.engine.evaluate import has_personal_models, score
 from unskew.engine.loop import Loop
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
 from unskew.engine.private_steps import PrivateStage
-from unskew.engine.round_metrics import has_personal_models
 from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import ByClient
-from unskew.engine.round_metrics import Levels, has_personal_models
+from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
 from unskew.flower.backend import FlowerBackend
@@ -165,9 +164,9 @@ def _levels(contents: Mapping[int, RecordDict]) -> Levels:
         prefix = f"{level}/"
         measures = {
             name.removeprefix(prefix): values
-            for name, values in table.measures.items()
+            for name, values in table.metrics.items()
             if name.startswith(prefix)
         }
         if measures:
-            levels[level] = ByClient(table.clients, measures)
+            levels[level] = ClientScores(table.clients, measures)
     return levels

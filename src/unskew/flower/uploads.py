@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.cohort import Result, Task
-from unskew.engine.evaluate import ByClient
+from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
 from unskew.methods.common.base import Finished, Tensors, Trained
 from unskew.models.layout import Kind, Layout
@@ -103,7 +103,7 @@ def numeric_metrics(content: RecordDict) -> dict[str, float]:
     }
 
 
-def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ByClient | None:
+def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ClientScores | None:
     """Tabulate the metrics of the clients that report the most common set of metrics."""
     metrics = {k: numeric_metrics(content) for k, content in sorted(contents.items())}
     name_sets = Counter(tuple(sorted(each)) for each in metrics.values() if each)
@@ -115,7 +115,7 @@ def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ByClient | None:
     columns = {
         name: np.array([each[name] for each in metrics.values()], np.float64) for name in first
     }
-    return ByClient(np.array(list(metrics)), columns)
+    return ClientScores(np.array(list(metrics)), columns)
 
 
 def read_number(metrics: Mapping[str, object], name: str) -> float:

@@ -126,7 +126,7 @@ class FedALA(Method):
             client.y[rows].to(device, torch.int64),
             torch.full((len(rows),), 1 / len(rows), device=device),
         )
-        buffers = network.own_buffers(vector[trainable:].detach())
+        buffers = network.copy_buffers(vector[trainable:].detach())
         loss = (network.losses(weights, buffers, batch) * batch.scale).sum()
         (gradient,) = torch.autograd.grad(loss, weights)
         slope = gradient.cpu()[top[:trainable]] * (received[top] - own)

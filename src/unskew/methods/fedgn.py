@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Method
-from unskew.models.norms import IMAGE_GROUP, VECTOR_GROUP, groups
+from unskew.models.norms import MIN_IMAGE_GROUP, MIN_VECTOR_GROUP, groups
 from unskew.utils.specs import OPTIONS
 
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
@@ -54,7 +54,7 @@ class FedGN(Method):
     def _group_norm(self, norm: _BATCH_NORM, name: str) -> nn.GroupNorm:
         """Return a GroupNorm with the scales and shifts of a BatchNorm."""
         channels = norm.num_features
-        least = VECTOR_GROUP if isinstance(norm, nn.BatchNorm1d) else IMAGE_GROUP
+        least = MIN_VECTOR_GROUP if isinstance(norm, nn.BatchNorm1d) else MIN_IMAGE_GROUP
         count = self.groups or groups(channels, least)
         if channels % count:
             raise UnskewError(

@@ -56,7 +56,10 @@ class FedNTD(Method):
             return super().objective(network, weights, buffers, batch, refs)
         with network.capture_passes() as passes:
             loss = super().objective(network, weights, buffers, batch, refs)
-        student, teacher = passes[0].output, network.consult(refs["ntd_teacher"], batch.x).output
+        student, teacher = (
+            passes[0].output,
+            network.forward_eval(refs["ntd_teacher"], batch.x).output,
+        )
         divergence = not_true_divergence(teacher, student, batch.y, self.temperature)
         return loss + self.beta * self.temperature**2 * (divergence * batch.scale).sum()
 

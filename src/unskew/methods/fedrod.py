@@ -19,7 +19,7 @@ from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout
 from unskew.models.masks import without
 from unskew.models.split import split
-from unskew.models.two_heads import HyperHead, TwoHeads, own_head
+from unskew.models.two_heads import HyperHead, TwoHeads, zero_head
 from unskew.utils.specs import OPTIONS
 
 _PROPORTIONS = "personal.proportions"
@@ -49,7 +49,7 @@ class FedROD(Method):
         parts = split(super().adapt(module, example), example, "fedrod")
         width, classes = parts.head.in_features, parts.head.out_features
         if self.head == "own":
-            return TwoHeads(parts, own_head(width, classes))
+            return TwoHeads(parts, zero_head(width, classes))
         return TwoHeads(parts, HyperHead(width, classes, self.hidden))
 
     def travels(self, layout: Layout) -> Tensor | None:

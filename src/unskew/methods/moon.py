@@ -90,8 +90,8 @@ class MOON(Method):
             directions(forward_pass)
             for forward_pass in (
                 passes[0],
-                network.consult(refs["moon_global"], batch.x),
-                network.consult(refs["moon_previous"], batch.x),
+                network.forward_eval(refs["moon_global"], batch.x),
+                network.forward_eval(refs["moon_previous"], batch.x),
             )
         )
         logits = ((anchor * negative).sum(-1) - (anchor * positive).sum(-1)) / self.temperature

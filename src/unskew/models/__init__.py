@@ -1,6 +1,6 @@
-"""The networks, by name: ``make("resnet18:norm=group", (3, 32, 32), 10)``.
+"""The networks by name: ``make("resnet18:norm=group", (3, 32, 32), 10)``.
 
-Names are loaded on first use, so that importing this package does not import torch.
+Attributes are loaded on first use, so that importing this package does not import torch.
 """
 
 from typing import TYPE_CHECKING, Any

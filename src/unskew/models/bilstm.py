@@ -1,8 +1,8 @@
 """A bidirectional LSTM for text.
 
-The recurrence is written out in plain tensor operations: torch's own LSTM has no rule for
-``torch.vmap``, and needs packed sequences to keep padding out of the backward direction. This one
-is as fast as the packed one on a CPU.
+The recurrence is written in plain tensor operations: ``nn.LSTM`` does not support ``torch.vmap``,
+and needs packed sequences to keep padding out of the backward direction. This one is as fast on a
+CPU as ``nn.LSTM`` with packed sequences.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -22,7 +22,7 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class Recurrence(nn.Module):
-    """Both directions of one LSTM layer, side by side; positions not present change no state."""
+    """Both directions of one LSTM layer, stacked; padded positions do not change the state."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -33,25 +33,25 @@ class Recurrence(nn.Module):
             nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """Turn N x L x inputs into N x L x 2 hidden; ``present`` is an N x L mask."""
-        drive = torch.einsum("nle,deg->dnlg", x, self.weight_input) + self.bias[:, None, None]
-        drive = torch.stack([drive[0], drive[1].flip(1)])
-        moves = torch.stack([present, present.flip(1)]).unsqueeze(-1)
-        state = memory = x.new_zeros(2, x.shape[0], self.weight_hidden.shape[1])
-        states = []
-        for push, move in zip(drive.unbind(2), moves.unbind(2), strict=True):
+        """Map N x L x inputs to N x L x 2 hidden; ``present`` is an N x L mask."""
+        projected = torch.einsum("nle,deg->dnlg", x, self.weight_input) + self.bias[:, None, None]
+        projected = torch.stack([projected[0], projected[1].flip(1)])
+        masks = torch.stack([present, present.flip(1)]).unsqueeze(-1)
+        hidden = cell = x.new_zeros(2, x.shape[0], self.weight_hidden.shape[1])
+        hiddens = []
+        for inputs, mask in zip(projected.unbind(2), masks.unbind(2), strict=True):
             # The gates in torch's order: input, forget, cell, output.
-            enter, keep, new, leave = (push + state @ self.weight_hidden).chunk(4, -1)
-            updated = keep.sigmoid() * memory + enter.sigmoid() * new.tanh()
-            state = torch.where(move, leave.sigmoid() * updated.tanh(), state)
-            memory = torch.where(move, updated, memory)
-            states.append(state)
-        forward, backward = torch.stack(states, 2).unbind(0)
+            i, f, g, o = (inputs + hidden @ self.weight_hidden).chunk(4, -1)
+            new_cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            hidden = torch.where(mask, o.sigmoid() * new_cell.tanh(), hidden)
+            cell = torch.where(mask, new_cell, cell)
+            hiddens.append(hidden)
+        forward, backward = torch.stack(hiddens, 2).unbind(0)
         return torch.cat([forward, backward.flip(1)], -1)
 
 
-class BiLstmBody(nn.Module):
-    """Embedding, recurrence, and a pool over the positions that hold a token."""
+class BiLSTMBody(nn.Module):
+    """Embedding, recurrence, and pooling over the positions that hold a token."""
 
     def __init__(self, vocabulary: int, embedding: int, hidden: int, pool: Pool) -> None:
         super().__init__()
@@ -60,14 +60,14 @@ class BiLstmBody(nn.Module):
         self.pool = pool
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Turn tokens (N x L) into N x 2 hidden; a text without tokens becomes zeros."""
+        """Map tokens (N x L) to N x 2 hidden; a text without tokens gives zeros."""
         present = tokens != PADDING
         states = self.recurrence(self.embedding(tokens), present)
-        shown = present.unsqueeze(-1)
+        mask = present.unsqueeze(-1)
         if self.pool == "mean":
-            return torch.where(shown, states, 0.0).sum(1) / shown.sum(1).clamp(min=1)
-        highest = torch.where(shown, states, -torch.inf).amax(1)
-        return torch.where(shown.any(1), highest, 0.0)
+            return torch.where(mask, states, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+        highest = torch.where(mask, states, -torch.inf).amax(1)
+        return torch.where(mask.any(1), highest, 0.0)
 
 
 @dataclass(frozen=True, config=OPTIONS)
@@ -78,11 +78,11 @@ class BiLSTM(ModelSpec):
     takes: ClassVar[Takes] = "text"
 
     embedding: Size = 64
-    """Numbers that stand for a token."""
+    """Width of the token embeddings."""
     hidden: Size = 64
     """Width of the LSTM, in each direction."""
     pool: Pool = "mean"
-    """Whether the head sees the mean or the max over the tokens."""
+    """Pooling over the tokens: mean or max."""
 
     def build(
         self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
@@ -91,5 +91,5 @@ class BiLSTM(ModelSpec):
         del shape
         if vocabulary is None:
             raise UnskewError("vocabulary: a network for text needs the number of tokens")
-        body = BiLstmBody(vocabulary, self.embedding, self.hidden, self.pool)
+        body = BiLSTMBody(vocabulary, self.embedding, self.hidden, self.pool)
         return Classifier(body, 2 * self.hidden, classes)

@@ -1,4 +1,4 @@
-"""DenseNet-121 (Huang et al. 2017) for small images: a 3x3 stem and no pool behind it."""
+"""DenseNet-121 (Huang et al. 2017) for small images: a 3x3 stem without pooling."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ BOTTLENECK = 4 * GROWTH
 
 
 class Dense(nn.Module):
-    """A branch that adds ``GROWTH`` new channels to those that came in."""
+    """A branch that adds ``GROWTH`` channels to its input."""
 
     def __init__(self, inputs: int, norm: Norm) -> None:
         super().__init__()
@@ -31,20 +31,20 @@ class Dense(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return old and new channels."""
+        """Return the input channels and the new ones."""
         return torch.cat([x, self.branch(x)], 1)
 
 
 @dataclass(frozen=True, config=OPTIONS)
 class DenseNet121(Normalised):
-    """Four dense blocks; between them channels and both sides of the image are halved."""
+    """Four dense blocks; between them, channels, height and width are halved."""
 
     summary: ClassVar[str] = "DenseNet-121 for 32x32 images"
     takes: ClassVar[Takes] = "image"
 
     norm: Norm = "batch"
 
-    def smallest(self) -> int:
+    def min_image_size(self) -> int:
         """Three transitions halve the image three times."""
         return 1 << (len(DEPTHS) - 1)
 
@@ -70,10 +70,10 @@ class DenseNet121(Normalised):
 
 
 def _transition(inputs: int, norm: Norm) -> nn.Sequential:
-    """Halve channels and image.
+    """Halve the channels, height and width.
 
-    The pool stands before the 1x1 convolution: both are linear maps that commute, and the
-    convolution then has a quarter of the work.
+    Pooling comes before the 1x1 convolution: both are linear maps that commute, and the
+    convolution then costs a quarter.
     """
     return named(
         norm=image_norm(norm, inputs),

@@ -1,10 +1,10 @@
-"""The task network of FedDisk: two 5x5 convolutions of equal width and one layer of 16.
+"""The task network of FedDisk: two 5x5 convolutions of equal width and one layer of 16 units.
 
-The paper names a block's parts in order (convolution, 2x2 max-pool, BatchNorm) and does not say
-where the non-linearity stands. Here it is convolution, pool, ReLU, BatchNorm: ReLU belongs to the
-convolution, and behind the pool it is the same function (both are monotone) for a quarter of the
-work; BatchNorm ends the block as in the paper. With valid (unpadded) convolutions the parameter
-counts are those of the paper's Table II.
+The paper lists a block's parts in order (convolution, 2x2 max-pooling, BatchNorm) and does not
+say where the non-linearity is. Here it is convolution, pooling, ReLU, BatchNorm: ReLU after the
+pooling is the same function as before it (both are monotone) at a quarter of the cost, and
+BatchNorm ends the block as in the paper. With valid (unpadded) convolutions the parameter counts
+are those of the paper's Table II.
 """
 
 from typing import Annotated, ClassVar
@@ -21,21 +21,21 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS)
 class FedDiskCNN(Normalised):
-    """Two convolutions of equal width, then one layer."""
+    """Two convolutions of equal width, then one hidden linear layer."""
 
     summary: ClassVar[str] = "FedDisk's network: two convolutions with BatchNorm"
     takes: ClassVar[Takes] = "image"
 
     channels: Annotated[int, Field(ge=1)] = 16
-    """Channels of each convolution; the paper has 16 for MNIST, 32 for X-rays, 128 for FEMNIST."""
+    """Channels of each convolution; the paper uses 16 for MNIST, 32 for X-rays, 128 for FEMNIST."""
     hidden: Annotated[int, Field(ge=1)] = 16
     """Width of the layer after the convolutions."""
     padding: Annotated[int, Field(ge=0, le=2)] = 0
-    """Pixels that each convolution adds on every side; 2 keep the size of the image."""
+    """Padding of each convolution, in pixels per side; 2 keeps the size of the image."""
     norm: Norm = "batch"
 
-    def smallest(self) -> int:
-        """Each pixel of padding takes off 2 at the first convolution and 4 at the second."""
+    def min_image_size(self) -> int:
+        """Each pixel of padding saves 2 pixels at the first convolution and 4 at the second."""
         return 16 - 6 * self.padding
 
     def build(
@@ -44,7 +44,9 @@ class FedDiskCNN(Normalised):
         """Build the network."""
         del vocabulary
         inputs, height, width = shape
-        pixels = self._left(self._left(height)) * self._left(self._left(width))
+        pixels = self._output_size(self._output_size(height)) * self._output_size(
+            self._output_size(width)
+        )
         body = named(
             conv1=nn.Conv2d(inputs, self.channels, 5, padding=self.padding),
             pool1=nn.MaxPool2d(2),
@@ -60,6 +62,6 @@ class FedDiskCNN(Normalised):
         )
         return Classifier(body, self.hidden, classes)
 
-    def _left(self, side: int) -> int:
-        """Return what one convolution and one pool leave of a side."""
+    def _output_size(self, side: int) -> int:
+        """Return the height or width after one convolution and one pooling."""
         return (side + 2 * self.padding - 4) // 2

@@ -1,7 +1,7 @@
 """A network as a pure function of flat parameters, buffers and a batch.
 
-Methods write their local objective against this, and the same text then serves the plain loop,
-``torch.vmap`` over a whole cohort, and Flower.
+Methods write their local objective in terms of this class, and the same code then runs in the
+sequential loop, under ``torch.vmap`` for a whole cohort, and in Flower.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,37 +19,37 @@ from unskew.models.layout import Layout, head_name
 Buffers = dict[str, Tensor]
 
 Model = str | nn.Module | Callable[[], nn.Module]
-"""What a run's network may be given as: a name, a module, or a function that makes one."""
+"""How a run's network may be given: a name, a module, or a function that returns one."""
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of one step. ``scale`` is each sample's factor in the loss.
+    """The samples of one step. ``scale`` is each sample's factor in the loss.
 
     It is the sample's weight (1 without weights) divided by the number of samples in the batch,
-    and 0 for padding, so that summing ``scale * losses`` is the mean a client alone would take.
+    and 0 for padding, so that the sum of ``scale * losses`` is the mean over the real samples.
     """
 
     x: Tensor
     y: Tensor
     scale: Tensor
     noise: Tensor | None = None
-    """Random numbers strictly between 0 and 1, as many a sample as the method asks for."""
+    """Random numbers strictly between 0 and 1; see :meth:`Method.noise_per_sample`."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What one pass through a network made of its samples."""
+    """The output and features of one forward pass."""
 
     output: Tensor
     features: Tensor | None
-    """What the head was given; None if the network has no linear layer to be its head."""
+    """The input of the head; None if the network has no head."""
 
 
 class FunctionalModel:
-    """A module taken apart into a function and the layout of its flat vector."""
+    """A module as a pure function, and the layout of its flat vector."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -61,10 +61,10 @@ class FunctionalModel:
         self.couples_samples = any(
             issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds
         )
-        """Whether a sample's output in training depends on the others of its batch."""
+        """Whether a sample's output in training depends on the other samples of its batch."""
         self.frozen = _frozen(module, self.layout)
-        """Marks the parameters that do not ask for a gradient; None if all do."""
-        self._places = _places(module, self.layout)
+        """Marks the parameters that do not require a gradient; None if all do."""
+        self._locations = _tensor_locations(module, self.layout)
         head = head_name(module)
         self._head = None if head is None else module.get_submodule(head)
         self.goal: Goal = getattr(module, "goal", CLASSIFY)
@@ -77,30 +77,30 @@ class FunctionalModel:
     def run(
         self, weights: Tensor, buffers: Buffers, *inputs: Tensor, call: str = "__call__"
     ) -> Any:
-        """Return what the module, or its method ``call``, returns; it may be several tensors."""
+        """Call the module, or its method ``call``, and return what it returns."""
         pieces = torch.split(weights, self._sizes)
         tensors = {
             name: piece.view(shape)
             for (name, shape), piece in zip(self._names, pieces, strict=True)
         }
-        if self._places is None:
+        if self._locations is None:
             named = {f"module.{name}": tensor for name, tensor in (tensors | buffers).items()}
             return functional_call(_Call(self.module, call), named, inputs)
         return self._call_with(tensors | buffers, call, *inputs)
 
     def _call_with(self, tensors: Mapping[str, Tensor], call: str, *inputs: Tensor) -> Any:
-        """Do what ``functional_call`` does for plain modules, at a tenth of its cost."""
-        assert self._places is not None
+        """Do what ``functional_call`` does, for plain modules at a tenth of its cost."""
+        assert self._locations is not None
         try:
-            for name, (home, key, _) in self._places.items():
-                home[key] = tensors[name]
+            for name, (registry, key, _) in self._locations.items():
+                registry[key] = tensors[name]
             return getattr(self.module, call)(*inputs)
         finally:
-            for home, key, own in self._places.values():
-                home[key] = own
+            for registry, key, original in self._locations.values():
+                registry[key] = original
 
     def part(self, name: str, weights: Tensor, buffers: Buffers, *inputs: Tensor) -> Tensor:
-        """Return what one submodule, such as the head, makes of inputs of its own."""
+        """Return the output of one submodule, such as the head, for the given inputs."""
         start = f"{name}."
         tensors = {
             entry.name.removeprefix(start): weights[entry.place].view(entry.shape)
@@ -115,20 +115,20 @@ class FunctionalModel:
 
     @contextmanager
     def capture_passes(self) -> Iterator[list[ForwardPass]]:
-        """Collect the passes that are made meanwhile, in order.
+        """Collect the forward passes made inside the block, in order.
 
-        So a term of the objective can use the features or the output of the pass that the loss
-        made anyway. Running the network again would cost as much once more, and would count
-        every batch twice in running statistics.
+        A term of the objective can then use the features or the output of the pass that the loss
+        needs anyway. A second pass would double the cost, and would count every batch twice in
+        running statistics.
         """
-        given: list[Tensor] = []
+        head_inputs: list[Tensor] = []
         passes: list[ForwardPass] = []
 
         def before_head(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            given.append(inputs[0])
+            head_inputs.append(inputs[0])
 
         def after(_: nn.Module, __: object, output: Tensor) -> None:
-            passes.append(ForwardPass(output, given[-1] if given else None))
+            passes.append(ForwardPass(output, head_inputs[-1] if head_inputs else None))
 
         hooks = [self.module.register_forward_hook(after)]
         if self._head is not None:
@@ -140,10 +140,10 @@ class FunctionalModel:
                 hook.remove()
 
     @torch.no_grad()
-    def consult(self, vector: Tensor, x: Tensor) -> ForwardPass:
-        """Return what another model, given as a whole vector, makes of samples.
+    def forward_eval(self, vector: Tensor, x: Tensor) -> ForwardPass:
+        """Return the forward pass of another model, given as a whole vector, without gradients.
 
-        It judges in evaluation mode, by its own running statistics, and learns nothing.
+        The pass is in evaluation mode: it uses the vector's running statistics and changes none.
         """
         trainable = self.layout.trainable
         self.module.eval()
@@ -155,14 +155,14 @@ class FunctionalModel:
         return passes[0]
 
     def losses(self, weights: Tensor, buffers: Buffers, batch: Batch) -> Tensor:
-        """Return each sample's loss, as the module's goal has it."""
+        """Return each sample's loss, as the module's goal defines it."""
         return self.goal.losses(self, weights, buffers, batch)
 
     def buffers_of(self, rest: Tensor) -> Buffers:
-        """Name the buffers in the part of a vector behind the trainable coordinates.
+        """Return the buffers by name, from the part of a vector after the trainable coordinates.
 
-        ``rest`` may have a leading dimension of clients. Whole numbers become whole again, since
-        a module may use them as places.
+        ``rest`` may have a leading dimension of clients. Integer buffers are converted back to
+        integers, since a module may use them as indices.
         """
         return {
             entry.name: view.to(entry.dtype)
@@ -176,36 +176,36 @@ class FunctionalModel:
             for entry in self.layout.buffers
         ]
 
-    def own_buffers(self, rest: Tensor) -> Buffers:
-        """Return copies of the buffers, each in memory of its own, for training to change.
+    def copy_buffers(self, rest: Tensor) -> Buffers:
+        """Return copies of the buffers in separate memory, which training changes in place.
 
-        Running statistics change in place. Autograd would see a change of one as a change of all
-        if they shared memory, and vmap passes changes on only to contiguous tensors.
+        If they shared memory, autograd would see a change of one as a change of all; and vmap
+        applies in-place changes only to contiguous tensors.
         """
         return {
             name: view.clone(memory_format=torch.contiguous_format)
             for name, view in self.buffers_of(rest).items()
         }
 
-    def put_buffers(self, buffers: Buffers, rest: Tensor) -> None:
-        """Copy buffers back to their places behind the trainable coordinates."""
+    def write_buffers(self, buffers: Buffers, rest: Tensor) -> None:
+        """Copy buffers back into the part of a vector after the trainable coordinates."""
         for entry, view in zip(self.layout.buffers, self._views(rest), strict=True):
             view.copy_(buffers[entry.name])
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Turn stored features into what the module takes: bytes become numbers from 0 to 1."""
+        """Convert stored features to the module's input: bytes become numbers from 0 to 1."""
         if x.dtype == torch.uint8:
             x = x.to(torch.float32).mul_(1 / 255)
         elif x.dtype == torch.int32:
             x = x.to(torch.int64)
         if self.convolutional and x.ndim == 4:
-            # Convolutions on the CPU take half the time when channels lie side by side.
+            # Convolutions on the CPU take half the time in channels-last format.
             x = channels_last(x)
         return x
 
 
 class _Call(nn.Module):
-    """A method of a module, as the module that ``functional_call`` wants."""
+    """A method of a module, wrapped as a module for ``functional_call``."""
 
     def __init__(self, module: nn.Module, name: str) -> None:
         super().__init__()
@@ -217,10 +217,10 @@ class _Call(nn.Module):
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Lay images out with their channels side by side.
+    """Convert images to channels-last format.
 
-    With one channel nothing has to move, but ``contiguous`` would not say so in the strides, by
-    which convolutions go.
+    With one channel nothing has to move, but ``contiguous`` would not set the strides by which
+    convolutions recognise the format.
     """
     count, channels, height, width = x.shape
     if channels == 1 and x.is_contiguous():
@@ -228,37 +228,39 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def _places(module: nn.Module, layout: Layout) -> dict[str, tuple[dict[str, Any], str, Any]] | None:
-    """Find where a module keeps each tensor: the dictionary, the key, and the tensor there now.
+def _tensor_locations(
+    module: nn.Module, layout: Layout
+) -> dict[str, tuple[dict[str, Any], str, Any]] | None:
+    """Return where a module keeps each tensor: the dictionary, the key, and the current tensor.
 
-    None for modules that do more than look their tensors up there: recurrent layers keep a list
-    of their own, and tied weights live in two places.
+    None for modules that also keep their tensors elsewhere: recurrent layers have a list of them,
+    and tied weights are in two dictionaries.
     """
     owners = dict(module.named_modules())
     names = [name for name, _ in module.named_parameters(remove_duplicate=False)]
-    plain = all("__setattr__" not in _own_members(owner) for owner in owners.values())
+    plain = all("__setattr__" not in _defined_members(owner) for owner in owners.values())
     if not plain or len(names) != len(layout.parameters):
         return None
-    places = {}
+    locations = {}
     for entry in layout:
         path, _, key = entry.name.rpartition(".")
         owner = owners[path]
-        home: dict[str, Any] = owner._parameters if key in owner._parameters else owner._buffers
-        places[entry.name] = (home, key, home[key])
-    return places
+        registry: dict[str, Any] = owner._parameters if key in owner._parameters else owner._buffers
+        locations[entry.name] = (registry, key, registry[key])
+    return locations
 
 
 def _frozen(module: nn.Module, layout: Layout) -> Tensor | None:
-    asks = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
-    if all(asks.values()):
+    requires_grad = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    if all(requires_grad.values()):
         return None
     mask = torch.zeros(layout.trainable, dtype=torch.bool)
     for entry in layout.parameters:
-        mask[entry.place] = not asks[entry.name]
+        mask[entry.place] = not requires_grad[entry.name]
     return mask
 
 
-def _own_members(module: nn.Module) -> set[str]:
-    """Return what a module's classes define themselves, beyond ``nn.Module``."""
+def _defined_members(module: nn.Module) -> set[str]:
+    """Return the names that a module's classes define beyond those of ``nn.Module``."""
     classes = [cls for cls in type(module).__mro__ if cls not in nn.Module.__mro__]
     return {name for cls in classes for name in vars(cls)}

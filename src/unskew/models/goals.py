@@ -1,7 +1,7 @@
-"""What a network is trained for: the loss of each sample, and what is measured on test samples.
+"""The goal of a network: the loss of each training sample and the metrics of each test sample.
 
-A module says its goal in an attribute ``goal``; one without it classifies. Everything else (rounds,
-runners, methods, evaluation) is the same for all goals.
+A module names its goal in the attribute ``goal``; a module without it is a classifier. Everything
+else (rounds, runners, methods, evaluation) is the same for all goals.
 """
 
 from abc import ABC, abstractmethod
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from unskew.data.federation import Federation
     from unskew.models.functional import Batch, Buffers, FunctionalModel
 
-Measures = dict[str, Tensor]
-"""By name, one number a sample."""
+SampleMetrics = dict[str, Tensor]
+"""By metric, one value per sample."""
 
 
 class Goal(ABC):
-    """What a network is trained for."""
+    """The losses and metrics of a network."""
 
     noise_per_sample: int = 0
-    """How many random numbers the loss of one sample takes; they come as ``batch.chance``."""
+    """How many random numbers the loss of one sample needs; they are in ``batch.noise``."""
 
     def check(self, federation: "Federation") -> None:
-        """Complain about samples that networks of this goal cannot learn from."""
+        """Raise if networks with this goal cannot learn from the samples."""
         del federation
 
     @abstractmethod
@@ -35,29 +35,29 @@ class Goal(ABC):
         """Return each sample's loss: a pure function, so that it can run for many clients."""
 
     @abstractmethod
-    def measures(
+    def metrics(
         self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
-    ) -> Measures:
-        """Return what is measured of each test sample; ``loss`` is always among it."""
+    ) -> SampleMetrics:
+        """Return the metrics of each test sample, which always include ``loss``."""
 
 
 class Classification(Goal):
-    """Naming the class: cross-entropy, and the share of samples named right."""
+    """Classification: cross-entropy and accuracy."""
 
     def losses(
         self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
     ) -> Tensor:
         """Return each sample's cross-entropy.
 
-        Spelled out, because torch's own is taken apart step by step in Python under vmap.
+        It does not call ``F.cross_entropy``, which vmap decomposes step by step in Python.
         """
         scores = F.log_softmax(network(weights, buffers, batch.x), dim=-1)
         return -scores.gather(-1, batch.y.unsqueeze(-1)).squeeze(-1)
 
-    def measures(
+    def metrics(
         self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"
-    ) -> Measures:
-        """Return whether each sample was named right, and its cross-entropy."""
+    ) -> SampleMetrics:
+        """Return whether each sample was classified correctly, and its cross-entropy."""
         output = network(weights, buffers, batch.x)
         return {
             "accuracy": (output.argmax(-1) == batch.y).double(),

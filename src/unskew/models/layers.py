@@ -1,4 +1,4 @@
-"""The pieces convolutional networks share."""
+"""Layers and initialisation that the convolutional networks share."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ def named(**layers: nn.Module) -> nn.Sequential:
 def conv(
     inputs: int, outputs: int, size: int, norm: Norm, *, stride: int = 1, groups: int = 1
 ) -> nn.Conv2d:
-    """Return a convolution that keeps the image's size (over the stride).
+    """Return a convolution that keeps the image's size (divided by the stride).
 
-    It has a bias only where no normalisation follows, which would take the bias out again.
+    It has a bias only where no normalisation follows, since that would remove the bias.
     """
     return nn.Conv2d(
         inputs,
@@ -33,11 +33,11 @@ def conv(
 
 
 class SpareConv2d(nn.Conv2d):
-    """A convolution among layers that carry spare channels, all zero, up to a multiple of eight.
+    """A convolution with its channels padded with zeros to a multiple of eight.
 
-    Processors take eight numbers at a time, so six channels cost more than eight
-    (benchmarks/spare.py). Spare channels stay zero in ReLU and pool, and get zero weight in the
-    next convolution: the function is the same, as are the parameters.
+    Processors compute on eight numbers at a time, so six channels cost more than eight
+    (benchmarks/spare.py). The spare channels stay zero in ReLU and pooling, and have zero weight
+    in the next convolution, so function and parameters are unchanged.
     """
 
     LANES = 8
@@ -49,7 +49,7 @@ class SpareConv2d(nn.Conv2d):
         self.adds_spare = adds_spare
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute with the spare channels that come in, and those that shall go out."""
+        """Apply the convolution to inputs with spare channels, and add spare outputs if asked."""
         inputs = x.shape[-3] - self.weight.shape[1]
         outputs = -self.weight.shape[0] % self.LANES if self.adds_spare else 0
         weight = F.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
@@ -67,7 +67,7 @@ class Residual(nn.Module):
         self.shortcut = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum of both ways."""
+        """Return the sum of branch and shortcut."""
         total: Tensor = self.branch(x) + self.shortcut(x)
         return total
 
@@ -81,10 +81,10 @@ class GlobalMean(nn.Module):
 
 
 def initialise(body: nn.Module, norm: Norm) -> None:
-    """Set a deep network's convolutions so that signals neither fade nor grow (He et al. 2015).
+    """Initialise a deep network's convolutions so that activations keep their scale (He 2015).
 
-    Without normalisation every residual block would add its branch's variance to the signal, so
-    branches start smaller by the square root of how many there are.
+    Without normalisation every residual block adds its branch's variance to the activations, so
+    branches start smaller by the square root of the number of blocks.
     """
     for layer in body.modules():
         if isinstance(layer, nn.Conv2d):

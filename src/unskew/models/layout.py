@@ -1,7 +1,7 @@
-"""How a network's tensors lie in one flat float32 vector.
+"""The layout of a network's tensors in one flat float32 vector.
 
-Trainable parameters come first, then floating buffers, then counters. So the vector splits into
-three runs, and rules that must not touch statistics or counters simply stop at ``trainable``.
+Trainable parameters come first, then floating-point buffers, then counters. Rules that must not
+change statistics or counters therefore use only the first ``trainable`` coordinates.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor: its name in the module, its place in the vector, its shape and its kind."""
+    """One tensor: its name in the module, its slice of the vector, its shape and its kind."""
 
     name: str
     start: int
@@ -40,16 +40,16 @@ class Entry:
     batch_norm: bool = False
     """Whether the tensor belongs to a BatchNorm layer."""
     norm: bool = False
-    """Whether it belongs to any normalisation layer, also to one in the head."""
+    """Whether the tensor belongs to a normalisation layer of any type, even in the head."""
 
     @property
     def place(self) -> slice:
-        """Where the tensor lies in the vector."""
+        """The tensor's slice of the vector."""
         return slice(self.start, self.stop)
 
     @property
     def size(self) -> int:
-        """How many numbers the tensor holds."""
+        """The number of elements of the tensor."""
         return self.stop - self.start
 
 
@@ -69,13 +69,13 @@ class Layout:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of names, shapes and kinds: vectors of layouts that share it can be added."""
+        """A hash of names, shapes and kinds; vectors can be averaged if theirs are equal."""
         lines = [f"{entry.name} {entry.shape} {entry.kind}" for entry in self.entries]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     @cached_property
     def trainable(self) -> int:
-        """How many of the first coordinates are trainable parameters."""
+        """The number of trainable coordinates, which come first."""
         return sum(entry.size for entry in self.parameters)
 
     @cached_property
@@ -91,12 +91,12 @@ class Layout:
 
     @cached_property
     def counters(self) -> slice:
-        """The last run of the vector: whole numbers, which take the maximum, not the mean."""
+        """The last part of the vector: integers, which are aggregated by maximum, not mean."""
         sizes = sum(entry.size for entry in self.entries if entry.kind is Kind.COUNTER)
         return slice(self.size - sizes, self.size)
 
     def mask(self, *kinds: Kind) -> Tensor:
-        """Mark the coordinates of some kinds."""
+        """Mark the coordinates of the given kinds."""
         return self.mask_where(lambda entry: entry.kind in kinds)
 
     def mask_where(self, chosen: Callable[[Entry], bool]) -> Tensor:
@@ -108,7 +108,7 @@ class Layout:
         return mask
 
     def nbytes(self, mask: Tensor | None = None) -> int:
-        """Bytes on the wire of the whole vector, or of the marked coordinates."""
+        """Return the bytes of the whole vector, or of the marked coordinates, when sent."""
         return sum(
             entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.place].sum()))
             for entry in self.entries
@@ -122,7 +122,7 @@ class Layout:
 
     @staticmethod
     def flat(size: int) -> "Layout":
-        """Return the layout of a bare vector of trainable numbers."""
+        """Return the layout of a single trainable vector."""
         return Layout((Entry("vector", 0, size, (size,), Kind.WEIGHT),))
 
     @staticmethod
@@ -165,16 +165,16 @@ def assign(module: nn.Module, layout: Layout, vector: Tensor) -> None:
 
 
 def rows_are_finite(rows: Tensor) -> Tensor:
-    """Tell for each row of a matrix (or for a vector) whether all its numbers are finite.
+    """Return for each row of a matrix (or for a vector) whether all its numbers are finite.
 
-    A product with a tiny constant passes infinities and NaN on and cannot overflow itself: one
-    pass over the memory, without a mask as large as the matrix.
+    The product with a tiny constant propagates infinities and NaN and cannot overflow. It reads
+    the memory once and needs no mask as large as the matrix.
     """
     return torch.isfinite(rows @ torch.full((rows.shape[-1],), 1e-30, device=rows.device))
 
 
 def head_name(module: nn.Module) -> str | None:
-    """Name the head: the submodule called ``head``, else the last linear layer."""
+    """Return the name of the head: the submodule ``head``, else the last linear layer."""
     if isinstance(getattr(module, "head", None), nn.Module):
         return "head"
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]

@@ -1,7 +1,7 @@
-"""LeNet-5 (LeCun et al. 1998), as it is used today: ReLU and max-pooling.
+"""LeNet-5 (LeCun et al. 1998) in its common modern form, with ReLU and max-pooling.
 
-The original is drawn for 32x32 images; smaller ones are padded towards that by up to 2 pixels a
-side, so 28x28 digits give the known 61,706 parameters and CIFAR-10 the known 62,006.
+The original is designed for 32x32 images. Smaller ones are padded by up to 2 pixels per side, so
+28x28 digits give the usual 61,706 parameters and CIFAR-10 the usual 62,006.
 """
 
 from typing import ClassVar
@@ -14,8 +14,8 @@ from unskew.models.norms import Norm, Normalised, image_norm
 from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
-DRAWN_FOR = 32
-MOST_PADDING = 2
+DESIGN_SIZE = 32
+MAX_PADDING = 2
 
 
 @dataclass(frozen=True, config=OPTIONS)
@@ -27,8 +27,8 @@ class LeNet5(Normalised):
 
     norm: Norm = "none"
 
-    def smallest(self) -> int:
-        """12 pixels, with their padding, leave one pixel after both convolutions and pools."""
+    def min_image_size(self) -> int:
+        """12 pixels and their padding leave one pixel after both convolutions and poolings."""
         return 12
 
     def build(
@@ -37,16 +37,16 @@ class LeNet5(Normalised):
         """Build the network."""
         del vocabulary
         channels, height, width = shape
-        padding = min(MOST_PADDING, max(0, (DRAWN_FOR + 1 - min(height, width)) // 2))
+        padding = min(MAX_PADDING, max(0, (DESIGN_SIZE + 1 - min(height, width)) // 2))
         conv1: nn.Module
         conv2: nn.Module
         if self.norm == "none":
             conv1 = SpareConv2d(channels, 6, 5, padding=padding, adds_spare=True)
             conv2 = SpareConv2d(6, 16, 5)
-        else:  # a norm has as many channels as it was made for
+        else:  # a normalisation layer has a fixed number of channels
             conv1 = nn.Conv2d(channels, 6, 5, padding=padding, bias=False)
             conv2 = nn.Conv2d(6, 16, 5, bias=False)
-        # ReLU after the pool is the same function as before it, for a quarter of the work.
+        # ReLU after the pooling is the same function as before it, at a quarter of the cost.
         body = named(
             conv1=conv1,
             norm1=image_norm(self.norm, 6),
@@ -57,7 +57,9 @@ class LeNet5(Normalised):
             pool2=nn.MaxPool2d(2),
             relu2=nn.ReLU(),
             flatten=nn.Flatten(),
-            linear1=nn.Linear(16 * _left(height, padding) * _left(width, padding), 120),
+            linear1=nn.Linear(
+                16 * _output_size(height, padding) * _output_size(width, padding), 120
+            ),
             relu3=nn.ReLU(),
             linear2=nn.Linear(120, 84),
             relu4=nn.ReLU(),
@@ -65,6 +67,6 @@ class LeNet5(Normalised):
         return Classifier(body, 84, classes)
 
 
-def _left(side: int, padding: int) -> int:
-    """Return what both convolutions and pools leave of one side."""
+def _output_size(side: int, padding: int) -> int:
+    """Return the height or width after both convolutions and poolings."""
     return ((side + 2 * padding - 4) // 2 - 4) // 2

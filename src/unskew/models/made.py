@@ -2,8 +2,8 @@
 
 Every unit has a degree. The output of the feature with degree d depends only on features of
 smaller degree, so the product of the outputs' Bernoulli probabilities is a distribution that sums
-to 1. Masks are drawn from a seed of their own: all clients share them, and since they can be drawn
-again, they neither travel nor are averaged.
+to 1. Masks are drawn from a separate seed that all clients share, so they are neither sent nor
+averaged.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Order = Literal["natural", "random"]
 
 
 class MaskedLinear(nn.Linear):
-    """A linear layer with some connections cut; its mask is a constant, no part of the state."""
+    """A linear layer with masked connections; the mask is a constant, not part of the state."""
 
     mask: Tensor
 
@@ -41,11 +41,11 @@ class MaskedLinear(nn.Linear):
         self.register_buffer("mask", values, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the connections that are left."""
+        """Apply the unmasked connections."""
         return F.linear(x, self.weight * self.mask, self.bias)
 
 
-class Made(nn.Module):
+class MADE(nn.Module):
     """Masked layers with ReLU between; ``degrees`` are those of the inputs, then of each layer."""
 
     def __init__(self, degrees: Sequence[Degrees]) -> None:
@@ -60,7 +60,7 @@ class Made(nn.Module):
         self.layers.add_module("output", MaskedLinear(inputs[:, None] > last))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logit of each feature of the flattened sample, given those before it."""
+        """Return the logit of each feature of the flattened sample, given the previous ones."""
         logits: Tensor = self.layers(x)
         return logits
 
@@ -68,19 +68,20 @@ class Made(nn.Module):
 def draw_degrees(
     features: int, widths: Sequence[int], masks: int, order: Order
 ) -> tuple[Degrees, ...]:
-    """Draw the degrees of inputs and hidden layers from nothing but these arguments.
+    """Draw the degrees of inputs and hidden layers; they depend on these arguments alone.
 
-    A hidden unit's lies between the least degree below it (else it would see nothing) and
-    ``features - 1`` (else no output could see it). A single feature has nothing to depend on: its
-    hidden units are cut off, and its bias is its density.
+    A hidden unit's degree is between the least degree of the layer below (else it would have no
+    input) and ``features - 1`` (else it would have no output). A single feature depends on
+    nothing: its hidden units are disconnected, and its bias is its density.
     """
     degrees: list[Degrees] = [np.arange(1, features + 1)]
     if order == "random":
         degrees = [generator(masks, "made order").permutation(degrees[0])]
-    most = max(1, features - 1)
+    highest = max(1, features - 1)
     for layer, width in enumerate(widths):
-        least = int(degrees[-1].min())
-        degrees.append(generator(masks, "made degrees", layer).integers(least, most + 1, width))
+        lowest = int(degrees[-1].min())
+        drawn = generator(masks, "made degrees", layer).integers(lowest, highest + 1, width)
+        degrees.append(drawn)
     return tuple(degrees)
 
 
@@ -95,12 +96,12 @@ class MADESpec(ModelSpec):
     hidden: Widths = "30"
     """Widths of the hidden layers, such as 64-32."""
     order: Order = "natural"
-    """In which order features are predicted, each from those before it: natural or random."""
+    """The order in which features are predicted from the previous ones: natural or random."""
     masks: int = 0
     """Seed of the masks, and of a random order."""
 
-    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> Made:
-        """Build the network; it has an output a feature, whatever the classes are."""
+    def build(self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> MADE:
+        """Build the network; it has one output per feature, whatever the classes are."""
         del classes, vocabulary
         widths = [int(width) for width in self.hidden.split("-")]
-        return Made(draw_degrees(prod(shape), widths, self.masks, self.order))
+        return MADE(draw_degrees(prod(shape), widths, self.masks, self.order))

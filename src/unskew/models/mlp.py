@@ -1,4 +1,4 @@
-"""Networks for any numbers: logistic regression and the multi-layer perceptron."""
+"""Networks for flattened samples: logistic regression and the multi-layer perceptron."""
 
 from math import prod
 from typing import Annotated, ClassVar
@@ -54,7 +54,7 @@ class MLP(Normalised):
         del vocabulary
         body, inputs = nn.Sequential(nn.Flatten()), prod(shape)
         for width in map(int, self.hidden.split("-")):
-            # A normalisation brings its own shift, so the bias would be there twice.
+            # A normalisation layer has a shift of its own, so a bias would be redundant.
             body.append(nn.Linear(inputs, width, bias=self.norm == "none"))
             body.extend([vector_norm(self.norm, width), nn.ReLU()])
             inputs = width

@@ -29,7 +29,7 @@ STAGES = (
 
 @dataclass(frozen=True, config=OPTIONS)
 class MobileNetV2(Normalised):
-    """Inverted residual blocks: widen, filter each channel by itself, narrow."""
+    """Inverted residual blocks: expand, filter each channel separately, project."""
 
     summary: ClassVar[str] = "MobileNetV2 for 32x32 images"
     takes: ClassVar[Takes] = "image"

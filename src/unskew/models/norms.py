@@ -1,7 +1,7 @@
 """Normalisation layers by name, so that every network offers the same choice.
 
-BatchNorm's running statistics are state that clients with skewed data disagree about; GroupNorm
-has none, which is all that the method "Fed-GN" changes.
+BatchNorm's running statistics differ between clients with skewed data; GroupNorm has none, which
+is all that the method "Fed-GN" changes.
 """
 
 from typing import Annotated, Literal
@@ -14,10 +14,10 @@ from unskew.utils.specs import NONE_IS_A_WORD
 Norm = Annotated[Literal["batch", "group", "layer", "none"], NONE_IS_A_WORD]
 """Normalisation over the batch, over groups of channels, over all channels, or none."""
 
-MOST_GROUPS = 32
-IMAGE_GROUP = 2
-# A vector has one value a channel: groups of two would be normalised to -1 and 1, nothing else.
-VECTOR_GROUP = 8
+MAX_GROUPS = 32
+MIN_IMAGE_GROUP = 2
+# A vector has one value per channel: groups of two would always be normalised to -1 and 1.
+MIN_VECTOR_GROUP = 8
 
 
 class Normalised(ModelSpec):
@@ -28,12 +28,12 @@ class Normalised(ModelSpec):
 
 
 def image_norm(kind: Norm, channels: int) -> nn.Module:
-    """Return the layer that normalises images of so many channels."""
+    """Return the layer that normalises images of ``channels`` channels."""
     match kind:
         case "batch":
             return nn.BatchNorm2d(channels)
         case "group":
-            return nn.GroupNorm(groups(channels, IMAGE_GROUP), channels)
+            return nn.GroupNorm(groups(channels, MIN_IMAGE_GROUP), channels)
         case "layer":
             return nn.GroupNorm(1, channels)
         case "none":
@@ -41,19 +41,19 @@ def image_norm(kind: Norm, channels: int) -> nn.Module:
 
 
 def vector_norm(kind: Norm, width: int) -> nn.Module:
-    """Return the layer that normalises vectors of so many values."""
+    """Return the layer that normalises vectors of ``width`` values."""
     match kind:
         case "batch":
             return nn.BatchNorm1d(width)
         case "group":
-            return nn.GroupNorm(groups(width, VECTOR_GROUP), width)
+            return nn.GroupNorm(groups(width, MIN_VECTOR_GROUP), width)
         case "layer":
             return nn.LayerNorm(width)
         case "none":
             return nn.Identity()
 
 
-def groups(channels: int, least: int) -> int:
-    """Return the most groups that divide the channels: at most 32, of at least ``least`` each."""
-    most = max(1, min(MOST_GROUPS, channels // least))
-    return next(count for count in range(most, 0, -1) if channels % count == 0)
+def groups(channels: int, min_size: int) -> int:
+    """Return the largest number of equal groups: at most 32, of at least ``min_size`` channels."""
+    largest = max(1, min(MAX_GROUPS, channels // min_size))
+    return next(count for count in range(largest, 0, -1) if channels % count == 0)

@@ -1,4 +1,4 @@
-"""The table of networks, and how to make one from its spelling."""
+"""The table of networks, and how to build one from its spec string."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from unskew.models.mobilenet import MobileNetV2
 from unskew.models.resnet import ResNet18, ResNet34
 from unskew.models.spec import ModelSpec
 from unskew.models.vae import VAESpec
-from unskew.models.vgg import Vgg11
+from unskew.models.vgg import VGG11
 from unskew.utils import specs
 from unskew.utils.rng import torch_seeded
 
@@ -23,7 +23,7 @@ MODELS: dict[str, type[ModelSpec]] = {
     "mlp": MLP,
     "lenet5": LeNet5,
     "feddisk-cnn": FedDiskCNN,
-    "vgg11": Vgg11,
+    "vgg11": VGG11,
     "resnet18": ResNet18,
     "resnet34": ResNet34,
     "densenet121": DenseNet121,
@@ -43,21 +43,21 @@ def make(
     seed: int = 0,
     vocabulary: int | None = None,
 ) -> nn.Module:
-    """Build the network a spelling such as ``resnet18:norm=group`` names.
+    """Build the network that a spec string such as ``resnet18:norm=group`` names.
 
-    ``shape`` is that of one sample; ``vocabulary`` the number of tokens where samples are text.
-    The same seed gives the same bits, and torch's global generator is left as it was.
+    ``shape`` is that of one sample, and ``vocabulary`` is the number of tokens if samples are
+    text. The same seed gives the same bits; torch's global generator is not changed.
     """
-    recipe = specs.build(MODELS, spec, "model")
-    _check(recipe, f"model {specs.parse(spec)[0]!r}", shape, vocabulary)
+    model = specs.build(MODELS, spec, "model")
+    _check(model, f"model {specs.parse(spec)[0]!r}", shape, vocabulary)
     if classes < 1:
         raise UnskewError(f"classes must be at least 1 (got {classes})")
     with torch_seeded(seed, "model"), torch.device("cpu"):
-        return recipe.build(shape, classes, vocabulary)
+        return model.build(shape, classes, vocabulary)
 
 
 def default_for(shape: tuple[int, ...], classes: int, vocabulary: int | None = None) -> str:
-    """Name a network that suits the samples and trains in reasonable time on a CPU.
+    """Return the name of a network that suits the samples and trains fast enough on a CPU.
 
     ResNet-18 is worth its cost only for large images, and for colour images of many classes.
     """
@@ -69,21 +69,21 @@ def default_for(shape: tuple[int, ...], classes: int, vocabulary: int | None = N
     return "resnet18" if large or (shape[0] > 1 and classes > 10) else "lenet5"
 
 
-def _check(recipe: ModelSpec, label: str, shape: tuple[int, ...], vocabulary: int | None) -> None:
-    """Complain about samples the network cannot take."""
-    if (recipe.takes == "text") != (vocabulary is not None):
-        advice = "use bilstm" if recipe.aim == "classes" else f"there is no {recipe.aim} of tokens"
+def _check(model: ModelSpec, label: str, shape: tuple[int, ...], vocabulary: int | None) -> None:
+    """Raise if the network cannot take the samples."""
+    if (model.takes == "text") != (vocabulary is not None):
+        advice = "use bilstm" if model.aim == "classes" else f"there is no {model.aim} of tokens"
         given = "numbers; use one for numbers" if vocabulary is None else f"text; {advice}"
         needs = "text (tokens and a vocabulary)" if vocabulary is None else "numbers"
         raise UnskewError(f"{label} takes {needs} and the samples are {given}")
-    if recipe.takes != "image":
+    if model.takes != "image":
         return
     if len(shape) != 3:
         raise UnskewError(
             f"{label} takes images (channels, height, width) and the samples have shape {shape}; "
             "use mlp or logistic"
         )
-    least = recipe.smallest()
+    least = model.min_image_size()
     if min(shape[1:]) < least:
         raise UnskewError(
             f"{label} takes images of at least {least}x{least} and the samples are "

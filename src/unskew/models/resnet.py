@@ -1,4 +1,4 @@
-"""Residual networks (He et al. 2016) for small images: a 3x3 stem and no pool behind it."""
+"""Residual networks (He et al. 2016) for small images: a 3x3 stem without pooling."""
 
 from typing import ClassVar
 
@@ -62,7 +62,7 @@ class ResNet34(_ResNet):
 
 
 def _block(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Sequential:
-    """Return two 3x3 convolutions beside a shortcut, which is 1x1 where the shape changes."""
+    """Return two 3x3 convolutions with a shortcut, which is a 1x1 convolution if shapes differ."""
     branch = named(
         conv1=conv(inputs, outputs, 3, norm, stride=stride),
         norm1=image_norm(norm, outputs),

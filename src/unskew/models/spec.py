@@ -1,7 +1,7 @@
-"""What every classifier of this package is: a body that makes features, and a linear head.
+"""The base of the package's networks: a classifier is a body that makes features and a linear head.
 
-Methods that treat body and head apart (FedBABU, FedRep, MOON, FedROD) rely on this split. Densities
-and autoencoders are modules of their own kind.
+Methods that treat body and head differently (FedBABU, FedRep, MOON, FedROD) rely on this split.
+Densities and autoencoders are separate modules.
 """
 
 from typing import ClassVar, Literal
@@ -21,29 +21,29 @@ class Classifier(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the head sees: one row of numbers a sample."""
+        """Return the input of the head: one row of features per sample."""
         features: Tensor = self.body(x)
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one logit a class."""
+        """Return one logit per class."""
         logits: Tensor = self.head(self.features(x))
         return logits
 
 
 class ModelSpec:
-    """The options of a kind of network. Subclasses are frozen dataclasses.
+    """The options of a type of network. Subclasses are frozen dataclasses.
 
-    ``takes`` says which samples it is for: images, any numbers (they are flattened), or text;
-    ``aim`` what it is trained for.
+    ``takes`` is the kind of samples: images, any numbers (which are flattened), or text. ``aim``
+    is what the network is trained for.
     """
 
     summary: ClassVar[str]
     takes: ClassVar[Takes]
     aim: ClassVar[Aim] = "classes"
 
-    def smallest(self) -> int:
-        """Return the least height and width of an image this network can take."""
+    def min_image_size(self) -> int:
+        """Return the smallest height and width of an image that the network can take."""
         return 1
 
     def build(

@@ -1,4 +1,4 @@
-"""Taking a network apart into a body and a linear head, for methods that treat them apart."""
+"""Split a network into a body and a linear head, for methods that treat them differently."""
 
 import copy
 
@@ -13,21 +13,21 @@ from unskew.models.spec import Classifier
 def split(module: nn.Module, example: Tensor, method: str) -> Classifier:
     """Return a module as body and head.
 
-    The networks of this package are that already. In any other the submodule called ``head``, or
-    else the last linear layer, is taken out to be the head; samples are sent through both to see
-    that nothing comes after it. ``method`` is named to whom it may concern if something does.
+    The classifiers of this package are split already. In any other module, the submodule ``head``
+    or else the last linear layer becomes the head. ``example`` is run through both to check that
+    nothing comes after the head; if something does, the error names ``method``.
     """
     if isinstance(module, Classifier):
         return module
     name = head_name(module)
     head = None if name is None else module.get_submodule(name)
     if not isinstance(head, nn.Linear):
-        raise _cannot(method, "it has none")
+        raise _split_error(method, "it has none")
     body = nn.Identity() if name == "" else _without(module, str(name))
     parts = Classifier(body, head.in_features, head.out_features)
     parts.head = head
     if not _agree(module, parts, example):
-        raise _cannot(method, f"its output is not that of {name!r}")
+        raise _split_error(method, f"its output is not that of {name!r}")
     return parts
 
 
@@ -40,7 +40,7 @@ def _without(module: nn.Module, name: str) -> nn.Module:
 
 @torch.no_grad()
 def _agree(module: nn.Module, parts: Classifier, example: Tensor) -> bool:
-    """Tell whether both make the same of samples, on copies, so that nothing is changed by it."""
+    """Return whether both give the same output; they are copied, so that neither is changed."""
     whole, both = copy.deepcopy(module).eval(), copy.deepcopy(parts).eval()
     try:
         return torch.equal(whole(example), both(example))
@@ -48,7 +48,7 @@ def _agree(module: nn.Module, parts: Classifier, example: Tensor) -> bool:
         return False
 
 
-def _cannot(method: str, why: str) -> UnskewError:
+def _split_error(method: str, why: str) -> UnskewError:
     return UnskewError(
         f"model: {method} needs a network that ends in a linear layer, and {why}; "
         "end it in one, called head"

@@ -1,8 +1,7 @@
-"""A body with two heads: one that all clients share, and one of the client's own.
+"""A body with two heads: one that all clients share, and a personal one.
 
-A head of its own adds to the shared one's logits, and adds nothing while it is zero. So one vector
-is the generic model where the personal coordinates are zero, and a client's model where they are
-the client's.
+The logits of both heads are added, and a personal head of zeros adds nothing. So a vector is the
+generic model if its personal coordinates are zero, and a client's model if they are the client's.
 """
 
 import torch
@@ -20,13 +19,13 @@ class TwoHeads(nn.Module):
         self.body, self.head, self.personal = parts.body, parts.head, personal
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one logit a class."""
+        """Return one logit per class."""
         features = self.body(x)
         logits: Tensor = self.head(features) + self.personal(features)
         return logits
 
 
-def own_head(width: int, classes: int) -> nn.Linear:
+def zero_head(width: int, classes: int) -> nn.Linear:
     """Return a linear head that starts at zero."""
     head = nn.Linear(width, classes)
     nn.init.zeros_(head.weight)
@@ -35,9 +34,9 @@ def own_head(width: int, classes: int) -> nn.Linear:
 
 
 class HyperHead(nn.Module):
-    """A linear head that a shared network makes of the client's class proportions.
+    """A linear head that a shared hypernetwork computes from the client's class proportions.
 
-    Without proportions (all zero, as on the server) it is zero, and it starts at zero for all.
+    Without proportions (all zero, as on the server) it is zero; it also starts at zero.
     """
 
     proportions: Tensor
@@ -46,12 +45,12 @@ class HyperHead(nn.Module):
         super().__init__()
         self.width, self.classes = width, classes
         self.hyper = nn.Sequential(
-            nn.Linear(classes, hidden), nn.ReLU(), own_head(hidden, classes * (width + 1))
+            nn.Linear(classes, hidden), nn.ReLU(), zero_head(hidden, classes * (width + 1))
         )
         self.register_buffer("proportions", torch.zeros(classes))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Apply the head that the proportions call for."""
-        made = self.hyper(self.proportions) * self.proportions.sum()
-        weight, bias = made.split([self.classes * self.width, self.classes])
+        """Apply the head that belongs to the proportions."""
+        parameters = self.hyper(self.proportions) * self.proportions.sum()
+        weight, bias = parameters.split([self.classes * self.width, self.classes])
         return F.linear(features, weight.view(self.classes, self.width), bias)

@@ -1,4 +1,4 @@
-"""What densities of grey levels take."""
+"""The check that features are between 0 and 1, as densities of grey levels need."""
 
 import numpy as np
 from torch import Tensor
@@ -8,10 +8,10 @@ from unskew.errors import UnskewError
 
 
 def check_unit_interval(x: Array | Tensor, what: str) -> None:
-    """Complain about features outside [0, 1]; bytes are always fine, since they become that.
+    """Raise if features are outside [0, 1]; bytes are always accepted, since they are rescaled.
 
-    Outside, the Bernoulli loss has no lower bound, and training would follow it there. The check
-    costs two passes over the memory, so call it once for a data set, not in every step.
+    Outside this range the Bernoulli loss has no lower bound, and training would diverge. The check
+    reads the memory twice, so call it once per data set, not in every step.
     """
     array = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
     if array.dtype == np.uint8 or array.size == 0:

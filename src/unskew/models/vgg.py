@@ -1,7 +1,7 @@
 """VGG-11 (Simonyan and Zisserman 2015) for small images: eight convolutions, one linear layer.
 
-The three wide linear layers of the original were made for 7x7 maps; 32x32 images leave a single
-pixel, so the head alone follows, as is usual for CIFAR.
+The three wide linear layers of the original are designed for 7x7 maps; 32x32 images leave a single
+pixel, so only the head follows, as is usual for CIFAR.
 """
 
 from typing import ClassVar
@@ -14,12 +14,12 @@ from unskew.models.norms import Norm, Normalised, image_norm
 from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
-# Widths of the convolutions, stage by stage; each stage ends with a pool.
+# Widths of the convolutions per stage; each stage ends with pooling.
 STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 
 
 @dataclass(frozen=True, config=OPTIONS)
-class Vgg11(Normalised):
+class VGG11(Normalised):
     """Eight 3x3 convolutions in five stages; no normalisation and no dropout by default."""
 
     summary: ClassVar[str] = "VGG-11: eight convolutions, no normalisation"
@@ -27,8 +27,8 @@ class Vgg11(Normalised):
 
     norm: Norm = "none"
 
-    def smallest(self) -> int:
-        """Five pools halve the image five times."""
+    def min_image_size(self) -> int:
+        """Five poolings halve the image five times."""
         return 1 << len(STAGES)
 
     def build(
@@ -42,7 +42,7 @@ class Vgg11(Normalised):
                 body.extend([conv(inputs, width, 3, self.norm), image_norm(self.norm, width)])
                 body.append(nn.ReLU())
                 inputs = width
-            # ReLU after the pool is the same function as before it, for a quarter of the work.
+            # ReLU after the pooling is the same function as before it, at a quarter of the cost.
             body.insert(len(body) - 1, nn.MaxPool2d(2))
         body.append(GlobalMean())
         initialise(body, self.norm)

@@ -1,6 +1,6 @@
-"""Differential privacy of local training: the budget, what it costs in noise, and DP-SGD's step.
+"""Differential privacy of local training: the budget, the noise it needs, and DP-SGD's gradient.
 
-``docs/privacy.md`` says what is protected, against whom, and what is not.
+``docs/privacy.md`` describes what is protected, against whom, and what is not.
 """
 
 from unskew.privacy.accountant import (
@@ -10,7 +10,7 @@ from unskew.privacy.accountant import (
     spent,
 )
 from unskew.privacy.budget import Privacy
-from unskew.privacy.gradient import private_gradient, private_noise, refuse_coupled
+from unskew.privacy.gradient import private_gradient, private_noise, reject_coupled
 from unskew.privacy.information_bound import information_bound
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "noise_multiplier",
     "private_gradient",
     "private_noise",
-    "refuse_coupled",
+    "reject_coupled",
     "sampling_rate",
     "shared_noise_multiplier",
     "spent",

@@ -1,15 +1,16 @@
-"""How much noise a budget costs, and how much of a budget training has spent.
+"""The noise that a privacy budget needs, and the part of a budget that training has spent.
 
-The accounting is Opacus's, by Rényi differential privacy (Mironov, Talwar and Zhang, "Rényi
-Differential Privacy of the Sampled Gaussian Mechanism", 2019): an upper bound that composes over
-steps by addition.
+The accountant is that of Opacus, with Rényi differential privacy (Mironov, Talwar and Zhang,
+"Rényi Differential Privacy of the Sampled Gaussian Mechanism", 2019): an upper bound that composes
+over steps by addition.
 
-Two things to know of its epsilon. It holds for Poisson sampling, where each record joins each
-batch by its own toss of a coin, while our batches are slices of a shuffled pass: the usual gap,
-which the numbers do not show. ``spent(noise_multiplier, 1.0, passes, delta)`` does without that
-assumption: a record is in one batch of a pass, so a pass is one step without sampling. And it
-is a promise to each record of one client, whose rate is the batch size over the client's own
-number of samples: small clients spend more, and one with fewer samples than a batch has rate 1.
+Two things to know about its epsilon. First, it holds for Poisson sampling, where each record joins
+each batch independently, while the batches here are slices of a shuffled epoch: the usual gap,
+which the numbers do not show. ``spent(noise_multiplier, 1.0, passes, delta)`` does not need that
+assumption: a record is in one batch per pass over the data, so a pass is one step without
+sampling. Second, it is a guarantee for each record of one client, whose sampling rate is the batch
+size over that client's number of samples: small clients spend more, and a client with fewer
+samples than a batch has rate 1.
 """
 
 import warnings
@@ -26,27 +27,28 @@ from unskew.privacy.budget import Privacy
 _FRACTIONS = (1.25, 1.5, 1.75, 2.25, 2.5, 2.75, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5)
 _INTEGERS = (*range(2, 32), *range(32, 64, 4), 64, 80, 96, 112, 128, 160, 192, 256, 384, 512, 1024)
 _ORDERS = _FRACTIONS + _INTEGERS
-"""The orders the bound is the best of. Opacus's own end at 63, which is loose below epsilon 0.2;
-in return theirs have 90 fractions, which take long and lower epsilon by a tenth at most."""
+"""The Rényi orders; the bound is the best over all of them. Opacus's default orders end at 63,
+which is loose below epsilon 0.2; they have 90 fractions, which are slow and lower epsilon by a
+tenth at most."""
 
-_HALF = (0.48, 0.52)
-"""Around one half the series of a fractional order hardly converges; such rates count as the upper
-end for those orders, which can only raise the bound."""
+_SLOW_RATES = (0.48, 0.52)
+"""Between these sampling rates the series of a fractional order hardly converges; there, the upper
+end is used for those orders, which can only raise the bound."""
 
-_MOST_NOISE = 1e6
+_MAX_NOISE = 1e6
 _PRECISION = 1e-3
-"""How close, as a ratio, the noise comes to the least that keeps the budget."""
+"""The relative precision of the smallest noise that keeps the budget."""
 
 
 def sampling_rate(samples: int, batch_size: int) -> float:
-    """Return the share of a client's records in a batch: at most 1."""
+    """Return the share of a client's records that are in a batch, at most 1."""
     if samples < 1:
-        raise UnskewError(f"samples: a rate takes at least one sample (got {samples})")
+        raise UnskewError(f"samples must be at least 1 (got {samples})")
     return min(1.0, batch_size / samples)
 
 
 def spent(noise_multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """Return the epsilon that so many noisy steps have spent, at this delta."""
+    """Return the epsilon that ``steps`` noisy steps at a sampling rate have spent, given delta."""
     _check(rate, steps)
     if not (noise_multiplier >= 0 and 0 < delta < 1):
         raise UnskewError(
@@ -56,7 +58,7 @@ def spent(noise_multiplier: float, rate: float, steps: int, delta: float) -> flo
     if steps == 0:
         return 0.0
     with warnings.catch_warnings():
-        # Opacus warns where the best order is the first or last; the bound holds all the same.
+        # Opacus warns if the best order is the first or last; the bound holds nevertheless.
         warnings.filterwarnings("ignore", message="Optimal order is the")
         epsilon, _ = _opacus().get_privacy_spent(
             orders=_ORDERS, rdp=_one_step(noise_multiplier, rate) * steps, delta=delta
@@ -65,15 +67,15 @@ def spent(noise_multiplier: float, rate: float, steps: int, delta: float) -> flo
 
 
 def noise_multiplier(privacy: Privacy, rate: float, steps: int) -> float:
-    """Return the least noise, in units of the clipping norm, that keeps the budget.
+    """Return the smallest noise, in units of the clipping norm, that keeps the budget.
 
-    What it returns keeps it for certain (as the accountant sees it); 0.1 % less might not.
+    The result keeps the budget according to the accountant; 0.1 % less may not.
     """
-    _check(rate, steps, least=1)
+    _check(rate, steps, min_steps=1)
     low, high = 0.0, 1.0
     while spent(high, rate, steps, privacy.delta) > privacy.epsilon:
         low, high = high, 2 * high
-        if high > _MOST_NOISE:
+        if high > _MAX_NOISE:
             raise UnskewError(
                 f"privacy: epsilon {privacy.epsilon:g} at delta {privacy.delta:g} cannot be kept "
                 f"over {steps} steps at rate {rate:g}; raise epsilon or delta, or take fewer steps"
@@ -88,25 +90,25 @@ def noise_multiplier(privacy: Privacy, rate: float, steps: int) -> float:
 
 
 def shared_noise_multiplier(privacy: Privacy, schedules: Iterable[tuple[float, int]]) -> float:
-    """Return the least noise that keeps the budget of every client, given (rate, steps) of each.
+    """Return the smallest noise that keeps every client's budget, given each (rate, steps).
 
-    Mostly the client with the largest rate decides, but not always: with batches of 32, a client
-    with 33 samples takes two steps a pass at nearly the rate of one that takes a single step.
+    Usually the client with the largest rate decides, but not always: with batches of 32, a client
+    with 33 samples takes two steps per epoch at nearly the rate of a client that takes one.
     """
-    leaders = _undominated(schedules)
-    if not leaders:
+    candidates = _undominated(schedules)
+    if not candidates:
         raise UnskewError("privacy: no client takes a step, so there is nothing to protect")
-    # Without much sampling the cost goes with rate² x steps: most likely the first decides.
-    leaders.sort(key=lambda schedule: schedule[0] ** 2 * schedule[1], reverse=True)
-    noise = noise_multiplier(privacy, *leaders[0])
-    for rate, steps in leaders[1:]:
+    # For small rates the cost is proportional to rate² x steps, so the first usually decides.
+    candidates.sort(key=lambda schedule: schedule[0] ** 2 * schedule[1], reverse=True)
+    noise = noise_multiplier(privacy, *candidates[0])
+    for rate, steps in candidates[1:]:
         if spent(noise, rate, steps, privacy.delta) > privacy.epsilon:
             noise = noise_multiplier(privacy, rate, steps)
     return noise
 
 
 def _undominated(schedules: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Keep the schedules that no other exceeds in both rate and steps: the others spend less."""
+    """Return the schedules that no other exceeds in both rate and steps; the rest spend less."""
     kept: list[tuple[float, int]] = []
     for rate, steps in sorted(set(schedules), reverse=True):
         _check(rate, steps)
@@ -118,7 +120,7 @@ def _undominated(schedules: Iterable[tuple[float, int]]) -> list[tuple[float, in
 @lru_cache(maxsize=4096)
 def _one_step(noise_multiplier: float, rate: float) -> NDArray[np.float64]:
     """Return the Rényi divergence bound of one step at every order."""
-    low, high = _HALF
+    low, high = _SLOW_RATES
     rates = (high if low < rate < high else rate, rate)
     return np.concatenate(
         [
@@ -128,19 +130,19 @@ def _one_step(noise_multiplier: float, rate: float) -> NDArray[np.float64]:
     )
 
 
-def _check(rate: float, steps: int, least: int = 0) -> None:
+def _check(rate: float, steps: int, min_steps: int = 0) -> None:
     if not 0 < rate <= 1:
         raise UnskewError(f"rate must be above 0 and at most 1 (got {rate})")
-    if steps < least:
-        raise UnskewError(f"steps must be at least {least} (got {steps})")
+    if steps < min_steps:
+        raise UnskewError(f"steps must be at least {min_steps} (got {steps})")
 
 
 def _opacus() -> Any:
-    """Return Opacus's analysis of Rényi privacy; it is slow to import, and an extra."""
+    """Return Opacus's module for Rényi privacy, which is optional and slow to import."""
     try:
         from opacus.accountants.analysis import rdp  # noqa: PLC0415
     except ImportError:
         raise UnskewError(
-            'privacy: the accountant is that of Opacus; pip install "unskew[dp]"'
+            'privacy: the accountant needs Opacus; pip install "unskew[dp]"'
         ) from None
     return rdp

@@ -1,4 +1,4 @@
-"""What a client is promised: epsilon and delta, and where gradients are clipped to keep it."""
+"""The privacy budget of a client: epsilon, delta and the clipping norm."""
 
 from typing import Annotated, Any
 
@@ -10,11 +10,11 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS)
 class Privacy:
-    """A budget of differential privacy for each record of each client.
+    """A differential privacy budget for each record of each client.
 
-    ``clip`` is the largest l2 norm of one sample's gradient: it decides how well training goes,
-    not how private it is, since the noise is measured in it. As an option of a method the budget
-    is spelled ``privacy=2/1e-5``: epsilon, delta and, if it is not 1, clip.
+    ``clip`` is the largest l2 norm of one sample's gradient. It affects accuracy, not privacy,
+    since the noise is a multiple of it. As an option of a method, the budget is written
+    ``privacy=2/1e-5``: epsilon, delta and, if it is not 1, clip.
     """
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]

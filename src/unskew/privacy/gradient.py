@@ -1,8 +1,8 @@
-"""DP-SGD's gradient: each sample's is clipped, they are summed, and noise is added.
+"""The gradient of DP-SGD: clip each sample's gradient, sum them, and add noise.
 
 Abadi et al., "Deep Learning with Differential Privacy", 2016. Since the objective is a pure
-function of flat weights, ``torch.func`` gives every sample's own gradient, for one client and for
-a cohort by the same code.
+function of flat weights, ``torch.func`` computes per-sample gradients, for one client and for a
+cohort with the same code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +15,9 @@ from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
 
-_PIECE_NUMBERS = 2**22
-"""How many numbers of samples' gradients are made at once: 16 MB, which also was fastest (see
-docs/privacy.md)."""
+_BLOCK_NUMBERS = 2**22
+"""How many numbers of per-sample gradients are computed at once: 16 MB, the fastest size measured
+(see docs/privacy.md)."""
 
 
 def private_gradient(
@@ -30,22 +30,22 @@ def private_gradient(
     noise_multiplier: float,
     noise: Tensor,
     expected: float | Tensor,
-    own: Sequence[Tensor] = (),
+    per_client: Sequence[Tensor] = (),
 ) -> tuple[Tensor, Tensor]:
-    """Return the private gradient, and the samples' losses (which nothing protects).
+    """Return the private gradient, and the samples' losses (which are not private).
 
-    ``loss_of_one(weights, *sample, *own)`` is the loss of one sample, without a batch dimension.
-    For one client ``weights`` are D numbers, each of ``samples`` is B x …, ``factors`` B. For a
-    cohort all of them, ``noise`` and ``own`` (what a client has besides samples, such as
+    ``loss_of_one(weights, *sample, *per_client)`` is the loss of one sample, without a batch
+    dimension. For one client ``weights`` has shape D, each of ``samples`` B x …, and ``factors``
+    B. For a cohort, all of them, ``noise`` and ``per_client`` (further inputs of a client, such as
     references) have a leading dimension of clients.
 
-    ``factors`` are the samples' weights, 1 without any, and 0 for padding, which then adds
-    exactly nothing. They multiply a gradient *before* it is clipped, so that no sample moves the
-    sum by more than ``clip``, whatever its weight. A gradient that is not finite counts as 0.
+    ``factors`` are the sample weights: 1 without any, and 0 for padding, which then adds exactly
+    0. They multiply a gradient *before* it is clipped, so that no sample changes the sum by more
+    than ``clip``, whatever its weight. A gradient that is not finite counts as 0.
 
-    ``expected`` is the batch size to divide by, a number or one a client: the smaller of the
-    batch size and the client's samples. It must not be the count of this very batch, which may
-    tell whether a record is there.
+    ``expected`` is the batch size to divide by, one number or one per client: the smaller of the
+    batch size and the client's number of samples. It must not be the size of this very batch,
+    which may reveal whether a record is in it.
     """
     if weights.ndim == 1:
         gradient, losses = private_gradient(
@@ -57,18 +57,18 @@ def private_gradient(
             noise_multiplier=noise_multiplier,
             noise=noise[None],
             expected=expected,
-            own=[tensor[None] for tensor in own],
+            per_client=[tensor[None] for tensor in per_client],
         )
         return gradient[0], losses[0]
-    in_dims = (None, *[0] * len(samples), *[None] * len(own))
+    in_dims = (None, *[0] * len(samples), *[None] * len(per_client))
     gradients_of = vmap(vmap(grad_and_value(loss_of_one), in_dims=in_dims))
     weights = weights.detach()
     sums, losses = torch.zeros_like(weights), weights.new_empty(factors.shape)
-    for rows, columns in _pieces(len(weights), factors.shape[1], weights.shape[1]):
+    for rows, columns in _blocks(len(weights), factors.shape[1], weights.shape[1]):
         gradients, losses[rows, columns] = gradients_of(
             weights[rows],
             *(tensor[rows, columns] for tensor in samples),
-            *(tensor[rows] for tensor in own),
+            *(tensor[rows] for tensor in per_client),
         )
         sums[rows] += _clipped_sums(gradients, factors[rows, columns], clip)
     divisor = torch.as_tensor(expected, dtype=sums.dtype, device=sums.device).reshape(-1, 1)
@@ -76,40 +76,40 @@ def private_gradient(
 
 
 def private_noise(seed: int, stage: str, round_: int, client: int, step: int, size: int) -> Tensor:
-    """Draw one step's standard normal noise: the same in any runner, other in every step.
+    """Draw the standard normal noise of one step: the same in every runner, new in every step.
 
-    The stage's name is part of the stream because rounds start anew with each stage, and noise
-    used twice can be subtracted.
+    The stage's name is part of the stream, since every stage counts its rounds from 0 and noise
+    that is used twice can be subtracted.
     """
     noise = torch_generator(seed, f"privacy of {stage}", round_, client, step)
     return torch.randn(size, generator=noise)
 
 
-def refuse_coupled(network: FunctionalModel) -> None:
-    """Refuse a network in which one record reaches the gradients of others."""
+def reject_coupled(network: FunctionalModel) -> None:
+    """Raise if a record affects the gradients of other records in its batch."""
     if network.couples_samples:
         raise UnskewError(
-            "privacy: BatchNorm mixes the samples of a batch, so no sample has a gradient of its "
-            "own; use a network without it, or with GroupNorm"
+            "privacy: BatchNorm mixes the samples of a batch, so there are no per-sample "
+            "gradients; use a network without it, or with GroupNorm"
         )
 
 
-def _pieces(clients: int, batch: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Cut clients x samples so that the gradients of a piece fit into their share of memory."""
-    width = max(1, min(batch, _PIECE_NUMBERS // size))
-    height = max(1, _PIECE_NUMBERS // (width * size))
+def _blocks(clients: int, batch: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """Split clients x samples so that the gradients of a block fit into memory."""
+    width = max(1, min(batch, _BLOCK_NUMBERS // size))
+    height = max(1, _BLOCK_NUMBERS // (width * size))
     for row in range(0, clients, height):
         for column in range(0, batch, width):
             yield slice(row, row + height), slice(column, column + width)
 
 
 def _clipped_sums(gradients: Tensor, factors: Tensor, clip: float) -> Tensor:
-    """Sum each client's gradients times their factors, none longer than ``clip``."""
+    """Sum each client's gradients times their factors, each clipped to the norm ``clip``."""
     norms = torch.linalg.vector_norm(gradients, dim=-1)
-    most = clip / norms
-    kept = torch.clamp(factors, -most, most)
-    usable = torch.isfinite(norms * factors)
-    if not usable.all():
-        kept = kept.where(usable, 0.0)
-        gradients = gradients.where(usable.unsqueeze(-1), 0.0)
-    return torch.bmm(kept.unsqueeze(1), gradients).squeeze(1)
+    max_factors = clip / norms
+    clipped = torch.clamp(factors, -max_factors, max_factors)
+    finite = torch.isfinite(norms * factors)
+    if not finite.all():
+        clipped = clipped.where(finite, 0.0)
+        gradients = gradients.where(finite.unsqueeze(-1), 0.0)
+    return torch.bmm(clipped.unsqueeze(1), gradients).squeeze(1)

@@ -46,7 +46,7 @@ def python_text(runs: Runs) -> str:
         methods = [facts["asked"] for facts in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
-    network = "your_network" if first.facts.get("own_network") else repr(first.network)
+    network = "your_network" if first.facts.get("custom_network") else repr(first.network)
     spelled = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
     spelled += [f"{k}={v!r}" for k, v in settings.items()]
     return (

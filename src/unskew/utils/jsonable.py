@@ -1,4 +1,4 @@
-"""Plain values: what JSON can hold, so that any program can read what is written down."""
+"""Conversion of values to what standard JSON can represent."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ def to_jsonable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: to_jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        # Long lists are numbers, and a call for each would take longer than a small round.
+        # Long lists are numbers, and a call per number would take longer than a small round.
         return [
             item
             if type(item) is int or (type(item) is float and math.isfinite(item))

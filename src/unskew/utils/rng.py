@@ -1,7 +1,7 @@
 """Random numbers that depend only on (seed, purpose, round, client, …).
 
-Nothing here has state that one draw leaves behind for the next: a client's shuffle is the same
-whether it is trained alone, in a cohort, in another process, or after a resume.
+No state is carried from one draw to the next: a client's shuffle is the same whether it is trained
+alone, in a cohort, in another process, or after a resume.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
 
 def torch_generator(seed: int, purpose: str, *ids: int) -> "torch.Generator":
     """Return the torch generator of one purpose, for one tuple of ids."""
-    import torch  # noqa: PLC0415 (slow to import, and data needs none of it)
+    import torch  # noqa: PLC0415 (slow to import, and not needed to load data)
 
     return torch.Generator().manual_seed(int(stream(seed, purpose, *ids)) & 0x7FFFFFFFFFFFFFFF)
 
 
 @contextmanager
 def torch_seeded(seed: int, purpose: str, *ids: int) -> Iterator[None]:
-    """Let torch's global generator draw one purpose's numbers, then put it back as it was."""
+    """Seed torch's global generator for one purpose inside the block, and restore it after."""
     import torch  # noqa: PLC0415
 
     with torch.random.fork_rng(devices=[]):
@@ -42,7 +42,7 @@ def torch_seeded(seed: int, purpose: str, *ids: int) -> Iterator[None]:
 
 
 def stream(seed: int, purpose: str, *ids: int) -> np.uint64:
-    """Hash a purpose and its ids to the 64-bit number that starts its stream."""
+    """Hash a seed, a purpose and ids to the 64-bit number that starts a stream."""
     state = _mix(seed & _MASK)
     for part in (crc32(purpose.encode()), *ids):
         state = _mix(state ^ _mix(part & _MASK))
@@ -54,9 +54,9 @@ def permutations(
 ) -> NDArray[np.int64]:
     """Shuffle every client's samples at once.
 
-    Row k is a permutation of ``range(sizes[k])``, then the positions beyond its size. It depends
-    on the stream, the client's id, its size and the epoch, never on the other rows: each sample
-    gets a hashed key, and sorting the keys is the shuffle.
+    Row k is a permutation of ``range(sizes[k])``, followed by the positions beyond its size. It
+    depends on the stream, the client's id, its size and the epoch, never on the other rows: each
+    sample gets a hashed key, and sorting the keys is the shuffle.
     """
     width = int(sizes.max(initial=0))
     with np.errstate(over="ignore"):
@@ -69,20 +69,20 @@ def permutations(
 
 
 def uniforms(
-    start: np.uint64, clients: NDArray[np.int64], step: int, width: int, draws: int
+    start: np.uint64, clients: NDArray[np.int64], step: int, width: int, per_sample: int
 ) -> NDArray[np.float32]:
-    """Draw numbers strictly between 0 and 1 for a step's samples: clients x width x draws.
+    """Draw numbers strictly between 0 and 1 for a step's samples: clients x width x per_sample.
 
-    Those of a sample depend on the stream, its client, the step and its place in the batch alone.
+    Those of a sample depend only on the stream, its client, the step and its index in the batch.
     """
     with np.errstate(over="ignore"):
         rows = _mix_array(start ^ _mix_array(clients.astype(np.uint64)))
         rows = _mix_array(rows + np.uint64(step))
-        counters = np.arange(1, width * draws + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+        counters = np.arange(1, width * per_sample + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
         bits = _mix_array(rows[:, None] + counters[None, :]) >> np.uint64(41)
-    # 23 bits and a half: float32 holds these exactly, and neither end is among them.
+    # 23 bits plus a half: float32 represents these exactly, and they are never 0 or 1.
     numbers = ((bits + 0.5) / 2**23).astype(np.float32)
-    return numbers.reshape(len(clients), width, draws)
+    return numbers.reshape(len(clients), width, per_sample)
 
 
 def _mix(value: int) -> int:

@@ -1,7 +1,7 @@
-"""One way to spell a thing with options: ``dirichlet:alpha=0.1,min_size=10``.
+"""Spec strings, which name an object and its options: ``dirichlet:alpha=0.1,min_size=10``.
 
-Skews, methods and networks are frozen dataclasses in a table by name. A spelling picks one of
-them and sets its fields; pydantic checks types and ranges, and this module turns its complaints
+Partitioners, methods and networks are frozen dataclasses in a table by name. A spec string picks
+one of them and sets its fields. Pydantic checks types and ranges, and this module turns its errors
 into one line that names the field.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
-"""The pydantic configuration of every dataclass that can be spelled."""
+"""The pydantic configuration of every dataclass that can be built from a spec string."""
 
 NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else value)
-"""For options with ``none`` among their choices, which spellings read as None."""
+"""For options with the choice ``none``, which spec strings parse as None."""
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -35,10 +35,10 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = piece.partition("=")
         if not equals:
             raise UnskewError(f"{text!r}: write options as key=value; {piece!r} has no '='")
-        name_of_option = key.strip().replace("-", "_")
-        if name_of_option in options:
-            raise UnskewError(f"{text!r}: {name_of_option} is given twice")
-        options[name_of_option] = _literal(value.strip())
+        option = key.strip().replace("-", "_")
+        if option in options:
+            raise UnskewError(f"{text!r}: {option} is given twice")
+        options[option] = _literal(value.strip())
     return name.strip(), options
 
 
@@ -55,7 +55,7 @@ def split_list(text: str) -> list[str]:
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
-    """Return ``table[name]``, or complain with the nearest name there is."""
+    """Return ``table[name]``, or raise an error that suggests the closest name."""
     if name in table:
         return table[name]
     close = get_close_matches(name, table, n=1, cutoff=0.5)
@@ -64,13 +64,13 @@ def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
 
 
 def build(table: Mapping[str, type[T]], text: str, kind: str) -> T:
-    """Make the object a spelling names; ``kind`` (skew, method, model) goes into error messages."""
+    """Build the object of a spec string; ``kind`` (skew, method, model) is for error messages."""
     name, options = parse(text)
     return create(lookup(table, name, kind), options, f"{kind} {name!r}")
 
 
 def create(cls: type[T], options: Mapping[str, Any], label: str) -> T:
-    """Make ``cls(**options)``, with every complaint as one :class:`UnskewError`."""
+    """Return ``cls(**options)``; raise every problem as one :class:`UnskewError`."""
     known = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
     for key in options:
         if key not in known:
@@ -94,9 +94,9 @@ def validated(model: type[Model], values: Mapping[str, Any], label: str = "") ->
 
 
 def explain(error: ValidationError, model: type[object] | None = None) -> str:
-    """Say a pydantic error as one line: the field, what it must be, what was given.
+    """Return a pydantic error as one line: the field, what it must be, what was given.
 
-    ``model`` is the pydantic model that was to be built: it knows the fields there are.
+    ``model`` is the pydantic model that was to be built, whose fields are suggested.
     """
     return "; ".join(_explain_one(problem, model) for problem in error.errors())
 
@@ -110,35 +110,35 @@ def _explain_one(problem: "ErrorDetails", model: type[object] | None) -> str:
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = message.replace("should be", "must be")
     if problem["type"] == "value_error" and not message.startswith("must be"):
-        # A check of our own says all there is to say; it may even name the field itself.
+        # A validator's message is complete, and may already start with the name of the field.
         message = message.removeprefix(f"{field.rpartition('.')[2]}: ")
         return f"{field}: {message}" if field else message
     return f"{field} {message} (got {problem['input']!r})"
 
 
-def _nearest_field(place: tuple[int | str, ...], model: type[object] | None) -> str:
-    """Suggest a field of the model, or of its section that ``place`` leads to."""
-    for section in place[:-1]:
+def _nearest_field(path: tuple[int | str, ...], model: type[object] | None) -> str:
+    """Suggest a field of the model, or of its section that ``path`` leads to."""
+    for section in path[:-1]:
         field = getattr(model, "model_fields", {}).get(section)
         model = None if field is None else field.annotation
     known = _fields_of(model)
-    close = get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
+    close = get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
     return f"; did you mean {known[close[0]]!r}?" if close else ""
 
 
 def _fields_of(model: object) -> dict[str, str]:
-    """Return where the fields of a model are, by name: in it, or in one of its sections."""
-    own = getattr(model, "model_fields", {})
-    inner = {
+    """Return the path of each field of a model and of its sections, by name."""
+    top_level = getattr(model, "model_fields", {})
+    nested = {
         name: f"{section}.{name}"
-        for section, field in own.items()
+        for section, field in top_level.items()
         for name in getattr(field.annotation, "model_fields", {})
     }
-    return inner | {name: name for name in own}
+    return nested | {name: name for name in top_level}
 
 
 def spec_of(thing: object, name: str) -> str:
-    """Write an object back as its spelling, with only the options that differ from the default."""
+    """Return the spec string of an object, with only the options that differ from the default."""
     options = []
     for field in fields(thing):  # type: ignore[arg-type]
         value = getattr(thing, field.name)

@@ -1,4 +1,4 @@
-"""A small table that prints well and exports to what papers need."""
+"""A text table that prints on terminals and exports to Markdown, CSV and LaTeX."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ class Table:
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows]
-        widths = [self._whole_width(i) for i in range(len(self.columns))]
+        widths = [self._full_width(i) for i in range(len(self.columns))]
         return "\n".join(
             "  ".join(
                 cell.ljust(width) if i == 0 else cell.rjust(width)
@@ -36,14 +36,14 @@ class Table:
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
         from rich.table import Table as RichTable  # noqa: PLC0415
 
-        # Where all is too wide, long names of rows and headings take more lines, and what still has
-        # no room becomes a further table: a figure that is cut off is worse than none.
-        widths = [self._least_width(i) for i in range(len(self.columns))]
+        # If the table is too wide, long row names and headings are wrapped, and columns that still
+        # do not fit go into a second table, so that no value is cut off.
+        widths = [self._min_width(i) for i in range(len(self.columns))]
         narrow = max(map(len, str(self).splitlines()), default=0) + _EDGES > options.max_width
         if narrow:
             room = options.max_width - _EDGES - _GAP - max(widths[1:], default=0)
-            widths[0] = min(widths[0], max(_SHORTEST_NAME, min(room, _NAME)))
-        names = [_folded(row[0], widths[0]) if narrow else row[0] for row in self.rows]
+            widths[0] = min(widths[0], max(_MIN_NAME_WIDTH, min(room, _MAX_NAME_WIDTH)))
+        names = [_wrapped(row[0], widths[0]) if narrow else row[0] for row in self.rows]
         for part in _parts(widths, options.max_width if narrow else None):
             table = RichTable(
                 title=(self.title or None) if part.start == 1 else None,
@@ -51,28 +51,28 @@ class Table:
                 padding=(0, 1, 0, 0),
                 pad_edge=False,
             )
-            spare = options.max_width - _taken([widths[i] for i in (0, *part)])
+            spare = options.max_width - _total_width([widths[i] for i in (0, *part)])
             for i in (0, *part):
-                side: JustifyMethod = "right" if i else "left"
-                more = min(spare, self._whole_width(i) - widths[i]) if i else 0
-                spare -= more
-                width = widths[i] + more if narrow else None
-                table.add_column(self.columns[i], justify=side, width=width)
+                justify: JustifyMethod = "right" if i else "left"
+                extra = min(spare, self._full_width(i) - widths[i]) if i else 0
+                spare -= extra
+                width = widths[i] + extra if narrow else None
+                table.add_column(self.columns[i], justify=justify, width=width)
             for name, row in zip(names, self.rows, strict=True):
                 table.add_row(name, *(row[i] for i in part))
             yield table
 
-    def _whole_width(self, column: int) -> int:
-        """Return the room in which nothing takes more lines than it has."""
+    def _full_width(self, column: int) -> int:
+        """Return the width of a column without wrapped cells."""
         return max(len(line[column]) for line in [self.columns, *self.rows])
 
-    def _least_width(self, column: int) -> int:
-        """Return the room that figures need; headings and what is in brackets may take lines."""
-        least = [*self.columns[column].split()]
+    def _min_width(self, column: int) -> int:
+        """Return the width of a column whose headings and text in brackets are wrapped."""
+        unbreakable = [*self.columns[column].split()]
         for row in self.rows:
-            figure, _, remark = row[column].partition(" (")
-            least += [figure, *f"({remark}".split()]
-        return max(map(len, least), default=0)
+            value, _, remark = row[column].partition(" (")
+            unbreakable += [value, *f"({remark}".split()]
+        return max(map(len, unbreakable), default=0)
 
     def to_markdown(self) -> str:
         """Return the table as Markdown."""
@@ -99,25 +99,25 @@ class Table:
 _EDGES, _GAP = 2, 2
 """Characters at a table's sides, and between its columns."""
 
-_NAME, _SHORTEST_NAME = 16, 6
-"""Characters of a row's name that a narrow terminal has room for, at most and at least."""
+_MAX_NAME_WIDTH, _MIN_NAME_WIDTH = 16, 6
+"""Characters of a row's name per line on a narrow terminal."""
 
 
-def _folded(name: str, width: int) -> str:
+def _wrapped(name: str, width: int) -> str:
     return "\n".join(name[start : start + width] for start in range(0, len(name), width))
 
 
 def _parts(widths: Sequence[int], room: int | None) -> Iterator[range]:
-    """Yield which columns fit beside each other and the first, all if there is no limit."""
+    """Yield the ranges of columns that fit next to the first one; all if there is no limit."""
     first = 1
     for i in range(2, len(widths)):
-        if room is not None and _taken([widths[0], *widths[first : i + 1]]) > room:
+        if room is not None and _total_width([widths[0], *widths[first : i + 1]]) > room:
             yield range(first, i)
             first = i
     yield range(first, len(widths))
 
 
-def _taken(widths: Sequence[int]) -> int:
+def _total_width(widths: Sequence[int]) -> int:
     return _EDGES + sum(widths) + _GAP * (len(widths) - 1)
 
 
@@ -128,5 +128,5 @@ _LATEX = {
 
 
 def _escaped(text: str) -> str:
-    """Return a text that LaTeX prints as it is."""
+    """Escape a text for LaTeX."""
     return "".join(_LATEX.get(mark, mark) for mark in text)

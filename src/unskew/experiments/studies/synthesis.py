@@ -21,7 +21,7 @@ from unskew.engine.client import to_tensor
 from unskew.errors import UnskewError
 from unskew.experiments.training import train
 from unskew.models.functional import FunctionalModel
-from unskew.models.vae import Vae
+from unskew.models.vae import VAE
 from unskew.utils.rng import torch_generator
 
 _RIDGE = 1e-6
@@ -43,7 +43,7 @@ class ClassCodes:
 
 
 @torch.no_grad()
-def class_codes(vae: Vae, x: Tensor, y: Tensor, classes: int) -> ClassCodes:
+def class_codes(vae: VAE, x: Tensor, y: Tensor, classes: int) -> ClassCodes:
     """Sum up the mean codes of one client's samples."""
     mean = vae.encode(FunctionalModel(vae).inputs(x))[0].double()
     shares = torch.nn.functional.one_hot(y.long(), classes).double()
@@ -53,7 +53,7 @@ def class_codes(vae: Vae, x: Tensor, y: Tensor, classes: int) -> ClassCodes:
 
 
 @torch.no_grad()
-def synthesise(vae: Vae, codes: ClassCodes, samples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def synthesise(vae: VAE, codes: ClassCodes, samples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Draw so many samples with labels, in the shares of the classes; features lie in [0, 1]."""
     generator = torch_generator(seed, "synthesis")
     y = torch.multinomial(codes.counts, samples, replacement=True, generator=generator)
@@ -80,7 +80,7 @@ def classification_score(
 
     ``vae`` is a trained one, such as ``run.model``; ``settings`` are those of :func:`unskew.train`.
     """
-    if not isinstance(vae, Vae) or not has_codes(vae):
+    if not isinstance(vae, VAE) or not has_codes(vae):
         raise UnskewError("vae must be a trained VAE, such as the model of a run with model='vae'")
     total: ClassCodes | None = None
     for k in range(len(federation)):

@@ -16,7 +16,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.densities.models import FromRecipe
+from unskew.densities.models import FromSpec
 from unskew.errors import UnskewWarning
 from unskew.methods.common.base import (
     SAMPLE_WEIGHTS,
@@ -193,7 +193,7 @@ class FedDisk(Method):
             "density",
             FederatedDensity(validation=self.validation),
             self.density_rounds,
-            network=FromRecipe(self._made),
+            network=FromSpec(self._made),
             settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
             learns_density=True,
             privacy=self.privacy,
@@ -212,7 +212,7 @@ class FedDisk(Method):
                 temper=self.temper,
             ),
             self.local_rounds,
-            network=FromRecipe(self._made),
+            network=FromSpec(self._made),
             settings=self._training("adam", self.local_lr) | _ALL_CLIENTS,
         )
 
