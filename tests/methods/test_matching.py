@@ -157,7 +157,7 @@ def test_other_networks_are_refused_before_the_first_round(federation, model, co
 @pytest.mark.parametrize("name", ["resnet18", "mobilenetv2", "densenet121"])
 def test_the_deep_networks_with_residuals_are_refused(name):
     layout = Layout.of(make(name, (3, 32, 32), 3))
-    with pytest.raises(UnskewError, match="does not follow from the layer before"):
+    with pytest.raises(UnskewError, match="does not fit the previous layer"):
         chain_of(layout)
 
 

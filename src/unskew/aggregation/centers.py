@@ -1,11 +1,11 @@
-"""Grouping rows around centres: squared distances, seeds far from each other, k-means."""
+"""Cluster rows around centres: squared distances, farthest-point seeding, k-means."""
 
 import torch
 from torch import Tensor
 
 
 def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
-    """Return rows x centres; one centre at a time, so that no difference is kept."""
+    """Return rows x centres, one centre at a time so that no matrix of differences is stored."""
     columns = [
         torch.linalg.vector_norm(rows - center, dim=1, dtype=torch.float64).square()
         for center in centers
@@ -14,10 +14,10 @@ def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
 
 
 def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
-    """Return the centres with rows added to them until there are ``number``.
+    """Add rows to the centres until there are ``number`` of them.
 
-    The first is the row nearest the mean, each next the one farthest from all before; rows that
-    are where a centre is already are not added, so there may be fewer.
+    The first centre is the row nearest to the mean, and each further one is the row farthest from
+    all centres so far. A row equal to a centre is never added, so there may be fewer centres.
     """
     if not len(centers):
         nearest = squared_distances(rows, rows.mean(0, keepdim=True))[:, 0].argmin()
@@ -32,7 +32,7 @@ def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
 
 
 def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
-    """Return the group of each row, after Lloyd's iterations from seeds far from each other."""
+    """Return the cluster of each row by Lloyd's algorithm, started from farthest-point seeds."""
     centers = further_seeds(rows, rows[:0], number)
     groups = squared_distances(rows, centers).argmin(1)
     for _ in range(iterations):

@@ -91,7 +91,7 @@ class FedDyn(Method):
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Move h, the mean slope of all clients there are, before the models are combined."""
         trainable = uploads.layout.trainable
-        clients, share = len(uploads), len(uploads) / uploads.everybody
+        clients, share = len(uploads), len(uploads) / uploads.num_clients_total
         moved = uploads.parameters.sum(0) / clients - uploads.previous[:trainable]
         slope = -self.alpha * share * moved
         if "dyn_slope" in server.slots:

@@ -87,4 +87,4 @@ class FedFusion(Fusion, Method):
         """Return the rule with its number of components settled."""
         settled = server.slots.get("components")
         rule = self if settled is None else replace(self, components=int(settled))
-        return rule.sized_for(uploads.everybody)
+        return rule.sized_for(uploads.num_clients_total)

@@ -95,7 +95,7 @@ class SCAFFOLD(Method):
         """Move the server's variate by the changes, over all clients there are."""
         updated, diagnostics = super().aggregate(server, uploads)
         change = torch.stack(list(uploads.extras["control"])).sum(0)
-        change /= uploads.everybody
+        change /= uploads.num_clients_total
         common = server.slots["scaffold"] + change if "scaffold" in server.slots else change
         return replace(updated, slots={**updated.slots, "scaffold": common}), diagnostics
 
