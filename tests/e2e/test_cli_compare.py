@@ -66,7 +66,7 @@ def test_a_table_of_ones_own_is_compared_by_its_clients_own_tests(terminal, visi
         )
     )
     assert row["rounds_to_target"] >= 1
-    assert row["verdict"] in ("leads", "within noise", "the same", "behind")
+    assert row["verdict"] in ("leads", "not significant", "equivalent", "significantly worse")
 
 
 def test_data_without_tests_or_with_other_columns_is_refused_with_a_way_out(terminal, visits):

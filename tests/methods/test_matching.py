@@ -163,7 +163,7 @@ def test_the_deep_networks_with_residuals_are_refused(name):
 
 def test_text_and_local_buffers_are_refused(federation):
     bilstm = FunctionalModel(make("bilstm:embedding=3,hidden=2", (6,), 2, vocabulary=12))
-    with pytest.raises(UnskewError, match="does not follow"):
+    with pytest.raises(UnskewError, match="does not fit"):
         FedMA().check(bilstm, torch.ones(2, 6, dtype=torch.int32))
     with pytest.raises(UnskewError, match="use buffers=average"):
         us.train(federation, "fedma:buffers=local", model="mlp:norm=batch", rounds=1)
