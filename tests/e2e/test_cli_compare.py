@@ -107,7 +107,7 @@ def test_a_longer_run_is_not_taken_for_a_shorter(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out", "--rounds", 3)
     terminal.output(*command)
     message = terminal.complaint(*command, "--rounds", 2)
-    assert "has 3 already (asked for 2)" in message
+    assert "has 3 already (requested 2)" in message
     terminal.output(*command, "--rounds", 4)
 
 

@@ -73,7 +73,7 @@ def test_other_code_is_another_run(federation, tmp_path, first, second):
     us.train(federation, out=tmp_path / "r", **(OPTIONS | first))
     again = us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | first))
     assert again.rounds == 1
-    with pytest.raises(UnskewError, match=r"code was .* \(the source of your own method or net"):
+    with pytest.raises(UnskewError, match=r"code was .* \(the source of your custom method or net"):
         us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | second))
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from unskew.flower.wire import Refusal, Version
 from unskew.methods.common.base import Tensors
 from unskew.runs.atomic import write_bytes
-from unskew.runs.state_files import own
+from unskew.runs.state_files import contiguous_copy
 
 _RECORD = "unskew"
 _EARLIER = 2
@@ -45,7 +45,7 @@ class NodeStateStore:
 
     def write(self, version: Version, before: Version | None, state: Tensors) -> None:
         """Keep a new state and the few it may be taken back to; forget the others."""
-        content = save({name: own(tensor) for name, tensor in state.items()})
+        content = save({name: contiguous_copy(tensor) for name, tensor in state.items()})
         known = self._in_memory()
         wanted = {_key(version): content}
         if before is not None:

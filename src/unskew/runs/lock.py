@@ -1,4 +1,4 @@
-"""One process at a time plays a run into its folder."""
+"""A lock, so that only one process at a time writes a run into its folder."""
 
 import os
 from pathlib import Path
@@ -7,24 +7,24 @@ from unskew.errors import FolderError
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes in one folder are not noticed there
+except ImportError:  # Windows: two processes in one folder are not detected there
     fcntl = None  # type: ignore[assignment]
 
 _HELD: set[int] = set()
 
 
-def _let_go_in_child() -> None:
-    """Close what a forked process inherits: else it would hold on to its parent's folders."""
+def _release_in_child() -> None:
+    """Close inherited locks in a forked process, so that it does not lock its parent's folders."""
     while _HELD:
         os.close(_HELD.pop())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_in_child)
+    os.register_at_fork(after_in_child=_release_in_child)
 
 
 class FolderLock:
-    """Held from its making to :meth:`release`, or to the end of the process, however it ends."""
+    """A lock on a folder, held from creation to :meth:`release` or to the end of the process."""
 
     def __init__(self, folder: Path) -> None:
         self._descriptor: int | None = None
@@ -36,7 +36,7 @@ class FolderLock:
         except BlockingIOError:
             os.close(descriptor)
             raise FolderError(
-                f"{folder}: another process is playing this run; wait for it, or choose another "
+                f"{folder}: another process is executing this run; wait for it, or choose another "
                 "folder"
             ) from None
         except OSError:  # a file system without locks
@@ -46,12 +46,12 @@ class FolderLock:
         _HELD.add(descriptor)
 
     def release(self) -> None:
-        """Let others in; more than once does no harm."""
+        """Release the lock; repeated calls have no effect."""
         if self._descriptor is not None and self._descriptor in _HELD:
             _HELD.discard(self._descriptor)
             os.close(self._descriptor)
         self._descriptor = None
 
     def __del__(self) -> None:
-        """Let others in when a run was given up without a word."""
+        """Release the lock of a run that was abandoned without closing its folder."""
         self.release()
