@@ -1,4 +1,4 @@
-"""The robust rules give what Flower's own functions give, where both follow the papers."""
+"""The robust rules return what Flower's functions return, where both follow the papers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Walking over columns: all of them, in order, whatever the threads, within the memory promised."""
+"""Column blocks cover all columns in order, independently of the number of threads."""
 
 import threading
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from unskew.aggregation import Uploads, coordinate_median, fedsa, inverse_distance, weighted_mean
 from unskew.aggregation.blocks import (
-    WORTH_SHARING,
-    alone,
+    MIN_PARALLEL_SIZE,
     column_blocks,
     in_threads,
     on_blocks,
+    single_threaded,
     take_columns,
 )
 from unskew.aggregation.combine import sum_of_rows
@@ -22,7 +22,7 @@ from unskew.aggregation.combine import sum_of_rows
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr("unskew.aggregation.blocks.BLOCK", 24)
-    monkeypatch.setattr("unskew.aggregation.blocks.WORTH_SHARING", 0)
+    monkeypatch.setattr("unskew.aggregation.blocks.MIN_PARALLEL_SIZE", 0)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def three_threads():
     torch.set_num_threads(before)
 
 
-def drawn(rows: int, columns: int) -> torch.Tensor:
+def random_rows(rows: int, columns: int) -> torch.Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
 
 
@@ -63,28 +63,28 @@ def test_results_come_in_the_order_of_the_columns():
 
 
 @pytest.mark.usefixtures("small_blocks", "three_threads")
-def test_each_thread_computes_alone_and_leaves_the_settings_as_they_were():
-    assert set(on_blocks(drawn(4, 60), lambda *_: torch.get_num_threads())) == {1}
+def test_workers_are_single_threaded_and_restore_the_thread_count():
+    assert set(on_blocks(random_rows(4, 60), lambda *_: torch.get_num_threads())) == {1}
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("small_blocks", "three_threads")
-def test_alone_is_for_this_thread_and_in_threads_has_the_others():
-    everyone = threading.Barrier(3, timeout=10)  # breaks unless three threads meet
-    with alone():
+def test_in_threads_uses_all_threads_inside_single_threaded():
+    barrier = threading.Barrier(3, timeout=10)  # breaks unless three threads meet
+    with single_threaded():
         assert torch.get_num_threads() == 1
-        in_threads(lambda _: everyone.wait(), range(3), drawn(4, 60))
+        in_threads(lambda _: barrier.wait(), range(3), random_rows(4, 60))
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("small_blocks", "three_threads")
-def test_what_fails_in_a_thread_is_raised():
+def test_an_error_in_a_thread_is_raised():
     def work(block, scratch, columns):
         raise ZeroDivisionError(columns.start)
 
     with pytest.raises(ZeroDivisionError):
-        on_blocks(drawn(4, 60), work)
+        on_blocks(random_rows(4, 60), work)
     assert torch.get_num_threads() == 3
 
 
@@ -92,8 +92,8 @@ def test_what_fails_in_a_thread_is_raised():
 @pytest.mark.parametrize(
     "rule", [weighted_mean(inverse_distance()), coordinate_median(), fedsa(cv_scale="rank")]
 )
-def test_the_number_of_threads_does_not_show(rule, three_threads):
-    uploads = Uploads.of(drawn(5, 200))
+def test_results_do_not_depend_on_the_number_of_threads(rule, three_threads):
+    uploads = Uploads.of(random_rows(5, 200))
     shared = rule(uploads)
     torch.set_num_threads(1)
     assert torch.equal(rule(uploads), shared)
@@ -102,7 +102,7 @@ def test_the_number_of_threads_does_not_show(rule, three_threads):
 @pytest.mark.usefixtures("small_blocks", "three_threads")
 def test_rules_work_in_inference_mode():
     with torch.inference_mode():
-        uploads = Uploads.of(drawn(5, 100))
+        uploads = Uploads.of(random_rows(5, 100))
         assert coordinate_median()(uploads).tolist() == uploads.stack.median(0).values.tolist()
 
 
@@ -113,21 +113,21 @@ def test_parts_by_hand():
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("narrow", "wide"), [(40, 1000), (2, 1000), (2, 9)])
-def test_a_sum_in_parts_is_that_in_one(narrow, wide, monkeypatch):
-    """103 columns are two parts of 51, eight of 12, or eleven of 9, and what is left over."""
-    rows, weights = drawn(5, 110)[:, :103], drawn(1, 5)[0]
+def test_a_sum_in_parts_equals_a_single_product(narrow, wide, monkeypatch):
+    """103 columns are two parts of 51, eight of 12, or eleven of 9, and a remainder."""
+    rows, weights = random_rows(5, 110)[:, :103], random_rows(1, 5)[0]
     whole = sum_of_rows(rows, weights)
-    monkeypatch.setattr("unskew.aggregation.combine._NARROW", narrow)
-    monkeypatch.setattr("unskew.aggregation.combine._WIDE", wide)
-    monkeypatch.setattr("unskew.aggregation.blocks.WORTH_SHARING", 0)
+    monkeypatch.setattr("unskew.aggregation.combine._MIN_WIDTH", narrow)
+    monkeypatch.setattr("unskew.aggregation.combine._MAX_WIDTH", wide)
+    monkeypatch.setattr("unskew.aggregation.blocks.MIN_PARALLEL_SIZE", 0)
     parts = sum_of_rows(rows, weights)
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_threads_do_not_show_in_a_large_sum():
-    rows, weights = drawn(300, 9001), drawn(1, 300)[0]
-    assert rows.numel() > WORTH_SHARING
+def test_a_large_sum_does_not_depend_on_the_number_of_threads():
+    rows, weights = random_rows(300, 9001), random_rows(1, 300)[0]
+    assert rows.numel() > MIN_PARALLEL_SIZE
     shared = sum_of_rows(rows, weights)
     torch.set_num_threads(1)
     assert torch.equal(sum_of_rows(rows, weights), shared)

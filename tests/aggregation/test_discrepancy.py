@@ -1,4 +1,4 @@
-"""FedDisco's weights: numbers by hand, and what holds for all numbers."""
+"""FedDisco's weights: values computed by hand, and properties that hold for all numbers."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_weights_by_hand():
     assert explained["weights"].tolist() == pytest.approx([0.225 / 0.8, 0.225 / 0.8, 0.35 / 0.8])
 
 
-def test_a_large_discrepancy_leaves_no_weight():
+def test_a_large_discrepancy_gives_zero_weight():
     weights = discrepancy(torch.tensor([4.0, 0.0]), rescale=False)(clients([1, 1]))
     assert weights.tolist() == [0, 1]
 
@@ -40,7 +40,7 @@ def test_values_belong_to_client_ids():
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=6), st.data())
-def test_without_alpha_and_b_it_weighs_by_samples(samples, data):
+def test_without_alpha_and_b_it_equals_by_samples(samples, data):
     values = data.draw(st.lists(st.floats(0, 10), min_size=len(samples), max_size=len(samples)))
     uploads = clients(samples)
     weights = discrepancy(torch.tensor(values), alpha=0, b=0)(uploads)
@@ -60,25 +60,25 @@ def test_a_larger_discrepancy_never_raises_the_weight(values, more):
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6), st.floats(0, 0.99))
-def test_rescaled_discrepancies_always_leave_a_weight(values, alpha):
+def test_rescaled_discrepancies_keep_a_positive_weight(values, alpha):
     uploads = clients([1] * len(values))
     weights = discrepancy(torch.tensor(values), alpha=alpha, b=0, on_degenerate="raise")(uploads)
     assert float(weights.sum()) == pytest.approx(1)
 
 
-def test_a_large_b_is_uniform_and_equal_clients_are_too():
+def test_a_large_b_and_equal_clients_give_uniform_weights():
     values = torch.tensor([5.0, 1.0, 0.0])
     uneven = discrepancy(values, b=1e9)(clients([1, 2, 9]))
     assert uneven.tolist() == pytest.approx([1 / 3] * 3, abs=1e-6)
     assert discrepancy(torch.ones(3))(clients([4, 4, 4])).tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_when_no_weight_is_left():
+def test_when_all_weights_are_zero():
     hopeless = {"alpha": 0.9, "b": 0.0, "rescale": False}
     values, uploads = torch.tensor([2.0, 2.0]), clients([3, 1])
-    with pytest.warns(UserWarning, match="leaves no client a weight"):
+    with pytest.warns(UserWarning, match="all weights are zero"):
         assert discrepancy(values, **hopeless)(uploads).tolist() == [0.75, 0.25]
-    with pytest.raises(UnskewError, match="leaves no client a weight: lower alpha"):
+    with pytest.raises(UnskewError, match="all weights are zero; lower alpha"):
         discrepancy(values, on_degenerate="raise", **hopeless)(uploads)
 
 
@@ -100,8 +100,8 @@ def test_divergence_from_a_target():
     assert values.tolist() == pytest.approx([0, 0.5])
 
 
-def test_rounding_off_target_is_not_blown_up():
-    # Clients exactly on a target that float32 cannot hold: no discrepancy, so p + b.
+def test_rounding_errors_are_not_amplified():
+    # Clients exactly on a target that float32 cannot represent: no discrepancy, so p + b.
     target = torch.tensor([0.3, 0.3, 0.4])
     counts = (target.double() * 1e9).tolist()
     uploads = clients([1, 2, 7], [counts] * 3)
@@ -126,11 +126,11 @@ def test_bad_input_is_named():
         discrepancy(label_divergence())(clients([1]))
     with pytest.raises(UnskewError, match="label_counts of client 1 must hold"):
         label_divergence()(clients([1, 1], [[1, 1], [0, 0]]))
-    with pytest.raises(UnskewError, match="target must be 2 shares"):
+    with pytest.raises(UnskewError, match="target must be 2 non-negative shares"):
         label_divergence(target=torch.ones(3))(clients([1], [[1, 1]]))
-    with pytest.raises(UnskewError, match="values must be 2 finite discrepancies"):
+    with pytest.raises(UnskewError, match="values must be 2 finite non-negative discrepancies"):
         discrepancy(torch.tensor([1.0, math.inf]))(clients([1, 1]))
-    with pytest.raises(UnskewError, match="values must be 2 finite discrepancies"):
+    with pytest.raises(UnskewError, match="values must be 2 finite non-negative discrepancies"):
         discrepancy(label_divergence(target=torch.tensor([1.0, 0.0])))(
             clients([1, 1], [[1, 0], [1, 1]])
         )

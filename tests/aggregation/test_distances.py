@@ -1,4 +1,4 @@
-"""Lengths and distances of rows of any scale."""
+"""Norms and distances of rows of any scale."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from unskew.aggregation.distances import (
     distances,
     distances_to_mean,
     from_center,
-    lengths,
     power_of_two,
+    row_norms,
 )
 
 
@@ -19,23 +19,23 @@ def zero(block: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
 
 
 @given(st.integers(-120, 120))
-def test_lengths_by_hand_at_every_scale(power):
+def test_norms_by_hand_at_every_scale(power):
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-5.0, 12.0]]) * 2.0**power
-    assert (lengths(rows) / 2.0**power).tolist() == pytest.approx([5, 0, 13], rel=1e-6)
+    assert (row_norms(rows) / 2.0**power).tolist() == pytest.approx([5, 0, 13], rel=1e-6)
 
 
 @given(st.integers(0, 1000), st.integers(-80, 80))
-def test_powers_of_two_change_no_digit(seed, power):
+def test_powers_of_two_scale_norms_exactly(seed, power):
     rows = torch.randn(3, 50, generator=torch.Generator().manual_seed(seed))
-    assert torch.equal(lengths(rows * 2.0**power), lengths(rows) * 2.0**power)
+    assert torch.equal(row_norms(rows * 2.0**power), row_norms(rows) * 2.0**power)
 
 
-def test_a_far_row_does_not_spoil_a_near_one():
+def test_a_far_row_does_not_affect_a_near_one():
     rows = torch.tensor([[3.0, 4.0], [1e30, 0.0], [1e-30, 0.0]])
-    assert lengths(rows).tolist() == pytest.approx([5, 1e30, 1e-30], rel=1e-6)
+    assert row_norms(rows).tolist() == pytest.approx([5, 1e30, 1e-30], rel=1e-6)
 
 
-def test_sums_that_float32_cannot_hold():
+def test_sums_that_float32_cannot_represent():
     rows = torch.full((2, 1000), 1e37)
     assert distances(rows, from_center(zero), norm=1).tolist() == pytest.approx(
         [1e40] * 2, rel=1e-5
@@ -52,7 +52,7 @@ def test_distances_by_hand_over_several_blocks(monkeypatch, block):
 
 
 @given(st.integers(1, 30), st.integers(0, 40), st.integers(0, 1000))
-def test_short_and_long_rows_are_measured_alike(clients, width, seed):
+def test_short_and_long_rows_give_the_same_distances(clients, width, seed):
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(clients, width, generator=generator)
     weights = torch.rand(clients, generator=generator) + 0.1
@@ -66,7 +66,7 @@ def test_short_and_long_rows_are_measured_alike(clients, width, seed):
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_wide_rows_lose_no_digits(norm):
+def test_wide_rows_lose_no_precision(norm):
     signs = torch.randint(0, 2, (64, 1 << 17), generator=torch.Generator().manual_seed(0))
     rows = torch.where(signs == 1, 0.1, 0.3)
     even = torch.full((64,), 1 / 64)
@@ -82,7 +82,7 @@ def test_rows_may_carry_a_gradient():
         assert found.tolist() == [1, 1]
 
 
-def test_sums_over_short_rows_that_float32_cannot_hold():
+def test_sums_over_short_rows_that_float32_cannot_represent():
     rows = torch.full((2, 1000), 1e37) * torch.tensor([[1.0], [-1.0]])
     even = torch.tensor([0.5, 0.5])
     assert distances_to_mean(rows, even, norm=1).tolist() == pytest.approx([1e40] * 2, rel=1e-5)

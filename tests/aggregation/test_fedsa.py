@@ -1,4 +1,4 @@
-"""FedSA on a toy that is worked out by hand, and what must hold for any clients."""
+"""FedSA on an example computed by hand, and properties that hold for any clients."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ MEAN = [10.0, 2.0, 4.0, 1.0]
 
 
 def two_tensors() -> Uploads:
-    """The toy with its first column in both of two tensors: [c0, c1] and [c0, c2, c3]."""
+    """The toy example split into two tensors that share its first column: c0 c1 and c0 c2 c3."""
     entries = (
         Entry("a", 0, 2, (2,), Kind.WEIGHT),
         Entry("nothing", 2, 2, (0,), Kind.WEIGHT),
@@ -38,7 +38,7 @@ def two_tensors() -> Uploads:
 
 def test_toy_by_hand():
     vector, diagnostics = fedsa().apply(Uploads.of(TOY))
-    # Client 4 agrees with 0-3 on one of three columns, with 5 on two: it founds a cluster with 5.
+    # Client 4 agrees with 0-3 on one of three columns, with 5 on two: it forms a cluster with 5.
     assert diagnostics["clusters"].tolist() == [[0, 0, 0, 0, 1, 1]]
     assert diagnostics["high_share"].tolist() == [0.75]
     # Macro-classes are (1, 1, 1) and (4, 4, 1): in the last column 4 and 5 tie, the lower wins.
@@ -54,7 +54,7 @@ def test_the_literal_weights_do_not_sum_to_one():
     assert diagnostics["weight_sums"].tolist() == [[4 / 16, 5 / 16]]
 
 
-def test_a_client_unlike_the_only_cluster_is_left_out():
+def test_a_client_unlike_the_only_cluster_is_excluded():
     # Client 4 joins with 1/3; client 5 agrees with 4 alone: 2/3 over five members is 0.13.
     vector, diagnostics = fedsa(macro=1).apply(Uploads.of(TOY))
     assert diagnostics["clusters"].tolist() == [[0, 0, 0, 0, 0, -1]]
@@ -70,7 +70,7 @@ def test_one_cluster_of_all_clients_is_the_mean():
 def test_clusters_of_each_tensor():
     vector, diagnostics = fedsa().apply(two_tensors())
     # The first tensor has one high column and two equal clusters: (0 + 6) / 2. In the last one,
-    # client 4 agrees with 0-3 as often as with 5, and joining comes before founding.
+    # client 4 agrees with 0-3 as often as with 5, and joining comes before forming a new one.
     assert diagnostics["clusters"].tolist() == [[0, 0, 0, 0, 1, 1], [-1] * 6, [0] * 6]
     assert diagnostics["high_share"].tolist() == [0.5, 0, 2 / 3]
     torch.testing.assert_close(vector, torch.tensor([10.0, 3.0, 10.0, 4.0, 1.0]))
@@ -84,7 +84,7 @@ def test_one_clustering_for_the_model():
 
 
 def test_raw_bins_put_small_deviations_into_one_class():
-    # All squares are far below 1/4, so everybody is in class 1 and there is one cluster.
+    # All squares are far below 1/4, so all clients are in class 1 and there is one cluster.
     vector, diagnostics = fedsa(bins="raw").apply(Uploads.of(TOY / 100))
     assert diagnostics["clusters"].tolist() == [[0] * 6]
     torch.testing.assert_close(vector, torch.tensor(MEAN) / 100)
@@ -103,8 +103,8 @@ def test_means_by_samples():
     # Means are now 10, 3, 3, 2.25. In the first two high columns all are equally far off (class
     # 4), so clients 0-4 agree everywhere and 5 on two of three columns: one cluster, one mean.
     torch.testing.assert_close(vector, torch.tensor([10.0, 3.0, 3.0, 2.25]))
-    everyone = fedsa(cv_threshold=1, client_weighting=by_samples())(uploads)
-    torch.testing.assert_close(everyone, weighted_mean(by_samples())(uploads))
+    averaged = fedsa(cv_threshold=1, client_weighting=by_samples())(uploads)
+    torch.testing.assert_close(averaged, weighted_mean(by_samples())(uploads))
 
 
 @pytest.mark.parametrize("cv_scale", ["minmax", "rank", "clip99"])
@@ -120,7 +120,7 @@ def test_identical_clients_stay_as_they_are(cv_scale, bins, scope):
 
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from(["minmax", "rank", "clip99"]))
-def test_weights_sum_to_one_and_the_hull_holds(seed, clients, cv_scale):
+def test_weights_sum_to_one_and_results_are_in_the_hull(seed, clients, cv_scale):
     stack = torch.randn(clients, 40, generator=torch.Generator().manual_seed(seed))
     vector, diagnostics = fedsa(cv_scale=cv_scale).apply(Uploads.of(stack))
     torch.testing.assert_close(
@@ -133,7 +133,7 @@ def test_weights_sum_to_one_and_the_hull_holds(seed, clients, cv_scale):
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 3]))
 def test_up_to_three_clients_are_one_cluster(seed, clients):
-    # Two clients are equally far from their mean; a third has nobody left to found with.
+    # Two clients are equally far from their mean; a third has no client left to pair with.
     stack = torch.randn(clients, 30, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(fedsa(cv_scale="rank")(Uploads.of(stack)), stack.mean(0))
 
@@ -154,7 +154,7 @@ def test_a_threshold_of_one_is_the_mean():
         assert torch.equal(result, weighted_mean(uniform())(Uploads.of(stack)))
 
 
-def test_ids_decide_nothing_but_ties():
+def test_ids_only_resolve_ties():
     stack = torch.randn(9, 20_000, generator=torch.Generator().manual_seed(5))
     order = [4, 2, 8, 0, 1, 7, 6, 3, 5]
     rule = fedsa(cv_scale="rank")

@@ -30,7 +30,7 @@ def test_a_mean_of_zero_has_a_large_but_finite_variation():
 
 
 @pytest.mark.parametrize("power", [-100, -40, 0, 40, 100])
-def test_no_scale_changes_a_variation(power):
+def test_variations_do_not_depend_on_the_scale(power):
     # Means 0 and 2^-20, deviations 1 and 2^-20; the root mean square is the root of 1/2.
     rows = torch.tensor([[1.0, 2.0**-19], [-1.0, 0.0]]) * 2.0**power
     found = variations_of(rows)
@@ -64,8 +64,8 @@ def test_micro_classes_by_hand():
 @settings(max_examples=40)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 5), st.integers(0, 20))
 def test_agreements_count_equal_classes(seed, clients, classes, columns):
-    drawn = torch.Generator().manual_seed(seed)
-    micro = torch.randint(1, classes + 1, (clients, columns), generator=drawn).to(torch.uint8)
+    random_rows = torch.Generator().manual_seed(seed)
+    micro = torch.randint(1, classes + 1, (clients, columns), generator=random_rows).to(torch.uint8)
     expected = (micro[:, None, :] == micro[None, :, :]).sum(2).double()
     assert torch.equal(agreements(micro, classes), expected)
 
@@ -80,7 +80,7 @@ def test_macro_classes_are_modes_and_the_lower_class_wins_a_tie():
     assert tied.macro_classes(micro, 4).tolist() == [[2, 1, 2]]
 
 
-def test_a_cluster_of_clients_without_weight_takes_its_plain_mean():
+def test_a_cluster_of_clients_without_weight_takes_the_unweighted_mean():
     clusters = Clusters.of(torch.tensor([0, 0, 1, 1]), torch.tensor([3.0, 1.0, 0.0, 0.0]))
     assert clusters.means.tolist() == [[0.75, 0.25, 0, 0], [0, 0, 0.5, 0.5]]
 
@@ -95,18 +95,18 @@ def similar(pairs: dict[tuple[int, int], int], clients: int, coordinates: int) -
 
 def test_joins_come_before_pairs_of_equal_score():
     matches = similar({(0, 1): 9, (0, 2): 5, (1, 2): 5, (2, 3): 5, (0, 3): 1, (1, 3): 1}, 4, 10)
-    # After (0, 1): 2 joins with 5 although (2, 3) scores 5 too; 3 then has nobody but them.
+    # After (0, 1): 2 joins with 5 although (2, 3) scores 5 too; 3 can then only join them.
     assert greedy_clusters(matches, 10, limit=4, threshold=0.2).tolist() == [0, 0, 0, 0]
 
 
-def test_equal_pairs_go_by_the_smallest_ids():
+def test_tied_pairs_go_to_the_smallest_ids():
     matches = similar({(0, 3): 8, (1, 2): 8, (0, 1): 8}, 4, 10)
     # (0, 1) comes before (0, 3) and (1, 2); then 2 and 3 join with 4 each, 2 first.
     assert greedy_clusters(matches, 10, limit=1, threshold=0.2).tolist() == [0, 0, 0, 0]
     assert greedy_clusters(matches, 10, limit=1, threshold=0.3).tolist() == [0, 0, 0, -1]
 
 
-def test_the_threshold_counts_only_once_all_clusters_exist():
+def test_the_threshold_applies_only_once_all_clusters_exist():
     matches = similar({(0, 1): 10, (2, 3): 1}, 4, 10)
     assert greedy_clusters(matches, 10, limit=2, threshold=0.5).tolist() == [0, 0, 1, 1]
     assert greedy_clusters(matches, 10, limit=1, threshold=0.5).tolist() == [0, 0, -1, -1]
@@ -118,7 +118,7 @@ def test_a_score_equal_to_the_threshold_is_not_enough():
     assert greedy_clusters(matches, 10, limit=1, threshold=0.19).tolist() == [0, 0, 0]
 
 
-def test_one_client_founds_no_cluster_and_many_are_quick():
+def test_one_client_forms_no_cluster_and_many_are_fast():
     assert greedy_clusters(np.full((1, 1), 5.0), 5, 4, 0.2).tolist() == [-1]
     matches = np.random.default_rng(0).integers(0, 100, (1000, 1000)).astype(float)
     labels = greedy_clusters(np.maximum(matches, matches.T), 100, 4, 0.2)
@@ -126,7 +126,7 @@ def test_one_client_founds_no_cluster_and_many_are_quick():
 
 
 def every_move(matches: np.ndarray, labels: list[int], limit: int) -> list[tuple]:
-    """All moves there are, the best first: score, joins before pairs, ids, cluster."""
+    """All possible moves, the best first: by score, joins before pairs, ids, cluster."""
     free = [k for k, label in enumerate(labels) if label < 0]
     clusters = range(max(labels) + 1)
     joins = [
@@ -140,9 +140,9 @@ def every_move(matches: np.ndarray, labels: list[int], limit: int) -> list[tuple
 
 @settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.sampled_from([3, 40]))
-def test_clusters_are_those_of_trying_every_move(seed, clients, limit, coordinates):
-    drawn = np.random.default_rng(seed).integers(0, coordinates + 1, (clients, clients))
-    matches = np.maximum(drawn, drawn.T).astype(float)
+def test_clusters_equal_those_of_an_exhaustive_search(seed, clients, limit, coordinates):
+    random_rows = np.random.default_rng(seed).integers(0, coordinates + 1, (clients, clients))
+    matches = np.maximum(random_rows, random_rows.T).astype(float)
     labels = [-1] * clients
     while moves := every_move(matches, labels, limit):
         score, _, members, cluster = moves[0]

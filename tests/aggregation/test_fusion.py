@@ -1,4 +1,4 @@
-"""The weigher as a whole, from uploads to weights."""
+"""FedFusion's client weighting, from uploads to weights."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_weights_are_on_the_simplex(clients, deterministic):
 @pytest.mark.parametrize(
     "name", ["mlp:hidden=5,norm=none", "mlp:hidden=8,norm=group", "layer norm", "feddisk-cnn"]
 )
-def test_any_network_will_do(name):
+def test_any_network_is_supported(name):
     uploads = uploads_of(network(name))
     explained = fusion(**QUICK).explain(uploads)
     assert explained["allocation"].shape == (6, 2)
@@ -54,17 +54,17 @@ def test_any_network_will_do(name):
 def test_one_component_is_the_mean_or_fedavg_bit_for_bit(clients):
     uploads = uploads_of(clients=clients, samples=range(1, clients + 1))
     assert torch.equal(fusion(components=1, **QUICK)(uploads), uniform()(uploads))
-    weighed = fusion(components=1, prior="samples", **QUICK)(uploads)
-    assert torch.equal(weighed, by_samples()(uploads))
+    weights = fusion(components=1, prior="samples", **QUICK)(uploads)
+    assert torch.equal(weights, by_samples()(uploads))
 
 
-def test_components_follow_the_number_of_clients():
+def test_the_default_number_of_components_depends_on_the_clients():
     counts = [Fusion().sized_for(clients).components for clients in (1, 3, 4, 10, 45, 46, 1000)]
     assert counts == [1, 1, 2, 4, 15, 15, 15]
     assert Fusion(components=3).sized_for(100).components == 3
 
 
-def test_identical_clients_count_the_same():
+def test_identical_clients_have_equal_weights():
     explained = fusion(components=3, **QUICK).explain(uploads_of(spread=0.0))
     torch.testing.assert_close(explained["weights"], torch.full((6,), 1 / 6).double())
     assert len(explained["cluster"].unique()) == 1
@@ -99,13 +99,13 @@ def test_the_same_uploads_and_seed_give_the_same_bits():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_huge_and_tiny_models_are_weighed_too(scale):
+def test_weights_do_not_depend_on_the_scale_of_models(scale):
     uploads = uploads_of(network("mlp:hidden=5,norm=none"))
     scaled = Uploads.of(uploads.stack * scale, layout=uploads.layout)
     torch.testing.assert_close(fusion(**QUICK)(scaled), fusion(**QUICK)(uploads), atol=1e-3, rtol=0)
 
 
-def test_a_hook_describes_clients_in_another_way():
+def test_custom_statistics_describe_clients():
     uploads = uploads_of(samples=[1, 1, 1, 9, 9, 9])
     explained = fusion(stats=lambda u: u.samples[:, None], components=2, **QUICK).explain(uploads)
     first, second = explained["allocation"][:3], explained["allocation"][3:]
@@ -114,20 +114,20 @@ def test_a_hook_describes_clients_in_another_way():
 
 
 @pytest.mark.parametrize(
-    ("stats", "complaint"),
+    ("stats", "message"),
     [
         (lambda u: u.samples, "stats must return 6 rows"),
         (lambda u: u.stack[:2], "stats must return 6 rows"),
         (lambda u: u.stack[:, :1] / 0, "stats must return finite numbers"),
     ],
 )
-def test_a_hook_that_misbehaves_is_named(stats, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_invalid_custom_statistics_are_rejected(stats, message):
+    with pytest.raises(UnskewError, match=message):
         fusion(stats=stats, **QUICK)(uploads_of())
 
 
 @pytest.mark.parametrize(
-    ("option", "complaint"),
+    ("option", "message"),
     [
         ({"components": 0}, "components must be greater than or equal to 1"),
         ({"temperature": 0}, "temperature must be greater than 0"),
@@ -135,8 +135,8 @@ def test_a_hook_that_misbehaves_is_named(stats, complaint):
         ({"component": 3}, "did you mean 'components'"),
     ],
 )
-def test_bad_options_are_named(option, complaint):
-    with pytest.raises(UnskewError, match=complaint):
+def test_bad_options_are_named(option, message):
+    with pytest.raises(UnskewError, match=message):
         fusion(**option)
 
 

@@ -1,4 +1,4 @@
-"""From an allocation to weights: the identities that show what FedFusion does."""
+"""From an allocation to weights: identities of FedFusion."""
 
 import math
 
@@ -18,7 +18,7 @@ def allocation_of(rows, c=None):
 
 @st.composite
 def allocations(draw):
-    """Random allocations, hard masks and empty components among them."""
+    """Random allocations, including hard masks and empty components."""
     clients, components = draw(st.integers(1, 12)), draw(st.integers(1, 6))
     noise = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
     mask = torch.rand(clients, components, generator=noise) < draw(st.sampled_from([0.1, 0.5, 1]))
@@ -41,7 +41,7 @@ def test_weights_are_on_the_simplex(allocation, pi, seed):
 
 
 @given(allocations())
-def test_by_mass_every_allocation_gives_the_plain_mean(allocation):
+def test_by_mass_every_allocation_gives_the_unweighted_mean(allocation):
     clients = len(allocation.b)
     even = torch.full((clients,), 1 / clients, dtype=torch.float64)
     torch.testing.assert_close(fusion_weights(allocation, pi="mass"), even, atol=1e-14, rtol=0)
@@ -52,7 +52,7 @@ def test_by_mass_every_allocation_gives_the_plain_mean(allocation):
 
 
 @given(allocations())
-def test_no_component_counts_more_than_e_times_another(allocation):
+def test_no_component_has_more_than_e_times_the_weight_of_another(allocation):
     pi = component_weights(allocation, torch.ones(len(allocation.b)).double(), "softmax")
     empty = allocation.shares.sum(0) == 0
     assert bool((pi[empty] == 0).all())
@@ -80,13 +80,13 @@ def test_one_component_is_the_mean_bit_for_bit(clients):
 def test_by_hand():
     # Three clients in the first of three components, one in the second, none in the third.
     allocation = allocation_of([[1.0, 0, 0]] * 3 + [[0, 1.0, 0]])
-    # Eq. 7: softmax of (3/4, 1/4) over the two that have clients.
+    # Eq. 7: softmax of (3/4, 1/4) over the two components with clients.
     first = math.e**0.75 / (math.e**0.75 + math.e**0.25)
     weights = fusion_weights(allocation)
     torch.testing.assert_close(
         weights, torch.tensor([first / 3] * 3 + [1 - first], dtype=torch.float64)
     )
-    assert float(weights[3]) > 1.5 * float(weights[0])  # the lone client counts more
+    assert float(weights[3]) > 1.5 * float(weights[0])  # the single client has more weight
     literal = fusion_weights(allocation, normalise="literal")
     assert float(literal.sum()) == pytest.approx(3 * first + (1 - first))
 

@@ -1,4 +1,4 @@
-"""Describing clients by normalisation layers, through the layout of any network."""
+"""Clients are described by their normalisation layers, for any network."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_networks_without_norms_are_described_by_the_moments_of_their_tensors():
     assert rows.tolist() == [[3, 3.5**0.5, 1, 0]]
 
 
-def test_empty_tensors_are_passed_over_and_empty_models_refused():
+def test_empty_tensors_are_skipped_and_empty_models_rejected():
     half = nn.Linear(3, 2)
     half.register_parameter("nothing", nn.Parameter(torch.empty(0)))
     assert norm_statistics(uploads_of(half)).shape == (3, 4)
@@ -59,7 +59,7 @@ def test_empty_tensors_are_passed_over_and_empty_models_refused():
         norm_statistics(Uploads.of(torch.empty(3, 0)))
 
 
-def test_columns_are_standardised_and_constants_vanish():
+def test_columns_are_standardised_and_constant_columns_become_zero():
     rows = torch.tensor([[1.0, 5.0, 0.1], [3.0, 5.0, 0.1], [5.0, 5.0, 0.1 * (1 + 1e-8)]]).double()
     third = (3 / 2) ** 0.5
     expected = torch.tensor([[-third, 0, 0], [0, 0, 0], [third, 0, 0]]).double()

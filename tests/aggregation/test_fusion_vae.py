@@ -1,4 +1,4 @@
-"""The autoencoder of FedFusion: its distributions, its gradients, its fit."""
+"""The autoencoder of FedFusion: distributions, gradients and fit."""
 
 import math
 
@@ -10,7 +10,7 @@ from scipy import integrate, special, stats
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from unskew.aggregation import kumaraswamy
-from unskew.aggregation.fusion_allocation import drawn, expected
+from unskew.aggregation.fusion_allocation import expected_allocation, sample_allocation
 from unskew.aggregation.fusion_fit import Adam, bernoulli_kl, divergence, fit, loss, normal_kl
 from unskew.aggregation.fusion_vae import FusionVAE
 
@@ -22,7 +22,7 @@ def generator(seed=0):
 
 
 def two_groups(clients=12, features=40, gap=2.0, seed=0):
-    """Standardised statistics of clients, the second half of which has another centre."""
+    """Standardised statistics of clients; the second half has a different centre."""
     noise = generator(seed)
     group = torch.arange(clients) >= clients // 2
     centers = gap / 2 * torch.randn(2, features, generator=noise)
@@ -36,12 +36,12 @@ def tensors(*values):
 
 @pytest.mark.parametrize(("zeta", "kappa"), SHAPES)
 def test_sticks_have_the_mean_of_the_distribution(zeta, kappa):
-    draws = 200_000
-    uniform = torch.rand(draws, generator=generator(), dtype=torch.float64)
+    size = 200_000
+    uniform = torch.rand(size, generator=generator(), dtype=torch.float64)
     sticks = kumaraswamy.log_sample(*tensors(zeta, kappa), uniform).exp()
     mean = kappa * special.beta(1 + 1 / zeta, kappa)
     # Values in (0, 1) have a deviation of at most 1/2: five standard errors are 0.0056.
-    assert float(sticks.mean()) == pytest.approx(mean, abs=5 * 0.5 / math.sqrt(draws))
+    assert float(sticks.mean()) == pytest.approx(mean, abs=5 * 0.5 / math.sqrt(size))
     assert float(kumaraswamy.log_mean(*tensors(zeta, kappa)).exp()) == pytest.approx(mean)
 
 
@@ -65,7 +65,7 @@ def test_the_divergence_of_sticks_is_the_integral(zeta, kappa):
 
 
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
-def test_the_other_divergences_are_torchs(center, log_sd, p, q):
+def test_the_other_divergences_match_torch(center, log_sd, p, q):
     center, log_sd, p, q = tensors(center, log_sd, p, q)
     standard = Normal(torch.zeros_like(center), torch.ones_like(center))
     torch.testing.assert_close(
@@ -74,10 +74,10 @@ def test_the_other_divergences_are_torchs(center, log_sd, p, q):
     torch.testing.assert_close(bernoulli_kl(p, q), kl_divergence(Bernoulli(p), Bernoulli(q)))
 
 
-def test_an_encoder_that_says_nothing_is_the_prior():
+def test_an_encoder_with_zero_output_gives_the_prior():
     vae = FusionVAE(features=5, components=3, codes="client")
     posterior = vae.encode(torch.zeros(sum(vae.sizes)), torch.ones(2, 5))
-    rho = expected(posterior).rho
+    rho = expected_allocation(posterior).rho
     expectation = torch.tensor([10 / 11, 100 / 121, 1000 / 1331]).expand(2, 3)
     torch.testing.assert_close(rho, expectation, atol=1e-4, rtol=0)
     assert float(divergence(posterior, rho)) == pytest.approx(0, abs=1e-4)
@@ -106,7 +106,7 @@ def test_thirty_steps_lower_the_loss(codes, clients):
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
-def test_adam_is_torchs():
+def test_adam_matches_torch():
     ours = torch.randn(20, generator=generator())
     theirs = ours.clone().requires_grad_()
     adam, reference = Adam(ours), torch.optim.Adam([theirs], lr=1e-3, weight_decay=1e-4)
@@ -117,7 +117,7 @@ def test_adam_is_torchs():
     torch.testing.assert_close(ours, theirs.detach())
 
 
-def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
+def test_the_same_seed_gives_the_same_bits_and_keeps_torchs_random_state():
     statistics, _ = two_groups()
     vae = FusionVAE(40, components=4)
     before = torch.get_rng_state()
@@ -129,26 +129,27 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_a_draw_is_an_allocation():
+def test_a_sample_is_a_valid_allocation():
     statistics, _ = two_groups()
     vae = FusionVAE(40, components=5)
     posterior = vae.encode(3 * vae.initial(generator()), statistics)
-    for allocation in (expected(posterior), drawn(posterior, generator(1), 1.0)):
+    sampled = sample_allocation(posterior, generator(1), 1.0)
+    for allocation in (expected_allocation(posterior), sampled):
         assert set(allocation.c.unique().tolist()) <= {0.0, 1.0}
         assert bool((allocation.c.sum(1) >= 1).all())
-        assert bool((allocation.rho.diff(dim=1) <= 0).all())  # sticks only get shorter
+        assert bool((allocation.rho.diff(dim=1) <= 0).all())  # a product of sticks decreases
         torch.testing.assert_close((allocation.b * allocation.c).sum(1), torch.ones(12))
 
 
-def test_draws_of_c_follow_rho():
+def test_samples_of_c_follow_rho():
     statistics, _ = two_groups(clients=2, features=8)
     vae = FusionVAE(8, components=3)
     posterior = vae.encode(vae.initial(generator()), statistics)
-    draws = [drawn(posterior, generator(seed), 1.0) for seed in range(2000)]
-    seen = torch.stack([allocation.c[:, 1:] for allocation in draws]).mean(0)
-    meant = expected(posterior).rho[:, 1:]
-    # Two thousand coins: five standard errors are 5 * 0.5 / sqrt(2000).
-    torch.testing.assert_close(seen, meant, atol=0.056, rtol=0)
+    samples = [sample_allocation(posterior, generator(seed), 1.0) for seed in range(2000)]
+    observed = torch.stack([allocation.c[:, 1:] for allocation in samples]).mean(0)
+    expected = expected_allocation(posterior).rho[:, 1:]
+    # Two thousand Bernoulli samples: five standard errors are 5 * 0.5 / sqrt(2000).
+    torch.testing.assert_close(observed, expected, atol=0.056, rtol=0)
 
 
 def test_codes_of_components_separate_two_groups():
@@ -156,5 +157,5 @@ def test_codes_of_components_separate_two_groups():
     vae = FusionVAE(200, components=4)
     noise = generator()
     parameters, _ = fit(vae, vae.initial(noise), statistics, noise, steps=60)
-    components = expected(vae.encode(parameters, statistics)).components
+    components = expected_allocation(vae.encode(parameters, statistics)).components
     assert set(components[group].tolist()).isdisjoint(components[~group].tolist())

@@ -29,12 +29,12 @@ def test_most_of_the_mass_at_one_point_is_the_limit():
     torch.testing.assert_close(vector, torch.tensor([1.0, 2.0]), atol=1e-3, rtol=0)
 
 
-def test_samples_pull():
+def test_clients_with_more_samples_have_more_influence():
     # Nine of ten samples are at 4.
     uploads = Uploads.of(torch.tensor([[0.0], [4.0]]), samples=[1, 9])
     vector = geometric_median(iterations=100, tolerance=0)(uploads)
     torch.testing.assert_close(vector, torch.tensor([4.0]), atol=1e-3, rtol=0)
-    even = geometric_median(iterations=3, weighting=uniform())(uploads)
+    even = geometric_median(iterations=3, client_weighting=uniform())(uploads)
     torch.testing.assert_close(even, torch.tensor([2.0]))
 
 
@@ -47,8 +47,8 @@ def test_the_objective_never_rises(seed, clients):
     assert bool((objectives.diff() <= 1e-6 * objectives[:-1]).all())
 
 
-def test_steps_end_when_nothing_changes():
-    # Three corners of a regular triangle: the mean is the answer already.
+def test_iteration_stops_when_the_objective_is_constant():
+    # Three corners of a regular triangle: the mean is the geometric median.
     stack = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     _, diagnostics = geometric_median(iterations=50).apply(Uploads.of(stack))
     assert len(diagnostics["objectives"]) == 2

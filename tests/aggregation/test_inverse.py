@@ -1,4 +1,4 @@
-"""IDA and INTRAC: numbers by hand, and what holds for all numbers."""
+"""IDA and INTRAC: values computed by hand, and properties that hold for all numbers."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ LINE = torch.tensor([[0.0], [1.0], [5.0]])  # mean 2: distances 2, 1 and 3
 CROSS = torch.tensor([[-1.0], [0.0], [1.0]])
 
 
-def drawn(seed: int, clients: int, size: int = 12) -> torch.Tensor:
+def random_rows(seed: int, clients: int, size: int = 12) -> torch.Tensor:
     return torch.randn(clients, size, generator=torch.Generator().manual_seed(seed))
 
 
@@ -54,14 +54,14 @@ def test_relative_and_absolute_eps_by_hand():
     close(inverse_distance(eps=0.5, absolute=True)(Uploads.of(LINE)), [21 / 71, 35 / 71, 15 / 71])
 
 
-def test_centres_by_hand():
+def test_centers_by_hand():
     uploads = Uploads.of(LINE, samples=[2, 2, 0])
     close(inverse_distance(center="mean").explain(uploads)["distances"], [2, 1, 3])
     close(inverse_distance(center="fedavg").explain(uploads)["distances"], [0.5, 0.5, 4.5])
     close(inverse_distance(center="median").explain(uploads)["distances"], [1, 0, 4])
 
 
-def test_a_client_at_the_mean_takes_all_unless_capped():
+def test_a_client_at_the_mean_has_all_weight_unless_capped():
     uploads = Uploads.of(CROSS)
     close(inverse_distance(eps=0)(uploads), [0, 1, 0])
     # Mean distance 2/3: 1/(1 + 1/1500) against 1500.
@@ -70,39 +70,39 @@ def test_a_client_at_the_mean_takes_all_unless_capped():
     close(inverse_distance(cap=1)(uploads), [1 / 3] * 3)
 
 
-def test_a_cap_beyond_one_is_no_cap():
+def test_a_cap_above_one_has_no_effect():
     close(inverse_distance(cap=3, eps=0)(Uploads.of(LINE[:2])), [0.5, 0.5])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1, 2]), st.sampled_from(["mean", "median"]))
-def test_two_clients_weigh_the_same(seed, norm, center):
-    uploads = Uploads.of(drawn(seed, 2))
+def test_two_clients_have_equal_weights(seed, norm, center):
+    uploads = Uploads.of(random_rows(seed, 2))
     close(inverse_distance(norm=norm, center=center)(uploads), [0.5, 0.5])
 
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.integers(1, 8), st.sampled_from([-100, -20, 0, 20, 100]))
 def test_scaling_and_shifting_change_nothing(seed, clients, power):
-    stack = drawn(seed, clients)
+    stack = random_rows(seed, clients)
     for norm in (1, 2):
         weighting = inverse_distance(norm=norm)
         weights = weighting(Uploads.of(stack))
         assert torch.equal(weighting(Uploads.of(stack * -(2.0**power))), weights)
-        close(weighting(Uploads.of(stack + drawn(seed + 1, 1))), weights, atol=1e-4)
+        close(weighting(Uploads.of(stack + random_rows(seed + 1, 1))), weights, atol=1e-4)
 
 
 @given(st.integers(0, 10_000), st.integers(3, 8))
 def test_a_larger_distance_is_a_smaller_weight(seed, clients):
-    explained = inverse_distance().explain(Uploads.of(drawn(seed, clients)))
+    explained = inverse_distance().explain(Uploads.of(random_rows(seed, clients)))
     by_distance = explained["weights"][explained["distances"].argsort()]
     assert bool((by_distance.diff() <= 0).all())
 
 
 @given(st.integers(0, 10_000), st.integers(2, 8))
 def test_ida_with_the_l2_norm_is_one_weiszfeld_step_from_the_mean(seed, clients):
-    uploads = Uploads.of(drawn(seed, clients))
+    uploads = Uploads.of(random_rows(seed, clients))
     ida = weighted_mean(inverse_distance(norm=2, eps=1e-12))(uploads)
-    step = geometric_median(iterations=1, nu=1e-12, weighting=uniform())(uploads)
+    step = geometric_median(iterations=1, nu=1e-12, client_weighting=uniform())(uploads)
     torch.testing.assert_close(ida, step)
 
 
@@ -111,7 +111,7 @@ def test_ida_times_samples_of_equal_clients_is_ida():
     close(product(inverse_distance(), by_samples())(uploads), inverse_distance()(uploads))
 
 
-def test_buffers_do_not_move_clients_apart():
+def test_buffers_do_not_affect_distances():
     from torch import nn
 
     from unskew.models.layout import Layout
@@ -121,7 +121,7 @@ def test_buffers_do_not_move_clients_apart():
     rule = weighted_mean(inverse_distance(eps=0))
     vector, diagnostics = rule.apply(Uploads.of(stack, layout=layout))
     close(diagnostics["distances"], [2, 1, 3])
-    # The weights 3 : 6 : 2 apply to statistics too, and the counter takes the largest.
+    # The weights 3 : 6 : 2 also apply to statistics, and the counter takes the largest value.
     close(vector, [16 / 11, 0, (15 + 540 + 10) / 11, (15 + 30 + 140) / 11, 9], atol=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_inverse_accuracies_by_hand():
     close(explained["accuracies"], [0.5, 0.25, 1.0])
 
 
-def test_accuracies_below_chance_count_as_chance():
+def test_accuracies_below_chance_are_raised_to_chance():
     uploads = Uploads.of(
         torch.zeros(4, 1), train_accuracy=[0, 0.1, 0.5, 1], label_counts=torch.ones(4, 2)
     )
@@ -142,7 +142,7 @@ def test_accuracies_below_chance_count_as_chance():
     close(inverse_accuracy(1.0)(uploads), [0.25] * 4)
 
 
-def test_the_paper_s_chance_is_one_in_all_clients_whoever_takes_part():
+def test_chance_of_the_paper_uses_the_total_number_of_clients():
     uploads = Uploads.of(torch.zeros(3, 1), train_accuracy=[0.12, 0.2, 0.3])
     close(inverse_accuracy("paper")(uploads), [1 / 3] * 3)
     of_ten = replace(uploads, population=10)
@@ -158,7 +158,7 @@ def test_equal_accuracies_are_uniform(accuracy, clients):
 def test_missing_numbers_are_named():
     with pytest.raises(UnskewError, match="train_accuracy is missing"):
         inverse_accuracy(0.1)(Uploads.of(LINE))
-    with pytest.raises(UnskewError, match="classes is not known"):
+    with pytest.raises(UnskewError, match="classes is unknown"):
         inverse_accuracy()(Uploads.of(LINE, train_accuracy=[1, 1, 1]))
 
 
@@ -182,8 +182,8 @@ def test_bad_options_are_named(make, field):
 
 @pytest.mark.parametrize("center", ["mean", "median"])
 @pytest.mark.parametrize("norm", [1, 2])
-def test_two_clients_count_alike_however_close_they_are(norm, center):
-    """The mean of neighbouring float32 is one of them, or neither; that must prefer nobody."""
+def test_two_very_close_clients_have_equal_weights(norm, center):
+    """The rounded mean of adjacent float32 numbers may equal one of them; weights stay equal."""
     first = torch.full((50,), 1e4)
     stack = torch.stack([first, torch.nextafter(first, torch.tensor(torch.inf))])
     weights = inverse_distance(norm=norm, center=center)(Uploads.of(stack))
@@ -191,8 +191,8 @@ def test_two_clients_count_alike_however_close_they_are(norm, center):
 
 
 @given(st.integers(0, 1000))
-def test_the_farther_a_client_the_less_it_counts(seed):
+def test_weights_decrease_with_distance(seed):
     stack = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
-    told = inverse_distance().explain(Uploads.of(stack))
-    order = told["distances"].argsort()
-    assert bool((told["weights"][order].diff() < 0).all())
+    explained = inverse_distance().explain(Uploads.of(stack))
+    order = explained["distances"].argsort()
+    assert bool((explained["weights"][order].diff() < 0).all())

@@ -15,7 +15,7 @@ from unskew.errors import UnskewError
 LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 
 
-def drawn(seed: int, clients: int, size: int = 5) -> torch.Tensor:
+def random_rows(seed: int, clients: int, size: int = 5) -> torch.Tensor:
     return torch.randn(clients, size, generator=torch.Generator().manual_seed(seed))
 
 
@@ -44,8 +44,8 @@ def test_equal_scores_go_to_the_smallest_id():
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([1e20, -1e20, 1e30]))
-def test_krum_picks_an_honest_client(seed, f, far):
-    stack = drawn(seed, 2 * f + 3)
+def test_krum_selects_an_honest_client(seed, f, far):
+    stack = random_rows(seed, 2 * f + 3)
     stack[torch.randperm(len(stack), generator=torch.Generator().manual_seed(seed))[:f]] = far
     honest = {tuple(row.tolist()) for row in stack if row[0] != far}
     assert tuple(krum(f)(Uploads.of(stack)).tolist()) in honest
@@ -55,12 +55,12 @@ def test_krum_picks_an_honest_client(seed, f, far):
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.sampled_from([-100, 0, 100]))
-def test_krum_follows_shifts_turns_and_scales(seed, power):
-    stack = drawn(seed, 7)
-    chosen = krum(2).apply(Uploads.of(stack))[1]["selected"]
-    turn = torch.linalg.qr(drawn(seed + 1, 5))[0]
-    for moved in (stack * 2.0**power, stack + 3, stack @ turn):
-        assert torch.equal(krum(2).apply(Uploads.of(moved))[1]["selected"], chosen)
+def test_krum_is_invariant_to_shifts_rotations_and_scales(seed, power):
+    stack = random_rows(seed, 7)
+    selected = krum(2).apply(Uploads.of(stack))[1]["selected"]
+    rotation = torch.linalg.qr(random_rows(seed + 1, 5))[0]
+    for moved in (stack * 2.0**power, stack + 3, stack @ rotation):
+        assert torch.equal(krum(2).apply(Uploads.of(moved))[1]["selected"], selected)
 
 
 def test_squared_distances_of_near_and_far_rows():
@@ -73,14 +73,14 @@ def test_squared_distances_of_near_and_far_rows():
 
 
 def test_squared_distances_of_many_rows():
-    stack = drawn(3, 11, 300)
+    stack = random_rows(3, 11, 300)
     expected = torch.cdist(stack.double(), stack.double()).square()
     torch.testing.assert_close(squared_distances(stack), expected)
 
 
 def test_bulyan_by_hand():
-    # f = 1 of seven: Krum picks five one after another, the three values next to their median
-    # count. The outliers 50 and -60 go; 0, 1, 2, 3, 4 stay; the mean of 1, 2, 3 is 2.
+    # f = 1 of seven: Krum selects five iteratively, and the three values closest to their median
+    # are averaged. The outliers 50 and -60 are dropped; the mean of 1, 2, 3 is 2.
     stack = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [50.0], [-60.0]])
     vector, diagnostics = bulyan(1).apply(Uploads.of(stack))
     assert diagnostics["selected"].tolist() == [0, 1, 2, 3, 4]
@@ -88,7 +88,7 @@ def test_bulyan_by_hand():
 
 
 def test_bulyan_drops_what_is_farther_not_what_is_lower():
-    """Seven clients with one bad: five are picked, and three of 0, 0, 1, 1, 2 are closest to 1."""
+    """Seven clients, one bad: five are selected, and three of 0, 0, 1, 1, 2 are closest to 1."""
     stack = torch.tensor([[0.0], [0.0], [1.0], [1.0], [2.0], [500.0], [-600.0]])
     assert bulyan(1)(Uploads.of(stack)).item() == pytest.approx(2 / 3)
 
@@ -105,7 +105,7 @@ def test_the_values_closest_to_the_median_also_where_many_are_equal(values, coun
 
 @pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("rule", [krum(1), multi_krum(1, 2), multi_krum(1), bulyan(1)])
-def test_a_model_that_is_not_finite_is_never_chosen(rule, bad):
+def test_a_non_finite_model_is_never_selected(rule, bad):
     stack = torch.randn(7, 20, generator=torch.Generator().manual_seed(0))
     stack[0] = bad
     vector, found = rule.apply(Uploads.of(stack))
@@ -114,36 +114,36 @@ def test_a_model_that_is_not_finite_is_never_chosen(rule, bad):
 
 
 @given(st.integers(0, 200))
-def test_of_identical_clients_the_smallest_id_is_chosen(seed):
+def test_of_identical_clients_the_smallest_id_is_selected(seed):
     noise = torch.Generator().manual_seed(seed)
     same = torch.randn(1, 33, generator=noise).repeat(6, 1)
     stack = torch.cat([same, torch.randn(5, 33, generator=noise)])
     assert krum(2).apply(Uploads.of(stack))[1]["selected"].tolist() == [0]
 
 
-def test_bulyan_takes_the_lower_of_windows_that_reach_equally_far():
-    # f = 1 of eight, the far two go. Of 0, 1, 2, 4, 5, 6 the median is 3; four values next to it
-    # are 1, 2, 4, 5.
+def test_bulyan_uses_the_lower_of_two_windows_at_the_same_distance():
+    # f = 1 of eight, so the far two are dropped. The median of 0, 1, 2, 4, 5, 6 is 3; the four
+    # values closest to it are 1, 2, 4, 5.
     stack = torch.tensor([[0.0], [1.0], [2.0], [4.0], [5.0], [6.0], [500.0], [-600.0]])
     assert bulyan(1)(Uploads.of(stack)).tolist() == [3.0]
 
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 2), st.sampled_from([1e20, -1e30]))
-def test_bulyan_stays_among_the_honest(seed, f, far):
-    honest = drawn(seed, 3 * f + 3)
+def test_bulyan_stays_within_the_honest_clients(seed, f, far):
+    honest = random_rows(seed, 3 * f + 3)
     stack = torch.cat([torch.full((f, 5), far), honest])
     vector = bulyan(f)(Uploads.of(stack))
     assert bool((vector >= honest.amin(0) - 1e-5).all() & (vector <= honest.amax(0) + 1e-5).all())
 
 
 def test_without_bad_clients_bulyan_is_the_mean():
-    stack = drawn(4, 9)
+    stack = random_rows(4, 9)
     torch.testing.assert_close(bulyan(0)(Uploads.of(stack)), stack.mean(0))
 
 
 def test_half_of_the_clients_identical():
-    stack = torch.cat([torch.ones(4, 5), drawn(1, 3)])
+    stack = torch.cat([torch.ones(4, 5), random_rows(1, 3)])
     assert krum(2)(Uploads.of(stack)).tolist() == [1.0] * 5
 
 
@@ -154,8 +154,8 @@ def test_half_of_the_clients_identical():
 def test_too_few_clients(rule, clients, needed):
     expected = f"needs at least {needed} clients, this round has {clients}"
     with pytest.raises(UnskewError, match=expected):
-        rule(Uploads.of(drawn(0, clients)))
-    rule(Uploads.of(drawn(0, needed)))
+        rule(Uploads.of(random_rows(0, clients)))
+    rule(Uploads.of(random_rows(0, needed)))
 
 
 def test_bad_options_are_named():

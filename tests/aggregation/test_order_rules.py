@@ -14,7 +14,7 @@ from unskew.models.layout import Layout
 FIVE = torch.tensor([[1.0, 9.0], [2.0, -9.0], [3.0, 0.0], [4.0, 1.0], [1e20, -1e20]])
 
 
-def drawn(seed: int, clients: int) -> torch.Tensor:
+def random_rows(seed: int, clients: int) -> torch.Tensor:
     return torch.randn(clients, 7, generator=torch.Generator().manual_seed(seed))
 
 
@@ -34,7 +34,7 @@ def test_shares_that_rounding_puts_below_a_whole_number():
     assert int(trimmed_mean(0.29).apply(Uploads.of(torch.zeros(100, 1)))[1]["trimmed"]) == 29
 
 
-def test_statistics_are_ordered_too_and_counters_take_the_maximum():
+def test_statistics_are_also_sorted_and_counters_take_the_maximum():
     layout = Layout.of(nn.BatchNorm1d(1))  # weight, bias, mean, variance, counter
     stack = torch.tensor([[1.0, 2, 3, 4, 1], [5, 6, 70, 8, 2], [9, 9, 9, 9, 9]])
     uploads = Uploads.of(stack, layout=layout)
@@ -44,8 +44,8 @@ def test_statistics_are_ordered_too_and_counters_take_the_maximum():
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.integers(1, 9))
-def test_the_ends_of_trimming(seed, clients):
-    uploads = Uploads.of(drawn(seed, clients))
+def test_the_limits_of_trimming(seed, clients):
+    uploads = Uploads.of(random_rows(seed, clients))
     torch.testing.assert_close(trimmed_mean(0)(uploads), weighted_mean(uniform())(uploads))
     torch.testing.assert_close(trimmed_mean(0.4999)(uploads), coordinate_median()(uploads))
     expected = np.median(uploads.stack.numpy(), axis=0)
@@ -54,8 +54,8 @@ def test_the_ends_of_trimming(seed, clients):
 
 @settings(max_examples=50)
 @given(st.integers(0, 10_000), st.integers(3, 9), st.sampled_from([-1e30, 1e-30, 1e30]))
-def test_bounded_whatever_a_few_clients_send(seed, clients, poison):
-    honest = drawn(seed, clients)
+def test_results_are_bounded_despite_bad_clients(seed, clients, poison):
+    honest = random_rows(seed, clients)
     bad = (clients - 1) // 3
     stack = honest.clone()
     stack[:bad] = poison
@@ -64,14 +64,14 @@ def test_bounded_whatever_a_few_clients_send(seed, clients, poison):
     assert bool((vector >= rest.amin(0) - 1e-5).all() & (vector <= rest.amax(0) + 1e-5).all())
 
 
-def test_blocks_do_not_show(monkeypatch):
+def test_results_do_not_depend_on_the_blocks(monkeypatch):
     stack = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
     whole = coordinate_median()(Uploads.of(stack))
     monkeypatch.setattr("unskew.aggregation.blocks.BLOCK", 6 * 7)
     assert torch.equal(coordinate_median()(Uploads.of(stack)), whole)
 
 
-def test_the_uploads_stay_as_they_are():
+def test_uploads_are_not_modified():
     stack = torch.tensor([[3.0], [1.0], [2.0]])
     coordinate_median()(Uploads.of(stack))
     assert stack.flatten().tolist() == [3, 1, 2]

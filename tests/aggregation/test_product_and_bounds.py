@@ -1,4 +1,4 @@
-"""Weighers made of weighers: products, and bounds that hold after normalising."""
+"""Composed client weightings: products, and bounds that hold after normalising."""
 
 import pytest
 import torch
@@ -42,41 +42,41 @@ def test_a_product_with_uniform_changes_nothing():
     torch.testing.assert_close(found, by_samples()(uploads))
 
 
-def test_the_same_weigher_twice_is_numbered():
+def test_repeated_weightings_are_numbered():
     explained = product(fixed(1, 3), fixed(1, 1)).explain(of(2))
     assert set(explained) == {"weights", "fixed.weights", "fixed2.weights"}
 
 
-def test_a_product_may_leave_nobody():
-    with pytest.raises(UnskewError, match="no client has a weight left after fixed3"):
+def test_a_product_of_zeros_is_rejected():
+    with pytest.raises(UnskewError, match="all weights are zero after fixed3"):
         product(fixed(1, 0), fixed(1, 1), fixed(0, 1))(of(2))
 
 
-def test_many_factors_do_not_vanish():
-    # A thousandth to the power of 150 is below every double.
+def test_many_factors_do_not_underflow():
+    # 0.001 to the power of 150 underflows in float64.
     weights = product(*[by_samples()] * 150)(of(1000))
     torch.testing.assert_close(weights, uniform()(of(1000)))
 
 
 def test_a_product_needs_a_factor():
-    with pytest.raises(UnskewError, match="at least one weigher"):
+    with pytest.raises(UnskewError, match="at least one client weighting"):
         product()
 
 
 def test_clipping_by_hand():
     weighting = fixed(0.6, 0.3, 0.1)
-    # 0.6 is cut to 0.5; the rest, 0.5, is shared 3 : 1.
+    # 0.6 is clipped to 0.5; the rest, 0.5, is shared 3 : 1.
     explained = clipped(weighting, high=0.5).explain(of(3))
     assert explained["weights"].tolist() == pytest.approx([0.5, 0.375, 0.125])
     assert explained["unclipped"].tolist() == pytest.approx([0.6, 0.3, 0.1])
     # 0.1 is raised to 0.2; the rest, 0.8, is shared 2 : 1.
     raised = clipped(weighting, low=0.2)(of(3)).tolist()
     assert raised == pytest.approx([0.8 * 2 / 3, 0.8 / 3, 0.2])
-    # Cutting 0.6 to 0.35 pushes 0.3 over the bound too: dividing once would not do.
+    # Clipping 0.6 to 0.35 pushes 0.3 over the bound too: normalising once is not enough.
     assert clipped(weighting, high=0.35)(of(3)).tolist() == pytest.approx([0.35, 0.35, 0.3])
 
 
-def test_clients_without_weight_take_what_the_others_may_not():
+def test_clients_of_zero_weight_get_the_weight_above_the_bound():
     assert clipped(fixed(1, 0, 0), high=0.5)(of(3)).tolist() == pytest.approx([0.5, 0.25, 0.25])
     assert clipped(fixed(1, 1, 0), high=0.5)(of(3)).tolist() == pytest.approx([0.5, 0.5, 0])
 

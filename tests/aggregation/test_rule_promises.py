@@ -1,4 +1,4 @@
-"""What every rule promises: the universal tests, on small, huge, tiny, empty and many models."""
+"""Properties of every aggregation rule, on small, huge, tiny, empty and many models."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ from unskew.aggregation import (
 )
 from unskew.models.layout import Entry, Kind, Layout
 
-WEIGHERS = {
+WEIGHTINGS = {
     "uniform": uniform(),
     "by samples": by_samples(),
     "ida": inverse_distance(),
@@ -40,7 +40,7 @@ WEIGHERS = {
     "clipped": clipped(by_samples(), high=1.0),
 }
 RULES = {
-    **{name: weighted_mean(weighting) for name, weighting in WEIGHERS.items()},
+    **{name: weighted_mean(weighting) for name, weighting in WEIGHTINGS.items()},
     "median": coordinate_median(),
     "trimmed": trimmed_mean(0.3),
     "geometric": geometric_median(nu=1e-200),
@@ -51,23 +51,23 @@ RULES = {
     "fedsa rank": fedsa(cv_scale="rank", scope="model", bins="layer"),
 }
 every_rule = pytest.mark.parametrize("name", RULES)
-every_weigher = pytest.mark.parametrize("name", WEIGHERS)
+every_weighting = pytest.mark.parametrize("name", WEIGHTINGS)
 
 
 def of(stack: torch.Tensor, layout: Layout | None = None, clients: object = None) -> Uploads:
-    """Uploads with all that any rule may ask for."""
-    places = torch.arange(len(stack), dtype=torch.float64)
+    """Uploads with every field that a rule may use."""
+    indices = torch.arange(len(stack), dtype=torch.float64)
     return Uploads.of(
         stack,
-        samples=places + 1,
-        train_accuracy=1 / (places + 1),
-        label_counts=torch.stack([places + 1, 2 * places + 1], dim=1),
+        samples=indices + 1,
+        train_accuracy=1 / (indices + 1),
+        label_counts=torch.stack([indices + 1, 2 * indices + 1], dim=1),
         layout=layout,
         clients=clients,
     )
 
 
-def drawn(seed: int, clients: int, size: int) -> torch.Tensor:
+def random_rows(seed: int, clients: int, size: int) -> torch.Tensor:
     return torch.randn(clients, size, generator=torch.Generator().manual_seed(seed))
 
 
@@ -78,24 +78,24 @@ whole_numbers = arrays.arrays(
 ).map(torch.from_numpy)
 
 
-@every_weigher
+@every_weighting
 @settings(max_examples=25)
 @given(stack=whole_numbers)
 def test_weights_are_on_the_simplex(name, stack):
-    explained = WEIGHERS[name].explain(of(stack))
+    explained = WEIGHTINGS[name].explain(of(stack))
     weights = explained["weights"]
     assert weights.dtype == torch.float64
     assert weights.shape == (len(stack),)
     assert bool((weights >= 0).all())
     assert float(weights.sum()) == pytest.approx(1)
-    assert torch.equal(weights, WEIGHERS[name](of(stack)))
+    assert torch.equal(weights, WEIGHTINGS[name](of(stack)))
 
 
 @every_rule
 @settings(max_examples=25)
 @given(stack=whole_numbers, power=st.sampled_from([-100, -30, 0, 30, 100]))
 def test_hull_and_scale(name, stack, power):
-    """Powers of two scale float32 exactly, so whatever the rule does, it must do again."""
+    """Powers of two scale float32 exactly, so a rule must give the scaled result."""
     rule, uploads = RULES[name], of(stack)
     vector = rule(uploads)
     assert bool((vector >= stack.amin(0) - 1e-4).all() & (vector <= stack.amax(0) + 1e-4).all())
@@ -107,19 +107,19 @@ def test_hull_and_scale(name, stack, power):
 @settings(max_examples=20)
 @given(clients=st.integers(1, 9), seed=st.integers(0, 1000))
 def test_identical_clients_stay_as_they_are(name, clients, seed):
-    model = drawn(seed, 1, 6)
+    model = random_rows(seed, 1, 6)
     torch.testing.assert_close(RULES[name](of(model.repeat(clients, 1))), model[0])
 
 
 @every_rule
 def test_one_client_is_its_model(name):
-    model = drawn(1, 1, 9) * torch.logspace(-30, 30, 9)
+    model = random_rows(1, 1, 9) * torch.logspace(-30, 30, 9)
     torch.testing.assert_close(RULES[name](of(model)), model[0])
 
 
 @every_rule
 def test_the_order_of_arrival_does_not_matter(name):
-    stack = drawn(2, 8, 20)
+    stack = random_rows(2, 8, 20)
     order = [3, 1, 7, 5, 0, 6, 2, 4]
     first = of(stack)
     again = Uploads.of(
@@ -133,7 +133,7 @@ def test_the_order_of_arrival_does_not_matter(name):
 
 
 def renamed(uploads: Uploads, order: list[int]) -> Uploads:
-    """The same clients under each other's numbers."""
+    """The same clients with permuted ids."""
     return Uploads.of(
         uploads.stack[order],
         samples=uploads.samples[order],
@@ -142,21 +142,21 @@ def renamed(uploads: Uploads, order: list[int]) -> Uploads:
     )
 
 
-@every_weigher
+@every_weighting
 @settings(max_examples=20)
 @given(order=st.permutations(range(7)), seed=st.integers(0, 1000))
 def test_weights_follow_the_clients(name, order, seed):
-    uploads = of(drawn(seed, 7, 20))
-    weights, moved = WEIGHERS[name](uploads), WEIGHERS[name](renamed(uploads, order))
+    uploads = of(random_rows(seed, 7, 20))
+    weights, moved = WEIGHTINGS[name](uploads), WEIGHTINGS[name](renamed(uploads, order))
     torch.testing.assert_close(moved, weights[order], atol=1e-6, rtol=1e-5)
 
 
-# FedSA breaks ties by the clients' numbers; test_fedsa.py renames clients without ties.
+# FedSA breaks ties by client ids; test_fedsa.py permutes ids without ties.
 @pytest.mark.parametrize("name", [name for name in RULES if not name.startswith("fedsa")])
 @settings(max_examples=20)
 @given(order=st.permutations(range(7)), seed=st.integers(0, 1000))
-def test_other_numbers_of_clients_change_nothing(name, order, seed):
-    uploads = of(drawn(seed, 7, 20))
+def test_results_do_not_depend_on_client_ids(name, order, seed):
+    uploads = of(random_rows(seed, 7, 20))
     vector, again = RULES[name](uploads), RULES[name](renamed(uploads, order))
     torch.testing.assert_close(again, vector, atol=1e-5, rtol=1e-5)
 
@@ -165,7 +165,7 @@ def test_other_numbers_of_clients_change_nothing(name, order, seed):
 @pytest.mark.parametrize("scale", [1e-30, 1e30, 5e37])
 @pytest.mark.parametrize("clients", [1, 2, 3, 1000])
 def test_scales_and_numbers_of_clients(name, scale, clients):
-    stack = drawn(4, clients, 8)
+    stack = random_rows(4, clients, 8)
     vector = RULES[name](of(stack * scale))
     assert bool(vector.isfinite().all())
     slack = 1e-5 * scale
@@ -176,7 +176,7 @@ def test_scales_and_numbers_of_clients(name, scale, clients):
 
 @every_rule
 def test_half_of_the_clients_identical(name):
-    stack = torch.cat([drawn(5, 1, 6).repeat(4, 1), drawn(6, 4, 6)])
+    stack = torch.cat([random_rows(5, 1, 6).repeat(4, 1), random_rows(6, 4, 6)])
     vector = RULES[name](of(stack))
     assert bool((vector >= stack.amin(0) - 1e-5).all() & (vector <= stack.amax(0) + 1e-5).all())
 
@@ -188,7 +188,7 @@ def test_tensors_of_no_size(name):
         Entry("some", 0, 4, (4,), Kind.WEIGHT),
         Entry("neither", 4, 4, (0,), Kind.BUFFER),
     )
-    stack = drawn(7, 5, 4)
+    stack = random_rows(7, 5, 4)
     result = RULES[name](of(stack, Layout(entries)))
     torch.testing.assert_close(result, RULES[name](of(stack)))
     assert RULES[name](of(torch.empty(3, 0))).shape == (0,)
@@ -200,15 +200,15 @@ def with_norm() -> Layout:
 
 
 @every_rule
-def test_statistics_take_part_but_do_not_decide(name):
+def test_statistics_are_averaged_but_do_not_affect_weights(name):
     layout = with_norm()
-    stack = drawn(8, 6, layout.size)
+    stack = random_rows(8, 6, layout.size)
     stack[:, layout.counters] = torch.tensor([[3.0], [1.0], [9.0], [2.0], [9.0], [0.0]])
     vector, diagnostics = RULES[name].apply(of(stack, layout))
     assert vector[layout.counters].tolist() == [9.0]
     other = stack.clone()
     statistics = slice(layout.trainable, layout.counters.start)
-    other[:, statistics] = 1000 * drawn(9, 6, statistics.stop - statistics.start)
+    other[:, statistics] = 1000 * random_rows(9, 6, statistics.stop - statistics.start)
     changed, again = RULES[name].apply(of(other, layout))
     assert torch.equal(changed[: layout.trainable], vector[: layout.trainable])
     if "weights" in diagnostics:
@@ -220,7 +220,7 @@ def test_statistics_take_part_but_do_not_decide(name):
 def test_coordinate_rules_on_statistics():
     layout = with_norm()
     statistics = slice(layout.trainable, layout.counters.start)
-    uploads = of(drawn(10, 5, layout.size), layout)
+    uploads = of(random_rows(10, 5, layout.size), layout)
     seen = uploads.stack[:, statistics]
     torch.testing.assert_close(coordinate_median()(uploads)[statistics], seen.median(0).values)
     torch.testing.assert_close(fedsa()(uploads)[statistics], seen.mean(0))

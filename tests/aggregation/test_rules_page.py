@@ -1,4 +1,4 @@
-"""The examples of docs/aggregation.md print what the page says they print."""
+"""The examples of docs/aggregation.md print the output shown on the page."""
 
 import warnings
 
@@ -9,9 +9,9 @@ from pages import DOCS, examples, printed
 EXAMPLES = examples("aggregation.md")
 
 
-@pytest.mark.parametrize("place", range(len(EXAMPLES)))
-def test_examples_print_what_the_page_says(place):
-    code, expected = EXAMPLES[place]
+@pytest.mark.parametrize("index", range(len(EXAMPLES)))
+def test_examples_print_the_output_on_the_page(index):
+    code, expected = EXAMPLES[index]
     with warnings.catch_warnings():
         assert printed(code) == expected
 

@@ -19,7 +19,7 @@ def test_defaults_are_one_sample_each_and_ids_in_order():
     assert uploads.layout.size == 2
 
 
-def test_rows_and_all_that_belongs_to_them_are_put_in_order_of_ids():
+def test_rows_and_their_fields_are_sorted_by_id():
     uploads = Uploads.of(
         STACK,
         samples=[10, 20, 30],
@@ -38,7 +38,7 @@ def test_rows_and_all_that_belongs_to_them_are_put_in_order_of_ids():
     assert [int(steps) for steps in uploads.extras["steps"]] == [2, 3, 1]
 
 
-def test_parameters_leave_statistics_and_counters_out():
+def test_parameters_exclude_statistics_and_counters():
     layout = Layout.of(nn.BatchNorm1d(1))
     uploads = Uploads.of(torch.arange(10.0).view(2, 5), layout=layout)
     assert uploads.parameters.tolist() == [[0, 1], [5, 6]]
@@ -49,16 +49,19 @@ def test_parameters_leave_statistics_and_counters_out():
     [
         ({"stack": torch.zeros(3)}, "stack must be clients x coordinates"),
         ({"stack": torch.zeros(0, 3)}, "at least one client"),
-        ({"layout": Layout.flat(3)}, "stack has 2 coordinates, its layout describes 3"),
-        ({"samples": [1, 2]}, "samples must have one value a client: 3, not 2"),
-        ({"train_accuracy": [0.5]}, "train_accuracy must have one value a client: 3, not 1"),
-        ({"train_loss": [0.5] * 4}, "train_loss must have one value a client: 3, not 4"),
-        ({"clients": [1, 1, 2]}, "clients must name each of the 3 rows once"),
-        ({"clients": [1, 2]}, "clients must name each of the 3 rows once"),
+        ({"layout": Layout.flat(3)}, "stack has 2 coordinates, but its layout has 3"),
+        ({"samples": [1, 2]}, "samples must have one value per client: 3, not 2"),
+        ({"train_accuracy": [0.5]}, "train_accuracy must have one value per client: 3, not 1"),
+        ({"train_loss": [0.5] * 4}, "train_loss must have one value per client: 3, not 4"),
+        ({"clients": [1, 1, 2]}, "clients must be 3 distinct ids"),
+        ({"clients": [1, 2]}, "clients must be 3 distinct ids"),
         ({"previous": torch.zeros(3)}, "previous must be a vector of 2 coordinates"),
-        ({"extras": {"c": [torch.zeros(1)]}}, "extras 'c' must have one value a client: 3, not 1"),
+        (
+            {"extras": {"c": [torch.zeros(1)]}},
+            "extras 'c' must have one value per client: 3, not 1",
+        ),
     ],
 )
-def test_what_does_not_fit_is_named(options, words):
+def test_mismatched_fields_are_named(options, words):
     with pytest.raises(UnskewError, match=words):
         Uploads.of(**({"stack": STACK} | options))

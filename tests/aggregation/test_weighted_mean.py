@@ -1,4 +1,4 @@
-"""Averages by weight: numbers by hand, and what holds for all numbers."""
+"""Weighted averages: values computed by hand, and properties that hold for all numbers."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_statistics_are_averaged_and_counters_take_the_maximum():
     assert weighted_sum(stack, torch.tensor([0.75, 0.25]), layout).tolist() == [2, 3, 4, 5, 9]
 
 
-def test_the_stack_is_left_as_it_was():
+def test_the_stack_is_not_modified():
     before = STACK.clone()
     averaged(by_samples(), Uploads.of(STACK, samples=[3, 1]))
     assert torch.equal(STACK, before)
@@ -51,7 +51,7 @@ stacks = arrays.arrays(
 
 
 @st.composite
-def some_uploads(draw):
+def stacks_and_samples(draw):
     stack = draw(stacks)
     samples = draw(st.lists(st.integers(1, 10**6), min_size=len(stack), max_size=len(stack)))
     return torch.from_numpy(stack), samples
@@ -61,7 +61,7 @@ def tolerance(stack: torch.Tensor) -> float:
     return 1e-5 * float(stack.abs().max()) + 1e-30
 
 
-@given(some_uploads())
+@given(stacks_and_samples())
 def test_every_coordinate_lies_between_the_clients(given_uploads):
     stack, samples = given_uploads
     for weighting in (by_samples(), uniform()):
@@ -70,7 +70,7 @@ def test_every_coordinate_lies_between_the_clients(given_uploads):
         assert bool((result <= stack.amax(0) + tolerance(stack)).all())
 
 
-@given(some_uploads(), st.randoms(use_true_random=False))
+@given(stacks_and_samples(), st.randoms(use_true_random=False))
 def test_the_order_of_arrival_does_not_matter(given_uploads, random):
     stack, samples = given_uploads
     order = list(range(len(stack)))
@@ -81,7 +81,7 @@ def test_the_order_of_arrival_does_not_matter(given_uploads, random):
         assert torch.equal(averaged(weighting, shuffled), expected)
 
 
-@given(some_uploads())
+@given(stacks_and_samples())
 def test_renaming_clients_permutes_weights_and_keeps_the_mean(given_uploads):
     stack, samples = given_uploads
     flipped = Uploads.of(stack.flip(0), samples[::-1])
@@ -95,7 +95,7 @@ def test_renaming_clients_permutes_weights_and_keeps_the_mean(given_uploads):
     )
 
 
-@given(some_uploads())
+@given(stacks_and_samples())
 def test_identical_clients_give_that_model(given_uploads):
     stack, samples = given_uploads
     same = stack[:1].expand_as(stack).clone()
@@ -126,7 +126,7 @@ def test_weights_are_on_the_simplex(raw):
 @pytest.mark.parametrize(
     "raw", [[1.0, float("nan")], [1.0, float("inf")], [1.0, -0.1], [0.0, 0.0], []]
 )
-def test_what_cannot_be_weights_is_refused(raw):
+def test_invalid_weights_are_rejected(raw):
     with pytest.raises(ValueError, match="weights must be finite, non-negative and not all zero"):
         on_simplex(torch.tensor(raw))
 

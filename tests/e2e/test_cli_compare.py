@@ -66,7 +66,7 @@ def test_a_table_is_compared_on_local_tests(terminal, visits):
         )
     )
     assert row["rounds_to_target"] >= 1
-    assert row["verdict"] in ("leads", "within noise", "the same", "behind")
+    assert row["verdict"] in ("leads", "not significant", "equivalent", "significantly worse")
 
 
 def test_errors_for_data_without_tests_or_columns_name_the_fix(terminal, visits):
@@ -107,7 +107,7 @@ def test_a_longer_run_is_not_reused_for_fewer_rounds(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out", "--rounds", 3)
     terminal.output(*command)
     message = terminal.error(*command, "--rounds", 2)
-    assert "has 3 already (asked for 2)" in message
+    assert "has 3 already (requested 2)" in message
     terminal.output(*command, "--rounds", 4)
 
 

@@ -112,7 +112,7 @@ def test_a_missing_file_is_an_error(terminal):
 def test_a_folder_with_a_run_is_not_overwritten(terminal, config, tmp_path):
     terminal.json("run", config, "--out", tmp_path / "run")
     message = terminal.error("run", config, "--out", tmp_path / "run")
-    assert "there is a run already; go on with it by resume=True (--resume)" in message
+    assert "there is a run already; resume it with resume=True (--resume)" in message
     message = terminal.error(
         "run", config, "--out", tmp_path / "run", "--resume", "--set", "train.lr=1"
     )

@@ -73,7 +73,7 @@ def test_a_run_is_not_resumed_with_other_code(federation, tmp_path, first, secon
     us.train(federation, out=tmp_path / "r", **(OPTIONS | first))
     again = us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | first))
     assert again.rounds == 1
-    with pytest.raises(UnskewError, match=r"code was .* \(the source of your own method or net"):
+    with pytest.raises(UnskewError, match=r"code was .* \(the source of your custom method or net"):
         us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | second))
 
 

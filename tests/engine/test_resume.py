@@ -100,7 +100,7 @@ def test_resuming_another_run_is_rejected_and_the_error_names_the_field(
 def test_resuming_with_other_data_is_rejected(federation, tmp_path):
     us.train(federation, rounds=1, out=tmp_path / "run", **OPTIONS)
     other = small_federation(seed=1)
-    with pytest.raises(UnskewError, match=r"data was '\w+' and is now '\w+' \(other samples, "):
+    with pytest.raises(UnskewError, match=r"data was '\w+' and is now '\w+' \(different samples, "):
         us.train(other, rounds=2, out=tmp_path / "run", resume=True, **OPTIONS)
 
 
@@ -108,7 +108,7 @@ def test_a_run_is_not_resumed_with_fewer_rounds_than_it_has(federation, tmp_path
     out = tmp_path / "run"
     us.train(federation, rounds=3, out=out, **OPTIONS)
     before = (out / "run.json").read_bytes()
-    with pytest.raises(UnskewError, match=r"has 3 already \(asked for 2\); ask for 3 or more"):
+    with pytest.raises(UnskewError, match=r"has 3 already \(requested 2\); request 3 or more"):
         us.train(federation, rounds=2, out=out, resume=True, **OPTIONS)
     assert (out / "run.json").read_bytes() == before
     assert us.train(federation, rounds=3, out=out, resume=True, **OPTIONS).rounds == 3

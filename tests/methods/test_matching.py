@@ -161,7 +161,7 @@ def test_other_networks_are_rejected_before_the_first_round(federation, model, m
 @pytest.mark.parametrize("name", ["resnet18", "mobilenetv2", "densenet121"])
 def test_the_deep_networks_with_residuals_are_rejected(name):
     layout = Layout.of(make(name, (3, 32, 32), 3))
-    with pytest.raises(UnskewError, match="does not follow from the layer before"):
+    with pytest.raises(UnskewError, match="does not fit the previous layer"):
         chain_of(layout)
 
 

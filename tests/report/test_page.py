@@ -70,7 +70,7 @@ def test_the_page_holds_verdict_table_figures_and_command(tmp_path):
     assert set(table.columns) < set(reader.cells)
     assert set(table.rows[0]) | set(table.rows[1]) < set(reader.cells)
     assert "unskew compare --data digits" in reader.cells
-    assert "fedavg and mean are level: the same figure with every seed." in page
+    assert "fedavg and mean are equivalent: the same accuracy with every seed." in page
     assert reader.figures == ["global-accuracy", "worst-accuracy", "test-loss", "train-loss",
                               "cost-to-target"]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Files are written in one step, and to the place that was meant."""
+"""Files are written atomically, through links and into pipes."""
 
 import os
 import threading

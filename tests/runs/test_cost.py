@@ -1,4 +1,4 @@
-"""What is counted as sent, by hand."""
+"""Communication costs, computed by hand."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ LOGISTIC = 5 * 3 + 3
 """The parameters S of logistic regression on five features and three classes."""
 
 
-def test_fedavg_sends_the_model_twice_a_round(federation):
+def test_fedavg_sends_the_model_twice_per_round(federation):
     """C = 2 S R for each client (FedDisk's formula), times the clients that take part."""
     run = us.train(federation, rounds=7, model="logistic", evaluate_every=0)
     assert run.cost.parameters_up + run.cost.parameters_down == 2 * LOGISTIC * 7 * 4
@@ -21,7 +21,7 @@ def test_fedavg_sends_the_model_twice_a_round(federation):
     assert run.cost.rounds == 7
 
 
-def test_only_clients_that_take_part_are_counted(federation):
+def test_only_sampled_clients_are_counted(federation):
     run = us.train(federation, rounds=6, cohort=3, model="logistic", evaluate_every=0)
     assert run.cost.parameters_up == LOGISTIC * 6 * 3
 
@@ -37,7 +37,7 @@ def test_per_client_and_total(federation):
 
 
 def test_extras_are_counted_in_their_direction(federation):
-    class Talkative(Method):
+    class WithExtras(Method):
         def broadcast(self, server, client):
             return {"model": server.vector, "control": torch.zeros(10)}
 
@@ -45,14 +45,14 @@ def test_extras_are_counted_in_their_direction(federation):
             labels = torch.zeros(3, dtype=torch.int64)
             return Finished(extras={"labels": labels, "steps": torch.tensor(1.0)})
 
-    cost = us.train(federation, Talkative(), rounds=2, model="logistic", evaluate_every=0).cost
+    cost = us.train(federation, WithExtras(), rounds=2, model="logistic", evaluate_every=0).cost
     assert cost.parameters_down == 8 * (LOGISTIC + 10)
     assert cost.parameters_up == 8 * (LOGISTIC + 3 + 1)
     assert cost.bytes_down == 8 * 4 * (LOGISTIC + 10)
     assert cost.bytes_up == 8 * (4 * LOGISTIC + 3 * 8 + 4)
 
 
-def test_extras_may_differ_from_client_to_client(federation):
+def test_extras_may_differ_between_clients(federation):
     class Uneven(Method):
         def broadcast(self, server, client):
             return {"model": server.vector, "extra": torch.zeros(client)}
@@ -62,15 +62,15 @@ def test_extras_may_differ_from_client_to_client(federation):
     assert run.cost.parameters_down == 4 * LOGISTIC + 0 + 1 + 2 + 3
 
 
-def test_the_cost_of_a_target_is_counted_until_it_is_first_reached():
+def test_the_cost_counts_until_the_target_is_first_reached():
     traffic = Traffic(1, 2, 4, 8)
 
     def row(accuracy):
         return {"traffic": traffic.to_dict(), "global": {"accuracy": accuracy}}
 
-    silent = {"traffic": traffic.to_dict()}
+    unevaluated = {"traffic": traffic.to_dict()}
     run = us.Run("fedavg", "mlp", "digits", 0, 3)
-    run.metrics = [silent, row(0.3), silent, row(0.6), row(0.5), row(0.7)]
+    run.metrics = [unevaluated, row(0.3), unevaluated, row(0.6), row(0.5), row(0.7)]
     reached = run.cost_to(0.6)
     assert (reached.rounds, reached.parameters_up, reached.bytes_down) == (4, 4, 32)
     assert run.cost_to(0.2).rounds == 2
@@ -83,7 +83,7 @@ def test_count_numbers_and_bytes():
     assert count([torch.zeros(2, 3), torch.zeros(5, dtype=torch.float64)]) == (11, 24 + 40)
 
 
-def test_only_travelling_coordinates_are_counted():
+def test_only_shared_coordinates_are_counted():
     layout = Layout.of(nn.BatchNorm1d(2))
     model = ModelSize(layout, layout.mask(Kind.NORM_AFFINE, Kind.COUNTER))
     assert client_traffic(model, [], []) == Traffic(5, 5, 24, 24)

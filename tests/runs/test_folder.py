@@ -1,4 +1,4 @@
-"""What a run's folder holds."""
+"""The content of a run's folder."""
 
 import json
 import multiprocessing
@@ -26,7 +26,7 @@ def run(federation, tmp_path_factory):
     return us.train(federation, out=tmp_path_factory.mktemp("runs") / "one", **OPTIONS)
 
 
-def test_run_json_says_what_was_asked(run, federation):
+def test_run_json_records_the_settings(run, federation):
     facts = json.loads((run.folder / "run.json").read_text())
     assert facts["identity"]["method"] == "fedavg"
     assert facts["identity"]["network"] == "logistic"
@@ -38,7 +38,7 @@ def test_run_json_says_what_was_asked(run, federation):
     assert "clients=4" in facts["federation"]
 
 
-def test_metrics_hold_a_line_a_round(run):
+def test_metrics_have_one_line_per_round(run):
     rows = read_lines(run.folder / "metrics.jsonl")
     assert rows == run.metrics
     assert [row["round"] for row in rows] == [1, 2, 3]
@@ -48,7 +48,7 @@ def test_metrics_hold_a_line_a_round(run):
     }  # fmt: skip
 
 
-def test_clients_hold_a_table_a_round_and_an_evaluation(run):
+def test_clients_have_one_table_per_round_and_evaluation(run):
     tables = read_lines(run.folder / "clients.jsonl")
     assert tables == run.client_tables
     assert [table["kind"] for table in tables] == ["round", "local", "personal"] * 3
@@ -78,7 +78,7 @@ def test_two_checkpoints_are_kept(federation, tmp_path):
     assert names == ["manifest.json", "stage0-round000002", "stage0-round000003"]
 
 
-def test_a_cut_off_last_line_is_left_out(tmp_path):
+def test_an_incomplete_last_line_is_ignored(tmp_path):
     path = tmp_path / "lines.jsonl"
     assert read_lines(path) == []
     path.write_text('{"a": 1}\n{"a": 2}\n{"a": 3')
@@ -100,13 +100,13 @@ def test_without_a_folder_nothing_is_written(federation, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_named(federation, tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(federation, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnskewError, match="out: cannot make the folder"):
+    with pytest.raises(UnskewError, match="out: cannot create the folder"):
         us.train(federation, out=tmp_path / "file" / "run", **OPTIONS)
 
 
-def test_a_run_file_that_is_no_json_is_named(federation, tmp_path):
+def test_a_run_file_that_is_not_json_is_named(federation, tmp_path):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UnskewError, match=r"run\.json: is not JSON"):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
@@ -120,16 +120,19 @@ def test_a_damaged_manifest_is_named(federation, tmp_path, damage):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
 
 
-def test_a_checkpoint_is_read_back_as_it_was(tmp_path):
-    turned = torch.arange(6.0).view(2, 3).T  # not in the order of memory safetensors wants
+def test_a_checkpoint_is_restored_exactly(tmp_path):
+    transposed = torch.arange(6.0).view(2, 3).T  # not contiguous, as safetensors requires
     position = Position(
         stage=1,
         round=7,
-        server=Server(torch.arange(3.0), {"control": turned, "steps": torch.tensor(5)}),
+        server=Server(torch.arange(3.0), {"control": transposed, "steps": torch.tensor(5)}),
         states=ClientStates().updated(
-            {0: {"kept": torch.ones(2)}, 12: {"a/b": turned, "none": torch.empty(0)}}
+            {0: {"kept": torch.ones(2)}, 12: {"a/b": transposed, "none": torch.empty(0)}}
         ),
-        earlier={"first": Server(torch.zeros(2), {"m": torch.ones(1)}), "second": Server(turned)},
+        earlier={
+            "first": Server(torch.zeros(2), {"m": torch.ones(1)}),
+            "second": Server(transposed),
+        },
     )
     checkpoints = Checkpoints(tmp_path)
     assert checkpoints.load() is None
@@ -137,17 +140,17 @@ def test_a_checkpoint_is_read_back_as_it_was(tmp_path):
     read, marks = checkpoints.load()
     assert marks == {"metrics.jsonl": 10}
     assert (read.stage, read.round) == (1, 7)
-    assert torch.equal(read.server.slots["control"], turned)
+    assert torch.equal(read.server.slots["control"], transposed)
     assert read.server.slots["steps"] == 5
     assert set(read.states) == {0, 12}
-    assert torch.equal(read.states[12]["a/b"], turned)
+    assert torch.equal(read.states[12]["a/b"], transposed)
     assert read.states[12]["none"].shape == (0,)
     assert list(read.earlier) == ["first", "second"]
     assert read.earlier["first"].slots["m"] == 1
-    assert torch.equal(read.earlier["second"].vector, turned)
+    assert torch.equal(read.earlier["second"].vector, transposed)
 
 
-def test_no_checkpoint_is_made_of_nothing_new(tmp_path):
+def test_no_checkpoint_is_saved_without_a_new_round(tmp_path):
     folder = RunFolder(tmp_path, 0)
     folder.open({}, {}, resume=False)
     folder.checkpoint()
@@ -162,7 +165,7 @@ def test_no_checkpoint_is_made_of_nothing_new(tmp_path):
 
 @pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl"])
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_log_that_lost_lines_is_damaged_not_padded(federation, tmp_path, log, left):
+def test_a_log_that_lost_lines_is_reported_as_damaged(federation, tmp_path, log, left):
     us.train(federation, out=tmp_path, **OPTIONS)
     lines = (tmp_path / log).read_bytes().splitlines(keepends=True)
     (tmp_path / log).write_bytes(b"".join(lines[:left]))
@@ -171,7 +174,7 @@ def test_a_log_that_lost_lines_is_damaged_not_padded(federation, tmp_path, log, 
     assert len((tmp_path / log).read_bytes().splitlines()) == left
 
 
-def test_a_line_that_is_not_json_is_damage(federation, tmp_path):
+def test_a_line_that_is_not_json_is_reported_as_damaged(federation, tmp_path):
     us.train(federation, out=tmp_path, **OPTIONS)
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"x" + path.read_bytes()[1:])
@@ -179,9 +182,9 @@ def test_a_line_that_is_not_json_is_damage(federation, tmp_path):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
 
 
-def test_one_process_at_a_time(federation, tmp_path):
+def test_only_one_process_at_a_time_writes_a_run(federation, tmp_path):
     first = FolderLock(tmp_path)
-    with pytest.raises(FolderError, match="another process is playing this run"):
+    with pytest.raises(FolderError, match="another process is executing this run"):
         us.train(federation, out=tmp_path, **OPTIONS)
     first.release()
     first.release()
@@ -189,7 +192,7 @@ def test_one_process_at_a_time(federation, tmp_path):
     us.train(federation, out=tmp_path, resume=True, **OPTIONS | {"rounds": 4})
 
 
-def test_a_forked_process_does_not_hold_its_parent_s_folder(tmp_path):
+def test_a_forked_process_does_not_lock_the_folder_of_its_parent(tmp_path):
     first = FolderLock(tmp_path)
     context = multiprocessing.get_context("fork")
     ready, done = context.Event(), context.Event()

@@ -1,4 +1,4 @@
-"""The map that never changes agrees with a dict, at every moment of its history."""
+"""Every version of the immutable map agrees with a dict."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ KEYS = st.one_of(st.integers(0, 40), st.integers(0, 10**12))
 
 @settings(max_examples=50)
 @given(st.lists(st.dictionaries(KEYS, st.integers()), max_size=8))
-def test_every_version_stays_what_it_was(changes):
+def test_versions_never_change(changes):
     versions, expected = [IntMap()], [{}]
     for change in changes:
         versions.append(versions[-1].updated(change))
@@ -24,7 +24,7 @@ def test_every_version_stays_what_it_was(changes):
 
 @settings(max_examples=50)
 @given(st.dictionaries(KEYS, st.integers()), st.integers(-5, 10**13))
-def test_keys_that_are_not_there(entries, key):
+def test_missing_keys(entries, key):
     entries.pop(key, None)
     version = IntMap().updated(entries)
     assert key not in version
@@ -32,8 +32,8 @@ def test_keys_that_are_not_there(entries, key):
         version[key]
 
 
-def test_what_did_not_change_is_shared():
-    """32 entries a tuple: of 4096, one change copies three tuples."""
+def test_unchanged_parts_are_shared():
+    """With 32 entries per tuple and 4096 entries, one change copies three tuples."""
     old = IntMap().updated({key: str(key) for key in range(4096)})
     new = old.updated({77: "other"})
     shared = sum(

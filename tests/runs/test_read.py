@@ -1,4 +1,4 @@
-"""Runs read back from their folders are the runs that were written."""
+"""Runs read from their folders equal the runs that were written."""
 
 import json
 
@@ -17,7 +17,7 @@ def written(federation, tmp_path_factory):
     return us.compare(federation, "fedavg,mean", out=out, **OPTIONS), out
 
 
-def test_a_run_reads_back_as_it_was(written):
+def test_a_run_is_read_exactly(written):
     run = written[0][0]
     read = read_run(run.folder)
     for name in ("method", "network", "data", "seed", "clients", "metrics", "client_tables"):
@@ -25,7 +25,7 @@ def test_a_run_reads_back_as_it_was(written):
     assert read.facts.items() >= run.facts.items()
 
 
-def test_the_federation_is_remembered(written, federation):
+def test_facts_about_the_federation_are_recorded(written, federation):
     data = read_run(written[0][0].folder).facts["data"]
     counts = federation.train.label_counts(3).tolist()
     assert data["label_counts"] == counts
@@ -34,19 +34,19 @@ def test_the_federation_is_remembered(written, federation):
     assert 0 < data["diagnosis"]["label_skew"] < 1
 
 
-def test_a_comparison_reads_back_as_it_was(written):
+def test_a_comparison_is_read_exactly(written):
     runs, out = written
     assert str(read_runs([out]).table()) == str(runs.table())
     assert read_runs([out, out / "mean"]).methods == ["fedavg", "mean"]
     assert [run.seed for run in read_runs([out / "mean"])] == [3, 5]
 
 
-def test_what_cannot_be_read_is_named(tmp_path, written):
+def test_unreadable_paths_are_named(tmp_path, written):
     with pytest.raises(UnskewError, match="no such folder"):
         read_runs([tmp_path / "none"])
     with pytest.raises(UnskewError, match="there is no run in it"):
         read_runs([tmp_path])
-    with pytest.raises(UnskewError, match="name at least one"):
+    with pytest.raises(UnskewError, match="pass at least one"):
         read_runs([])
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UnskewError, match=r"run\.json: is not JSON"):
@@ -58,8 +58,8 @@ def test_what_cannot_be_read_is_named(tmp_path, written):
         read_run(tmp_path / "none")
 
 
-def test_one_method_with_one_seed_may_stand_once(written, tmp_path):
+def test_a_method_and_seed_may_be_listed_only_once(written, tmp_path):
     run = written[0][0]
     (tmp_path / "copy").symlink_to(run.folder)
-    with pytest.raises(UnskewError, match="fedavg with seed 3 is there twice"):
+    with pytest.raises(UnskewError, match="fedavg with seed 3 is listed twice"):
         read_runs([run.folder, tmp_path / "copy"])

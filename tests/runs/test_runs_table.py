@@ -1,4 +1,4 @@
-"""Several runs in one table, by hand."""
+"""Tables of several runs, computed by hand."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from unskew.utils.tables import Table
 
 
 def made_run(method, seed, accuracies, *, local=None, personal=None, megabytes=1.0, every=1):
-    """A run with these global accuracies; it sends so many megabytes a round, half of it up."""
+    """A run with these global accuracies that sends ``megabytes`` per round, half of it up."""
     run = Run(method, "mlp", "digits", seed, 5)
     half = int(megabytes * 500_000)
     for i, accuracy in enumerate(accuracies, 1):
@@ -74,12 +74,12 @@ def test_seeds_that_never_reach_the_target():
 @pytest.mark.parametrize(
     ("target", "words"), [(0.855, "85.5 %"), (0.57, "57 %"), (0.9, "90 %"), (1, "100 %")]
 )
-def test_the_target_is_told_as_it_was_given(target, words):
+def test_the_target_is_shown_as_given(target, words):
     assert TWO.table(target=target).columns[-1] == f"MB to {words}"
 
 
-def test_the_default_target_is_one_that_every_run_of_good_methods_reaches():
-    """With each seed a reaches at least 0.7, b 0.6; the failed one is not asked."""
+def test_the_default_target_is_reached_by_every_run_of_good_methods():
+    """With every seed a reaches at least 0.7 and b 0.6; the failed method is ignored."""
     rows = {"a": ([0.2, 0.7], [0.8, 0.1]), "b": ([0.6, 0.5], [0.65, 0.7])}
     runs = [made_run(name, seed, row) for name in rows for seed, row in enumerate(rows[name])]
     assert Runs(runs).default_target() == 0.6
@@ -90,7 +90,7 @@ def test_the_default_target_is_one_that_every_run_of_good_methods_reaches():
     assert Runs(failed).default_target() == 0.12
 
 
-def test_the_default_target_is_round():
+def test_the_default_target_is_rounded():
     uneven = Runs([made_run("a", 0, [0.817]), made_run("b", 0, [0.9])])
     assert uneven.default_target() == 0.81
     assert Runs([made_run("a", 0, [0.57])]).default_target() == 0.57
@@ -98,7 +98,7 @@ def test_the_default_target_is_round():
     assert broken.default_target() == 0.5
 
 
-def test_without_a_common_test_the_target_is_one_of_the_clients_own_tests():
+def test_without_a_common_test_the_target_is_of_the_local_tests():
     runs = Runs([made_run("a", seed, [None], local=0.4 + 0.1 * seed) for seed in range(2)])
     assert runs.level == "local"
     assert runs.default_target() == 0.4
@@ -112,24 +112,27 @@ def test_the_target_counts_preparatory_rounds():
 
 def test_personal_models_have_a_column_where_they_differ():
     runs = Runs(
-        [made_run("own", 0, [0.5], local=0.4, personal=0.9), made_run("b", 0, [0.5], local=0.4)]
+        [
+            made_run("personal", 0, [0.5], local=0.4, personal=0.9),
+            made_run("b", 0, [0.5], local=0.4),
+        ]
     )
     table = runs.table()
     assert table.columns[2:4] == ["local", "personal"]
     assert [row[3] for row in table.rows] == ["90.00 %", "40.00 %"]
 
 
-def test_what_was_not_measured_has_a_dash_and_no_column_of_its_own():
+def test_missing_values_are_dashes_without_extra_columns():
     table = Runs([made_run("a", 0, [0.5, 0.6])]).table()
     assert "personal" not in table.columns
     assert table.rows == [["a", "60.00 %", "-", "-", "2.0", "2.00"]]
-    silent = Runs([made_run("a", 0, [None, None])])
-    assert math.isnan(silent.default_target())
-    assert silent.table().rows == [["a", "-", "-", "-", "-", "-"]]
-    assert silent.table().columns[-1] == "MB to target"
+    unevaluated = Runs([made_run("a", 0, [None, None])])
+    assert math.isnan(unevaluated.default_target())
+    assert unevaluated.table().rows == [["a", "-", "-", "-", "-", "-"]]
+    assert unevaluated.table().columns[-1] == "MB to target"
 
 
-def test_one_seed_is_one_seed():
+def test_the_title_uses_the_singular():
     assert Runs([made_run("a", 3, [0.5])]).table().title.endswith("1 round, 1 seed")
 
 
@@ -147,29 +150,29 @@ def test_markdown():
     assert lines[2] == "| fedavg | 75.00 ± 7.07 % | 70.00 % | 35.00 % | 2.0 | 2.00 |"
 
 
-def test_markdown_keeps_bars_within_their_cell():
+def test_markdown_escapes_bars():
     table = Table(["a", "b"], [["x|y", "1"]])
     assert table.to_markdown().splitlines()[2] == r"| x\|y | 1 |"
 
 
-def test_csv_is_read_back_as_it_was():
+def test_csv_round_trip():
     table = Table(["method", "note"], [["fedprox:mu=0.1,buffers=local", 'say "so"'], ["a", "ü"]])
     rows = list(csv.reader(io.StringIO(table.to_csv())))
     assert rows == [["method", "note"], *table.rows]
 
 
-def test_text_lines_columns_up():
+def test_text_aligns_columns():
     assert str(Table(["m", "x"], [["a", "1"], ["bb", "22"]])) == "m    x\na    1\nbb  22"
 
 
-def test_a_run_s_own_table():
+def test_the_table_of_one_run():
     table = made_run("fedavg", 0, [0.25, None, 0.5], local=0.5).table()
     assert table.columns == ["round", "train loss", "global", "local", "worst client", "personal"]
     assert table.rows[0] == ["1", "1.0000", "25.00 %", "50.00 %", "25.00 %", "50.00 %"]
     assert table.rows[1][2] == "-"
 
 
-def test_the_title_counts_the_rounds_of_the_task_alone():
+def test_the_title_counts_only_the_rounds_of_the_task():
     run = made_run("feddisk", 0, [None, None, 0.2, 0.6, 0.8])
     for row in run.metrics[:2]:
         row["stage"] = "density"

@@ -1,4 +1,4 @@
-"""The simulator's view of sample weights: whose, how they are counted, and who has none."""
+"""Histograms of sample weights."""
 
 import numpy as np
 import torch
@@ -21,22 +21,22 @@ def test_weights_fall_into_bins_of_a_tenth_of_a_power():
     assert (table["client"], table["samples"]) == ([0], [3])
 
 
-def test_what_lies_beyond_is_counted_at_the_ends():
+def test_extreme_weights_are_counted_in_the_outer_bins():
     (counts,) = weights_table(states([0.0, 0.01, 100.0, 1e6]))["counts"]
     assert (counts[0], counts[-1], sum(counts)) == (2, 2, 4)
 
 
-def test_nobody_weighs_samples():
+def test_without_sample_weights_there_is_no_table():
     assert weights_table({}) is None
     assert weights_table({0: {"kept": torch.ones(3)}}) is None
 
 
-def test_clients_without_weights_are_left_out():
-    some = {0: {}, **{k: {SAMPLE_WEIGHTS: torch.ones(2)} for k in (5, 3)}}
-    assert weights_table(some)["client"] == [3, 5]
+def test_clients_without_weights_are_excluded():
+    mixed = {0: {}, **{k: {SAMPLE_WEIGHTS: torch.ones(2)} for k in (5, 3)}}
+    assert weights_table(mixed)["client"] == [3, 5]
 
 
-def test_weights_of_zero_are_worth_nothing():
+def test_weights_of_zero_have_no_effective_samples():
     assert weights_table(states([0.0, 0.0]))["effective"] == [0.0]
 
 

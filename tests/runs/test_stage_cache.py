@@ -1,4 +1,4 @@
-"""Runs of a comparison share the stages they have in common, and differ in nothing by it."""
+"""Runs of a comparison share equal stages, without any effect on their results."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from unskew.methods.fedavg import FedAvg
 from unskew.models import make
 from unskew.runs.folder import RunFolder
 from unskew.runs.read import read_runs
-from unskew.runs.stage_cache import PLACE, StageCache
+from unskew.runs.stage_cache import CACHE_FOLDER, StageCache
 
 VAE = {"model": "vae:hidden=8,beta=1", "rounds": 3, "optimizer": "adam", "lr": 1e-3}
 QUICK = "hidden=4,density_rounds=3,local_rounds=2,ratio_rounds=2,ratio_hidden=4"
@@ -31,7 +31,7 @@ def federation():
 
 
 def seconds_of(run, stage):
-    """How long the rounds took: two plays of a stage do not take the same."""
+    """The seconds of each round, which differ if a stage is executed twice."""
     return [row["seconds"] for row in run.metrics if row["stage"] == stage]
 
 
@@ -40,7 +40,7 @@ def without_seconds(run):
 
 
 @pytest.mark.parametrize(("methods", "settings", "stage"), COMPARED)
-def test_a_common_stage_is_played_once_and_changes_no_bit(
+def test_a_common_stage_runs_once_and_changes_no_bit(
     federation, tmp_path, methods, settings, stage
 ):
     runs = us.compare(federation, methods, seeds=1, jobs=1, out=tmp_path, **settings)
@@ -53,8 +53,8 @@ def test_a_common_stage_is_played_once_and_changes_no_bit(
         assert shared.cost == alone.cost
 
 
-def play(federation, out, name, method, **settings):
-    shared = {"out": out / name, "stages": out / "stages", **FEDDISK, **settings}
+def train_cached(federation, out, name, method, **settings):
+    shared = {"out": out / name, "stage_cache": out / "stages", **FEDDISK, **settings}
     return us.train(federation, method, **shared)
 
 
@@ -70,9 +70,9 @@ def play(federation, out, name, method, **settings):
         (f"feddisk:{QUICK}", {"cohort": 2}, []),
     ],
 )
-def test_what_a_stage_depends_on_decides(federation, tmp_path, method, settings, common):
-    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
-    second = play(federation, tmp_path, "second", method, **settings)
+def test_stages_are_shared_by_what_they_depend_on(federation, tmp_path, method, settings, common):
+    first = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    second = train_cached(federation, tmp_path, "second", method, **settings)
     found = [
         stage
         for stage in ("density", "ratio")
@@ -81,36 +81,38 @@ def test_what_a_stage_depends_on_decides(federation, tmp_path, method, settings,
     assert found == common
 
 
-def test_other_data_is_learned_anew(tmp_path):
+def test_other_data_is_not_shared(tmp_path):
     first, second = (
-        play(small_federation(unit=True, seed=seed), tmp_path, f"{seed}", f"feddisk:{QUICK}")
+        train_cached(
+            small_federation(unit=True, seed=seed), tmp_path, f"{seed}", f"feddisk:{QUICK}"
+        )
         for seed in (0, 1)
     )
     assert seconds_of(first, "density") != seconds_of(second, "density")
 
 
-def test_a_run_that_took_over_a_stage_can_be_resumed(federation, tmp_path):
-    play(federation, tmp_path, "first", f"feddisk:{QUICK}")
-    play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
-    resumed = play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
+def test_a_run_with_a_cached_stage_can_be_resumed(federation, tmp_path):
+    train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    train_cached(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
+    resumed = train_cached(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
     alone = us.train(federation, f"feddisk:clip=5,{QUICK}", **FEDDISK)
     assert torch.equal(vector_of(resumed), vector_of(alone))
     assert without_seconds(resumed) == without_seconds(alone)
 
 
-def test_a_run_goes_on_without_those_it_shares_with(federation, tmp_path):
-    play(federation, tmp_path, "first", f"feddisk:{QUICK}")
-    play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
+def test_a_run_does_not_depend_on_the_runs_it_shared_stages_with(federation, tmp_path):
+    train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
+    train_cached(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", rounds=1)
     shutil.rmtree(tmp_path / "first")
     shutil.rmtree(tmp_path / "stages")
-    resumed = play(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
+    resumed = train_cached(federation, tmp_path, "second", f"feddisk:clip=5,{QUICK}", resume=True)
     assert len(seconds_of(resumed, "task")) == 2
 
 
 def damage_checkpoints(stages):
     for file in stages.rglob("*.safetensors"):
         damaged = file.read_bytes()[:-1]
-        file.unlink()  # the run that it is linked from keeps its own
+        file.unlink()  # the linked file of the run is not changed
         file.write_bytes(damaged)
 
 
@@ -125,11 +127,11 @@ def lose_manifests(stages):
 
 
 @pytest.mark.parametrize("damage", [damage_checkpoints, damage_logs, lose_manifests])
-def test_a_damaged_stage_is_played_again_and_replaced(federation, tmp_path, damage):
-    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+def test_a_damaged_stage_is_run_again_and_replaced(federation, tmp_path, damage):
+    first = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
     damage(tmp_path / "stages")
     second, third = (
-        play(federation, tmp_path, name, f"feddisk:{QUICK}") for name in ("second", "third")
+        train_cached(federation, tmp_path, name, f"feddisk:{QUICK}") for name in ("second", "third")
     )
     assert seconds_of(first, "density") != seconds_of(second, "density")
     assert seconds_of(second, "density") == seconds_of(third, "density")
@@ -137,8 +139,8 @@ def test_a_damaged_stage_is_played_again_and_replaced(federation, tmp_path, dama
     assert without_seconds(first) == without_seconds(second) == without_seconds(third)
 
 
-def test_what_a_run_stopped_while_it_began_left_behind_is_not_gone_on_from(federation, tmp_path):
-    first = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+def test_a_run_interrupted_at_its_start_is_not_resumed(federation, tmp_path):
+    first = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
     shutil.copytree(first.folder / "checkpoints", tmp_path / "second" / "checkpoints")
     for _ in range(2):  # the second time there is a run.json
         folder = RunFolder(tmp_path / "second", checkpoint_seconds=10)
@@ -147,81 +149,83 @@ def test_what_a_run_stopped_while_it_began_left_behind_is_not_gone_on_from(feder
         assert (position.stage, position.round, position.server) == (0, 0, None)
 
 
-def test_what_a_resumed_run_played_is_not_shared(federation, tmp_path):
+def test_stages_of_resumed_runs_are_not_shared(federation, tmp_path):
     def stop(round_, metrics):
         if round_ == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 6}, progress=stop)
-    play(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 2}, resume=True)
-    second = play(federation, tmp_path, "second", "latent:alpha=0.9", **{**VAE, "rounds": 2})
+        train_cached(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 6}, progress=stop)
+    train_cached(federation, tmp_path, "first", "latent", **{**VAE, "rounds": 2}, resume=True)
+    second = train_cached(
+        federation, tmp_path, "second", "latent:alpha=0.9", **{**VAE, "rounds": 2}
+    )
     assert len(seconds_of(second, "vae")) == 2
 
 
-def test_modules_of_which_only_the_first_weights_are_known_share_nothing(federation, tmp_path):
+def test_runs_of_custom_modules_share_no_stages(federation, tmp_path):
     settings = {**VAE, "model": make("vae:hidden=8,beta=1", (5,), 3, seed=0)}
     for name in ("first", "second"):
-        play(federation, tmp_path, name, "latent", **settings)
+        train_cached(federation, tmp_path, name, "latent", **settings)
     assert not (tmp_path / "stages").exists()
 
 
-def test_a_kept_stage_is_one_checkpoint(federation, tmp_path):
-    play(federation, tmp_path, "first", f"feddisk:{QUICK}", checkpoint_seconds=0)
+def test_a_cached_stage_has_one_checkpoint(federation, tmp_path):
+    train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}", checkpoint_seconds=0)
     for kept in (tmp_path / "stages").iterdir():
         assert len(list((kept / "checkpoints").glob("stage*"))) == 1
 
 
-def test_stages_are_shared_by_runs_with_folders_only(federation, tmp_path):
-    with pytest.raises(us.UnskewError, match="stages: there is nothing to share"):
-        us.train(federation, "fedavg", stages=tmp_path)
+def test_only_runs_with_folders_share_stages(federation, tmp_path):
+    with pytest.raises(us.UnskewError, match="stage_cache: there is nothing to share"):
+        us.train(federation, "fedavg", stage_cache=tmp_path)
 
 
-def test_stages_are_removed_when_all_runs_are_played_and_nothing_else_is(federation, tmp_path):
+def test_only_the_cache_is_removed_after_all_runs(federation, tmp_path):
     (tmp_path / "stages").mkdir()
     us.compare(federation, [f"feddisk:{QUICK}", "fedavg"], seeds=1, out=tmp_path, **FEDDISK)
-    assert not (tmp_path / PLACE).exists()
+    assert not (tmp_path / CACHE_FOLDER).exists()
     assert (tmp_path / "stages").exists()
     assert len(read_runs([tmp_path])) == 2
 
 
 class Failing(FedAvg):
-    """A method that does not get far."""
+    """A method that is interrupted in its first round."""
 
     def prepare(self, client, payload, state):
         raise KeyboardInterrupt
 
 
-def test_stages_stay_for_a_comparison_that_was_stopped(federation, tmp_path):
+def test_the_cache_of_an_interrupted_comparison_is_kept(federation, tmp_path):
     methods = [make_method(f"feddisk:{QUICK}"), Failing()]
     with pytest.raises(KeyboardInterrupt):
         us.compare(federation, methods, seeds=1, jobs=1, out=tmp_path, **FEDDISK)
-    assert list((tmp_path / PLACE).iterdir())
+    assert list((tmp_path / CACHE_FOLDER).iterdir())
 
 
 class ByFunction(FedAvg):
-    """A method with a stage whose network no name tells."""
+    """A method with a stage whose network is built by a function."""
 
     def stages(self):
         return Stage("first", FedAvg(), 1, network=lambda module, *_: module), *super().stages()
 
 
 class Foreign(FedAvg):
-    """A method with a stage that is trained by a method from elsewhere."""
+    """A method with a stage that is trained by a custom method."""
 
     def stages(self):
         return Stage("first", type("FlowerBackend", (FedAvg,), {})(), 1), *super().stages()
 
 
 @pytest.mark.parametrize("method", [ByFunction(), Foreign()])
-def test_a_stage_whose_name_does_not_say_what_it_does_is_not_shared(federation, tmp_path, method):
+def test_a_stage_without_a_key_is_not_shared(federation, tmp_path, method):
     for name in ("one", "other"):
-        play(federation, tmp_path, name, method)
+        train_cached(federation, tmp_path, name, method)
     assert not (tmp_path / "stages").exists()
 
 
-def test_two_runs_may_end_the_same_stage(federation, tmp_path):
-    run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+def test_two_runs_may_complete_the_same_stage(federation, tmp_path):
+    run = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
     (kept, *_) = (tmp_path / "stages").iterdir()
     before = json.loads((kept / "checkpoints" / "manifest.json").read_text())
     StageCache(kept.parent, [kept.name]).keep(0, run.folder)
@@ -229,8 +233,8 @@ def test_two_runs_may_end_the_same_stage(federation, tmp_path):
     assert not [path for path in kept.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_a_stage_that_cannot_be_kept_ends_no_run(federation, tmp_path):
-    run = play(federation, tmp_path, "first", f"feddisk:{QUICK}")
+def test_a_stage_that_cannot_be_cached_does_not_fail_the_run(federation, tmp_path):
+    run = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
     damage_checkpoints(run.folder)
     StageCache(tmp_path / "others", ["key"]).keep(0, run.folder)
     assert not list((tmp_path / "others").iterdir())

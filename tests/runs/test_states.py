@@ -1,4 +1,4 @@
-"""Client states: snapshots never change, memory has a limit, checkpoints write what is new."""
+"""Client states: snapshots are immutable, memory is limited, checkpoints write changes."""
 
 import json
 
@@ -31,7 +31,7 @@ ROUNDS = st.lists(st.dictionaries(st.integers(0, 60), st.integers(0, 99), max_si
 
 @settings(max_examples=40)
 @given(ROUNDS, st.sampled_from([0, 60, 200, 10**6]))
-def test_snapshots_never_change_whatever_is_on_disk(rounds, memory):
+def test_snapshots_never_change(rounds, memory):
     states = ClientStates(StateStore(memory=memory))
     snapshots, expected = [states], [{}]
     for round_ in rounds:
@@ -48,8 +48,8 @@ def in_memory(states):
     return {k for k, record in states._records.items() if record.tensors is not None}
 
 
-def test_those_who_trained_longest_ago_go_to_disk(tmp_path):
-    """A state is 40 bytes; of four, 160 are too many for 130, and three quarters of it are 97."""
+def test_least_recently_trained_clients_are_moved_to_disk(tmp_path):
+    """Four states of 40 bytes exceed the limit of 130 and are reduced to 3/4 of it, 97."""
     states = ClientStates(StateStore(tmp_path, memory=130))
     for client in (5, 6, 7):
         states = states.updated({client: {"a": torch.zeros(10)}})
@@ -70,7 +70,7 @@ def test_reading_leaves_a_state_on_disk(tmp_path):
     assert in_memory(states) == set()
 
 
-def test_files_go_when_nobody_needs_them(tmp_path):
+def test_unused_files_are_removed(tmp_path):
     states = ClientStates(StateStore(tmp_path, memory=0))
     for number in range(5):
         states = states.updated({0: state(number), 1: state(number)})
@@ -78,13 +78,13 @@ def test_files_go_when_nobody_needs_them(tmp_path):
     assert values(states) == {0: 4, 1: 4}
 
 
-def test_a_row_of_a_matrix_does_not_hold_the_matrix():
+def test_a_row_does_not_keep_its_matrix_in_memory():
     matrix = torch.zeros(100, 1000)
     kept = ClientStates().updated({0: {"row": matrix[3]}})[0]["row"]
     assert kept.untyped_storage().nbytes() == 4000
 
 
-def test_a_temporary_folder_goes_with_its_states():
+def test_a_temporary_folder_is_removed_with_its_states():
     states = ClientStates(StateStore(memory=0)).updated({0: state(1)})
     folder = states._records[0].file.path.parent
     assert folder.is_dir()
@@ -92,11 +92,11 @@ def test_a_temporary_folder_goes_with_its_states():
     assert not folder.exists()
 
 
-def test_a_lost_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     states = ClientStates(StateStore(tmp_path, memory=0)).updated({0: state(1)})
     (file,) = tmp_path.iterdir()
     file.unlink()
-    with pytest.raises(UnskewError, match=f"{file.name}: a client's state is lost"):
+    with pytest.raises(UnskewError, match=f"{file.name}: cannot read a client's state"):
         states[0]
 
 
@@ -130,7 +130,7 @@ def test_a_checkpoint_writes_only_what_changed(tmp_path):
     assert files_of(tmp_path) == second
 
 
-def test_what_was_moved_out_is_not_written_again(tmp_path):
+def test_states_on_disk_are_not_written_again(tmp_path):
     checkpoints = Checkpoints(tmp_path, state_memory=0)
     states = ClientStates(checkpoints.store).updated({k: state(k) for k in range(20)})
     before = files_of(tmp_path)
@@ -138,33 +138,33 @@ def test_what_was_moved_out_is_not_written_again(tmp_path):
     assert files_of(tmp_path) == before
 
 
-def test_a_file_mostly_out_of_date_is_written_anew_and_goes(tmp_path):
+def test_a_mostly_outdated_file_is_replaced(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     states = ClientStates(checkpoints.store).updated({k: state(k) for k in range(10)})
     save(checkpoints, states, 1)
     (first,) = files_of(tmp_path)
     states = states.updated({k: state(-k) for k in range(6)})  # four of ten are left
     save(checkpoints, states, 2)
-    assert first in files_of(tmp_path)  # the checkpoint before needs it
+    assert first in files_of(tmp_path)  # the previous checkpoint needs it
     save(checkpoints, states, 3)
     assert first not in files_of(tmp_path)
     read, _ = Checkpoints(tmp_path).load()
     assert values(read.states) == {k: -k if k < 6 else k for k in range(10)}
 
 
-def test_many_small_files_become_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_SMALL_FILES", 5)
+def test_many_small_files_are_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_SMALL_FILES", 5)
     checkpoints = Checkpoints(tmp_path)
     states = ClientStates(checkpoints.store)
     for client in range(20):
         states = states.updated({client: state(client)})
         save(checkpoints, states, client)
-        assert len(files_of(tmp_path)) <= 14  # those of this checkpoint and of the one before
+        assert len(files_of(tmp_path)) <= 14  # of this checkpoint and of the previous one
     assert values(Checkpoints(tmp_path).load()[0].states) == {k: k for k in range(20)}
 
 
-def test_a_checkpoint_may_be_of_older_states_than_the_store_has(tmp_path):
-    """As when Ctrl-C falls between a round's states and its line."""
+def test_a_checkpoint_may_have_older_states_than_the_store(tmp_path):
+    """This happens if Ctrl-C arrives after a round's states and before its metrics."""
     checkpoints = Checkpoints(tmp_path, state_memory=100)
     whole = ClientStates(checkpoints.store).updated({k: state(k) for k in range(8)})
     newer = whole.updated({k: state(100 + k) for k in range(8)})
@@ -173,7 +173,7 @@ def test_a_checkpoint_may_be_of_older_states_than_the_store_has(tmp_path):
     assert values(newer) == {k: 100 + k for k in range(8)}
 
 
-def test_a_damaged_state_falls_back_to_the_checkpoint_before(tmp_path):
+def test_a_damaged_state_falls_back_to_the_previous_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     states = ClientStates(checkpoints.store).updated({0: state(0), 1: state(1)})
     save(checkpoints, states, 1)
@@ -186,8 +186,8 @@ def test_a_damaged_state_falls_back_to_the_checkpoint_before(tmp_path):
     assert values(position.states) == {0: 0, 1: 1}
 
 
-class Remembering(Method):
-    """Keeps the whole model, and adds a little of the one before to the upload."""
+class KeepsPrevious(Method):
+    """Keeps the whole model, and adds a part of the previous one to the next start."""
 
     def prepare(self, client, payload, state):
         start = super().prepare(client, payload, state)
@@ -204,7 +204,7 @@ OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "se
 @pytest.mark.parametrize("checkpoint_seconds", [0, 1000])
 def test_a_run_with_its_states_on_disk_resumes_bit_for_bit(tmp_path, checkpoint_seconds):
     federation = small_federation(sizes=(20, 15, 10, 9, 8, 7))
-    method, options = Remembering(), OPTIONS | {"checkpoint_seconds": checkpoint_seconds}
+    method, options = KeepsPrevious(), OPTIONS | {"checkpoint_seconds": checkpoint_seconds}
     plain = us.train(federation, method, rounds=8, **OPTIONS)
     tight = options | {"state_megabytes": 0}
     us.train(federation, method, rounds=4, out=tmp_path, **tight)
@@ -213,16 +213,16 @@ def test_a_run_with_its_states_on_disk_resumes_bit_for_bit(tmp_path, checkpoint_
     assert torch.equal(flatten(run.model, layout), flatten(plain.model, layout))
 
 
-def test_a_thousand_clients_of_whom_ten_take_part(tmp_path):
+def test_a_thousand_clients_with_ten_per_round(tmp_path):
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(2, 5, generator=rng).numpy()
     federation = federation_of(*[(x, [k % 3, 1]) for k in range(1000)])
     options = {"participation": 0.01, "rounds": 30, "evaluate_every": 0, "checkpoint_seconds": 0}
-    run = us.train(federation, Remembering(), model="logistic", out=tmp_path, **options)
+    run = us.train(federation, KeepsPrevious(), model="logistic", out=tmp_path, **options)
     assert run.rounds == 30
     newest = sorted((tmp_path / "checkpoints").glob("stage*"))[-1]
     states = json.loads((newest / "position.json").read_text())["states"]
     assert 1 <= len(states) <= 30
-    met = {k for table in run.client_tables for k in table["client"]}
+    trained = {k for table in run.client_tables for k in table["client"]}
     position, _ = Checkpoints(tmp_path / "checkpoints").load()
-    assert set(position.states) == met
+    assert set(position.states) == trained

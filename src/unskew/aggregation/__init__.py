@@ -1,4 +1,4 @@
-"""Pure functions of one round's uploads: who counts how much, and how rows become one vector."""
+"""Pure functions of one round's uploads: client weightings and aggregation rules."""
 
 from unskew.aggregation.bounds import clipped
 from unskew.aggregation.discrepancy import discrepancy, label_divergence

@@ -1,11 +1,11 @@
-"""Splitting clients in two by the directions of their updates."""
+"""Split clients into two groups by the directions of their updates."""
 
 import torch
 from torch import Tensor
 
 
 def cosines(rows: Tensor) -> Tensor:
-    """Return the cosine of every two rows; a row of zeros has the cosine 0 with all others."""
+    """Return the cosine similarity of every pair of rows; a row of zeros is 0 to all others."""
     unit = unit_rows(rows)
     return (unit @ unit.T).clamp(-1, 1)
 
@@ -17,19 +17,19 @@ def unit_rows(rows: Tensor) -> Tensor:
 
 
 def bipartition(similarity: Tensor) -> Tensor:
-    """Mark the smaller of the two parts whose largest similarity across is the smallest.
+    """Return a mask of the smaller of two groups whose largest cross-similarity is minimal.
 
-    Joining the most similar two until two parts are left (single linkage) finds exactly that. Of
-    two parts of one size the first row's stays.
+    Single linkage, which merges the most similar groups until two are left, finds exactly this
+    split. If both groups have the same size, the mask excludes the first row.
     """
-    # Loading these takes long, and a Flower node loads all methods for every message.
+    # Importing scipy here is slow, and a Flower node imports all methods for every message.
     from scipy.cluster.hierarchy import cut_tree, linkage  # noqa: PLC0415
     from scipy.spatial.distance import squareform  # noqa: PLC0415
 
     distances = 1 - (similarity + similarity.T) / 2
     distances.fill_diagonal_(0)
     tree = linkage(squareform(distances.numpy(), checks=False), method="single")
-    marked = torch.from_numpy(cut_tree(tree, [2])[:, 0] == 1)  # ties are cut too
-    if int(marked.sum()) * 2 == len(marked):
-        return ~marked if bool(marked[0]) else marked
-    return marked if int(marked.sum()) * 2 < len(marked) else ~marked
+    mask = torch.from_numpy(cut_tree(tree, [2])[:, 0] == 1)  # cut_tree also splits ties
+    if int(mask.sum()) * 2 == len(mask):
+        return ~mask if bool(mask[0]) else mask
+    return mask if int(mask.sum()) * 2 < len(mask) else ~mask

@@ -1,4 +1,4 @@
-"""Bounds on weights that still hold after the weights are scaled to sum to one."""
+"""Bounds on weights that still hold after the weights are normalised to sum to one."""
 
 from bisect import bisect_left
 
@@ -11,17 +11,17 @@ from unskew.aggregation.weighting import ClientWeighting, Reasons
 from unskew.errors import UnskewError
 
 SLACK = 1e-9
-"""How far bounds such as 1/49 may miss a sum of one by rounding."""
+"""Rounding tolerance for bounds such as 1/49, whose sum over clients is not exactly one."""
 
-NOTHING = 1e-300
-"""Weights below this count as none: a bound divided by them would be infinite."""
+SMALLEST_WEIGHT = 1e-300
+"""Weights up to this are treated as zero: dividing a bound by them would overflow."""
 
 
 def clipped(weighting: ClientWeighting, low: float = 0.0, high: float = 1.0) -> ClientWeighting:
-    """Keep every weight between ``low`` and ``high``.
+    """Limit every weight to the range from ``low`` to ``high``.
 
-    Clients between the bounds keep their proportions; what the others lose or gain is spread
-    over them (water-filling), so the bounds hold for the weights that are used.
+    Clients within the bounds keep their proportions; the weight that clipping removes or adds is
+    redistributed among them (water-filling), so the bounds hold for the normalised weights.
     """
     checks.between("low", low, 0.0, 1.0)
     checks.between("high", high, low, 1.0)
@@ -41,20 +41,22 @@ def clipped(weighting: ClientWeighting, low: float = 0.0, high: float = 1.0) -> 
 
 
 def bounded(weights: Tensor, low: float, high: float) -> Tensor:
-    """Scale weights by the one factor for which they sum to one when clamped to the bounds."""
-    held = weights > NOTHING
-    many, others = int(held.sum()), int((~held).sum())
-    if high * many + low * others < 1:
-        # Even at the upper bound these do not sum to one: clients of no weight take the rest.
-        return torch.full_like(weights, (1 - high * many) / max(1, others)).masked_fill_(held, high)
+    """Scale weights by the factor for which they sum to one after clamping to the bounds."""
+    positive = weights > SMALLEST_WEIGHT
+    num_positive, num_zero = int(positive.sum()), int((~positive).sum())
+    if high * num_positive + low * num_zero < 1:
+        # Even at the upper bound these sum to less than one: clients of zero weight get the rest.
+        rest = (1 - high * num_positive) / max(1, num_zero)
+        return torch.full_like(weights, rest).masked_fill_(positive, high)
 
     def total(factor: float) -> float:
         return float((weights * factor).clamp(low, high).sum())
 
-    turns: list[float] = torch.cat([low / weights[held], high / weights[held]]).sort()[0].tolist()
-    place = min(bisect_left(turns, 1.0, key=total), len(turns) - 1)
-    pinned = (weights * turns[place]).clamp(low, high)
-    middle = weights * (turns[max(0, place - 1)] + turns[place]) / 2
+    ratios = torch.cat([low / weights[positive], high / weights[positive]])
+    breakpoints: list[float] = ratios.sort()[0].tolist()
+    index = min(bisect_left(breakpoints, 1.0, key=total), len(breakpoints) - 1)
+    pinned = (weights * breakpoints[index]).clamp(low, high)
+    middle = weights * (breakpoints[max(0, index - 1)] + breakpoints[index]) / 2
     free = (middle > low) & (middle < high)
     if not bool(free.any()):
         return pinned

@@ -1,4 +1,4 @@
-"""Grouping rows around centres: squared distances, seeds far from each other, k-means."""
+"""Cluster rows around centres: squared distances, farthest-point seeding, k-means."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
-    """Return rows x centres; one centre at a time, so that no difference is kept."""
+    """Return rows x centres, one centre at a time so that no matrix of differences is stored."""
     columns = [
         torch.linalg.vector_norm(rows - center, dim=1, dtype=torch.float64).square()
         for center in centers
@@ -15,10 +15,10 @@ def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
 
 
 def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
-    """Return the centres with rows added to them until there are ``number``.
+    """Add rows to the centres until there are ``number`` of them.
 
-    The first is the row nearest the mean, each next the one farthest from all before; rows that
-    are where a centre is already are not added, so there may be fewer.
+    The first centre is the row nearest to the mean, and each further one is the row farthest from
+    all centres so far. A row equal to a centre is never added, so there may be fewer centres.
     """
     if not len(centers):
         nearest = squared_distances(rows, rows.mean(0, keepdim=True))[:, 0].argmin()
@@ -33,10 +33,10 @@ def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
 
 
 def k_means(rows: Tensor, number: int, iterations: int = 20) -> Tensor:
-    """Return the group of each row, after Lloyd's iterations from seeds far from each other."""
+    """Return the cluster of each row by Lloyd's algorithm, started from farthest-point seeds."""
     from scipy.cluster.vq import kmeans2  # noqa: PLC0415 (seldom used, slow to load)
 
     seeds = further_seeds(rows, rows[:0], number)
-    _, groups = kmeans2(rows.numpy(), seeds.numpy(), iter=iterations + 1, minit="matrix")
-    _, numbered = np.unique(groups, return_inverse=True)  # a group may have lost all its rows
+    _, clusters = kmeans2(rows.numpy(), seeds.numpy(), iter=iterations + 1, minit="matrix")
+    _, numbered = np.unique(clusters, return_inverse=True)  # a cluster may have lost all its rows
     return torch.from_numpy(numbered)

@@ -1,7 +1,7 @@
-"""A network as a chain of layers whose hidden units can be renumbered.
+"""A network as a chain of layers whose hidden units can be permuted.
 
-Renumbering the units of one layer together with the inputs of the next leaves the function as it
-is; that is what matched averaging rests on.
+Permuting the units of one layer together with the inputs of the next leaves the network's function
+unchanged; matched averaging relies on this.
 """
 
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from unskew.models.layout import Entry, Kind, Layout
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight (units x inputs, and a kernel), and vectors with one number a unit beside it."""
+    """A weight (units x inputs x kernel) and the vectors that hold one number per unit."""
 
     weight: Entry
     vectors: tuple[Entry, ...]
 
     @property
     def units(self) -> int:
-        """How many outputs the layer has."""
+        """The number of outputs of the layer."""
         return self.weight.shape[0]
 
 
 def chain_of(layout: Layout) -> tuple[Layer, ...]:
-    """Read linear layers and convolutions, in order, with their biases and normalisations.
+    """Return the linear layers and convolutions in order, with their biases and normalisations.
 
-    Shapes alone cannot tell a chain from a network with shortcuts: try it out too.
+    Shapes alone cannot distinguish a chain from a network with skip connections, so the caller
+    must also check that permuting units leaves the outputs unchanged.
     """
     layers: list[Layer] = []
     for entry in layout.parameters:
@@ -42,15 +43,15 @@ def chain_of(layout: Layout) -> tuple[Layer, ...]:
     statistics = [entry for entry in layout.buffers if entry.kind is not Kind.COUNTER]
     layers = [_with_statistics(layer, statistics) for layer in layers]
     placed = {entry.name for layer in layers for entry in layer.vectors}
-    lost = [entry for entry in statistics if entry.name not in placed]
-    unfit = [b.weight for a, b in pairwise(layers) if not _follows(a, b)]
-    if lost or unfit:
-        raise _no_chain((lost + unfit)[0])
+    unassigned = [entry for entry in statistics if entry.name not in placed]
+    mismatched = [b.weight for a, b in pairwise(layers) if not _follows(a, b)]
+    if unassigned or mismatched:
+        raise _no_chain((unassigned + mismatched)[0])
     return tuple(layers)
 
 
 def renumber(vector: Tensor, layers: tuple[Layer, ...], number: int, order: Tensor) -> None:
-    """Put the units of one hidden layer into another order, in place."""
+    """Permute the units of one hidden layer in place."""
     layer, following = layers[number], layers[number + 1]
     for entry in (layer.weight, *layer.vectors):
         rows = vector[entry.place].view(layer.units, -1)
@@ -60,20 +61,20 @@ def renumber(vector: Tensor, layers: tuple[Layer, ...], number: int, order: Tens
 
 
 def _with_statistics(layer: Layer, statistics: list[Entry]) -> Layer:
-    """Add the running statistics of the layer's own normalisation."""
+    """Add the running statistics of the layer's normalisation."""
     owners = {entry.name.rpartition(".")[0] for entry in layer.vectors}
-    own = [entry for entry in statistics if entry.name.rpartition(".")[0] in owners]
-    return Layer(layer.weight, (*layer.vectors, *own))
+    added = [entry for entry in statistics if entry.name.rpartition(".")[0] in owners]
+    return Layer(layer.weight, (*layer.vectors, *added))
 
 
 def _follows(layer: Layer, following: Layer) -> bool:
-    """Tell whether the inputs are the units; a flattened map has several inputs a unit."""
+    """Return whether the inputs match the units; a flattened map has several inputs per unit."""
     inputs, rest = divmod(following.weight.shape[1], layer.units)
     return rest == 0 and (inputs == 1 or len(following.weight.shape) == 2)
 
 
 def _no_chain(entry: Entry) -> UnskewError:
     return UnskewError(
-        f"model: {entry.name} {entry.shape} does not follow from the layer before, so units cannot "
+        f"model: {entry.name} {entry.shape} does not fit the previous layer, so units cannot "
         "be matched; use a plain chain of linear layers or convolutions such as mlp or lenet5"
     )

@@ -1,4 +1,4 @@
-"""FedSA's greedy clustering of clients, in a form that is the same on every machine."""
+"""FedSA's greedy clustering of clients, with ties resolved deterministically."""
 
 from dataclasses import dataclass
 
@@ -6,30 +6,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.float64]
-Marks = NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
 
 def greedy_clusters(matches: Counts, coordinates: int, limit: int, threshold: float) -> Ids:
-    """Return the cluster of each client, -1 for the unclustered.
+    """Return the cluster of each client, -1 for unclustered clients.
 
-    ``matches`` counts on how many of the coordinates two clients agree: whole numbers, so that
-    equal scores are equal to the last bit. The move with the best score is made until all clients
-    are placed: a free client joins a cluster (score: its mean similarity to the members), or,
-    while there are fewer than ``limit`` clusters, two free clients found one (score: their
-    similarity). Equal scores: joins come first, then the smallest client ids, then the older
-    cluster. Once ``limit`` clusters exist, a best score of at most ``threshold`` ends it.
+    ``matches`` counts the coordinates on which two clients agree; the counts are integers, so
+    equal scores are equal to the last bit. Each step makes the move with the best score until all
+    clients are assigned: an unassigned client joins a cluster (score: its mean similarity to the
+    members), or, while there are fewer than ``limit`` clusters, two unassigned clients form a new
+    one (score: their similarity). Ties prefer joins, then the smallest client ids, then the older
+    cluster. Once ``limit`` clusters exist, a best score of at most ``threshold`` stops the loop.
     """
     clients = len(matches)
     limit = min(limit, clients)
     labels: Ids = np.full(clients, -1)
-    free: Marks = np.ones(clients, dtype=bool)
+    free: Mask = np.ones(clients, dtype=bool)
     pairs = _Pairs.of(matches)
     joins = np.full((clients, limit), -np.inf)
     sums = np.zeros((limit, clients))
     sizes = np.zeros(limit)
-    found, left = 0, clients
-    while left:
+    found, remaining = 0, clients
+    while remaining:
         client, cluster = divmod(int(joins.argmax()), limit)
         best_join = joins[client, cluster]
         pair = pairs.best(free) if found < limit else None
@@ -44,7 +44,7 @@ def greedy_clusters(matches: Counts, coordinates: int, limit: int, threshold: fl
             free[member] = False
             joins[member] = -np.inf
             sums[cluster] += matches[member]
-        left -= len(members)
+        remaining -= len(members)
         sizes[cluster] += len(members)
         joins[:, cluster] = np.where(free, sums[cluster] / sizes[cluster], -np.inf)
     return labels
@@ -52,9 +52,9 @@ def greedy_clusters(matches: Counts, coordinates: int, limit: int, threshold: fl
 
 @dataclass
 class _Pairs:
-    """For each client the most similar of those with larger ids, and how similar it is.
+    """For each client, the most similar client with a larger id, and their similarity.
 
-    Partners that are no longer free are replaced only when their pair would be the best.
+    A partner that has been assigned is replaced only when its pair has the best score.
     """
 
     matches: Counts
@@ -68,8 +68,8 @@ class _Pairs:
             pairs._set_partner(client, matches[client, client + 1 :])
         return pairs
 
-    def best(self, free: Marks) -> tuple[int, int] | None:
-        """Return the most similar pair of free clients; of equal ones, that of smallest ids."""
+    def best(self, free: Mask) -> tuple[int, int] | None:
+        """Return the most similar pair of free clients; ties go to the smallest ids."""
         while True:
             first = int(self.scores.argmax())
             second = int(self.partners[first])
@@ -79,12 +79,12 @@ class _Pairs:
                 return first, second
             self._find_partner(first, free)
 
-    def _find_partner(self, client: int, free: Marks) -> None:
+    def _find_partner(self, client: int, free: Mask) -> None:
         later = slice(client + 1, None)
         both = free[later] & free[client]
         self._set_partner(client, np.where(both, self.matches[client, later], -np.inf))
 
     def _set_partner(self, client: int, scores: Counts) -> None:
-        place = int(scores.argmax())
-        self.partners[client] = client + 1 + place
-        self.scores[client] = scores[place]
+        offset = int(scores.argmax())
+        self.partners[client] = client + 1 + offset
+        self.scores[client] = scores[offset]

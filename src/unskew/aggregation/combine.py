@@ -1,4 +1,4 @@
-"""Combining the rows of a stack into one vector."""
+"""Combine the rows of a stack into one vector."""
 
 from collections.abc import Callable
 
@@ -9,27 +9,27 @@ from unskew.aggregation import blocks
 from unskew.aggregation.blocks import on_blocks
 from unskew.models.layout import Layout
 
-_NARROW, _PARTS, _WIDE = 1 << 12, 8, 1 << 16
-"""Columns of a part at least, parts if these are wider, columns of a part at most."""
+_MIN_WIDTH, _NUM_PARTS, _MAX_WIDTH = 1 << 12, 8, 1 << 16
+"""Bounds on the columns per part, and the number of parts if their width is within the bounds."""
 
 
 def weighted_sum(stack: Tensor, weights: Tensor, layout: Layout) -> Tensor:
-    """Average the rows by weight; counters take the largest value instead."""
+    """Return the weighted sum of the rows; counters take the largest value instead."""
     vector = sum_of_rows(stack, weights.to(stack))
     _largest_counters(vector, stack, layout)
     return vector
 
 
 def sum_of_rows(rows: Tensor, weights: Tensor) -> Tensor:
-    """Return the sum of the rows by weights of their type, in one pass over their memory.
+    """Return the weighted sum of the rows in one pass; weights have the dtype of the rows.
 
-    Of a large matrix it is a batch of products, one for each part of the columns: a single
-    product, which all threads share, takes a third longer, or twice as long if it is wide. The
-    parts depend on no thread, so neither does the sum.
+    For a large matrix this is a batched product with one item per part of the columns: a single
+    product shared by all threads takes a third longer, or twice as long for a wide matrix. The
+    parts do not depend on the number of threads, so neither does the sum.
     """
     clients, columns = rows.shape
-    parts = max(min(_PARTS, columns // _NARROW), columns // _WIDE)
-    if rows.numel() < blocks.WORTH_SHARING or parts < 2:
+    parts = max(min(_NUM_PARTS, columns // _MIN_WIDTH), columns // _MAX_WIDTH)
+    if rows.numel() < blocks.MIN_PARALLEL_SIZE or parts < 2:
         return torch.mv(rows.T, weights)
     vector = rows.new_empty(columns)
     width = columns // parts
@@ -47,11 +47,10 @@ def sum_of_rows(rows: Tensor, weights: Tensor) -> Tensor:
 def by_coordinate(
     stack: Tensor, layout: Layout, rule: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Apply a coordinate-wise rule to parameters and floating buffers, a block at a time.
+    """Apply a coordinate-wise rule to parameters and floating buffers, block by block.
 
-    The rule turns clients x columns, and memory of that shape to compute in, into one value a
-    column, and what it makes of all values times a number is its result times that number;
-    counters take the largest value.
+    The rule maps clients x columns, and scratch memory of that shape, to one value per column. It
+    must be homogeneous: scaling all values scales its result. Counters take the largest value.
     """
     vector = stack.new_empty(stack.shape[1])
     others = slice(layout.counters.start)
@@ -67,19 +66,19 @@ def by_coordinate(
 
 
 def all_finite(vector: Tensor) -> bool:
-    """Tell whether all numbers are finite; of numbers whose sum overflows it may say no."""
+    """Return whether all numbers are finite; may be False for numbers whose sum overflows."""
     return bool(vector.sum().isfinite())
 
 
 def _without_overflow(
     vector: Tensor, stack: Tensor, rule: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
-    """Compute columns that are not finite again, from values whose sum float32 can hold."""
-    small = 0.5 ** (len(stack).bit_length() + 1)
+    """Recompute non-finite columns from scaled values whose sum float32 can represent."""
+    scale = 0.5 ** (len(stack).bit_length() + 1)
 
     def work(block: Tensor, scratch: Tensor, columns: slice) -> None:
-        again = rule(block * small, scratch) / small
-        vector[columns] = torch.where(vector[columns].isfinite(), vector[columns], again)
+        rescaled = rule(block * scale, scratch) / scale
+        vector[columns] = torch.where(vector[columns].isfinite(), vector[columns], rescaled)
 
     on_blocks(stack, work)
 

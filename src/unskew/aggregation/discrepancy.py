@@ -1,8 +1,8 @@
-"""FedDisco: weigh clients by their samples less a discrepancy of their data.
+"""FedDisco: weight clients by their samples minus a discrepancy of their data.
 
 Ye, Xu, Wang, Xu, Chen and Wang (2023), "FedDisco: federated learning with discrepancy-aware
-collaboration". The discrepancy may be any number a client has: the divergence of its labels, or
-the distance of its latent codes from a normal distribution.
+collaboration". The discrepancy may be any number per client, such as the divergence of its labels
+or the distance of its latent codes from a normal distribution.
 """
 
 import warnings
@@ -20,10 +20,10 @@ from unskew.errors import UnskewError
 OnDegenerate = Literal["fedavg", "raise"]
 
 _ROUNDING = 1e-12
-"""Divergences below this are rounding: they count as none, or rescaling would blow them up."""
+"""Divergences below this are rounding errors: they are set to 0, since rescaling amplifies them."""
 
 Values = Callable[[Uploads], Tensor]
-"""One number a client of the round."""
+"""Returns one number per client of the round."""
 
 
 def discrepancy(
@@ -33,12 +33,13 @@ def discrepancy(
     rescale: bool = True,
     on_degenerate: OnDegenerate = "fedavg",
 ) -> ClientWeighting:
-    """Weigh clients by max(0, p_k - alpha d_k + b), with p_k their share of the samples.
+    """Weight clients by max(0, p_k - alpha d_k + b), with p_k their share of the samples.
 
-    ``values`` are the discrepancies d: a tensor with the value of client k at place k, or a
+    ``values`` are the discrepancies d: a tensor with the value of client k at index k, or a
     function of the uploads such as :func:`label_divergence`. With ``rescale`` they are divided by
-    their sum over the round's clients; then some weight is positive for any alpha < 1 + n b. If
-    none is, the weights are p_k and a warning says so, or an error with ``on_degenerate="raise"``.
+    their sum over the round's clients; then at least one weight is positive if alpha < 1 + n b.
+    If all weights are zero, the weights are p_k and a warning is issued; with
+    ``on_degenerate="raise"`` an error is raised instead.
     """
     checks.between("alpha", alpha, 0.0)
     checks.between("b", b, 0.0)
@@ -49,15 +50,15 @@ def discrepancy(
         found = _checked(given, uploads)
         total = found.sum()
         used = found / total if rescale and float(total) > 0 else found
-        # Times the number of samples, so that alpha = b = 0 weighs by samples to the last bit.
+        # Multiplied by the sample count, so that alpha = b = 0 equals by_samples() to the last bit.
         raw = (uploads.samples - (alpha * used - b) * uploads.samples.sum()).clamp(min=0)
         reasons = {"discrepancies": found, "rescaled": used}
         if bool((raw > 0).any()):
             return raw, reasons
-        complaint = "discrepancy leaves no client a weight: lower alpha, raise b or rescale"
+        message = "discrepancy: all weights are zero; lower alpha, raise b or set rescale=True"
         if on_degenerate == "raise":
-            raise UnskewError(complaint)
-        warnings.warn(f"{complaint}; this round weighs by samples", stacklevel=2)
+            raise UnskewError(message)
+        warnings.warn(f"{message} (this round is weighted by samples)", stacklevel=2)
         return uploads.samples, reasons
 
     return ClientWeighting("discrepancy", derive)
@@ -71,7 +72,7 @@ def label_divergence(
 
     def values(uploads: Uploads) -> Tensor:
         if uploads.label_counts is None:
-            raise UnskewError("label_counts are missing: label_divergence needs a row a client")
+            raise UnskewError("label_counts are missing: label_divergence needs one row per client")
         counts = uploads.label_counts
         sizes = counts.sum(1, keepdim=True)
         if not bool((sizes > 0).all()):
@@ -83,22 +84,22 @@ def label_divergence(
     return values
 
 
-def _kl(held: Tensor, target: Tensor) -> Tensor:
-    terms = torch.where(held > 0, held * (held / target).log(), 0.0)
+def _kl(labels: Tensor, target: Tensor) -> Tensor:
+    terms = torch.where(labels > 0, labels * (labels / target).log(), 0.0)
     return terms.sum(1).clamp(min=0)
 
 
-def _l1(held: Tensor, target: Tensor) -> Tensor:
-    return (held - target).abs().sum(1)
+def _l1(labels: Tensor, target: Tensor) -> Tensor:
+    return (labels - target).abs().sum(1)
 
 
-def _l2(held: Tensor, target: Tensor) -> Tensor:
-    return (held - target).square().sum(1).sqrt()
+def _l2(labels: Tensor, target: Tensor) -> Tensor:
+    return (labels - target).square().sum(1).sqrt()
 
 
-def _cosine(held: Tensor, target: Tensor) -> Tensor:
-    lengths = held.square().sum(1).sqrt() * target.square().sum().sqrt()
-    return (1 - held @ target / lengths).clamp(min=0)
+def _cosine(labels: Tensor, target: Tensor) -> Tensor:
+    lengths = labels.square().sum(1).sqrt() * target.square().sum().sqrt()
+    return (1 - labels @ target / lengths).clamp(min=0)
 
 
 MEASURES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -113,14 +114,14 @@ def _target(target: Tensor | None, classes: int) -> Tensor:
     if target is None:
         return torch.full((classes,), 1 / classes, dtype=torch.float64)
     if target.shape != (classes,) or not bool((target >= 0).all()) or not float(target.sum()) > 0:
-        raise UnskewError(f"target must be {classes} shares that are not negative, one a class")
+        raise UnskewError(f"target must be {classes} non-negative shares, one per class")
     return on_simplex(target)
 
 
 def _of_clients(values: Tensor, uploads: Uploads) -> Tensor:
     if values.ndim != 1 or max(uploads.clients) >= len(values):
         raise UnskewError(
-            f"values must hold one number a client, up to client {max(uploads.clients)} "
+            f"values must hold one number per client, up to client {max(uploads.clients)} "
             f"(got shape {tuple(values.shape)})"
         )
     return values[list(uploads.clients)]
@@ -129,7 +130,7 @@ def _of_clients(values: Tensor, uploads: Uploads) -> Tensor:
 def _checked(values: Tensor, uploads: Uploads) -> Tensor:
     if values.shape != (len(uploads),) or not bool((values >= 0).all() & values.isfinite().all()):
         raise UnskewError(
-            f"values must be {len(uploads)} finite discrepancies that are not negative "
+            f"values must be {len(uploads)} finite non-negative discrepancies "
             f"(got {values.tolist()})"
         )
     return values.to(torch.float64)

@@ -1,4 +1,4 @@
-"""FedSA: average what clients agree on, and balance clusters of clients where they do not.
+"""FedSA: average the coordinates clients agree on, and balance client clusters on the others.
 
 Wang, Liao, Yuan and Zhang (2024), "The Key of Parameter Skew in Federated Learning",
 arXiv:2408.11278 (FedPake in its second version).
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation import checks
-from unskew.aggregation.blocks import alone, column_blocks, in_threads, take_columns
+from unskew.aggregation.blocks import column_blocks, in_threads, single_threaded, take_columns
 from unskew.aggregation.clustering import greedy_clusters
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.dispersion import (
@@ -47,17 +47,17 @@ def fedsa(
     """Aggregate by parameter skew.
 
     Coordinates whose scaled coefficient of variation is at most ``cv_threshold`` take the mean.
-    On the others, clients are sorted into ``micro`` classes by squared deviation and clustered
-    into at most ``macro`` clusters by how often their classes agree (once all clusters exist, a
-    client must agree with one on more than ``similarity`` of the coordinates, or it is left out).
-    A cluster's mean counts, at each coordinate, by how common its class there is in the cluster.
-    ``scope="model"`` clusters once for all tensors instead of tensor by tensor.
+    On the others, clients are assigned to ``micro`` classes by squared deviation and grouped into
+    at most ``macro`` clusters by how often their classes agree. Once all clusters exist, a client
+    that agrees with none of them on more than ``similarity`` of the coordinates is excluded.
+    At each coordinate, a cluster's mean is weighted by how common its class there is in the
+    cluster. ``scope="model"`` clusters once for all tensors instead of once per tensor.
     ``weighting="literal"`` is the paper's Eq. 14, whose weights do not sum to one. Means are
-    plain unless a weigher is given; buffers take the same mean.
+    unweighted unless ``client_weighting`` is given; buffers take the same mean.
 
-    Diagnostics: ``clusters`` (a row a tensor, or one; -1 is unclustered), ``high_share`` of each
-    tensor, and ``weight_sums``, the least and largest sum of cluster weights at its coordinates;
-    with ``scope="model"`` also ``cluster``, the row that holds for the whole model.
+    Diagnostics: ``clusters`` (one row per tensor or one row for the model; -1 is unclustered),
+    ``high_share`` of each tensor, and ``weight_sums``, the smallest and largest sum of cluster
+    weights over its coordinates; with ``scope="model"`` also ``cluster``, the model's row.
     """
     checks.between("cv_threshold", cv_threshold, 0.0)
     checks.between("similarity", similarity, 0.0, 1.0)
@@ -71,13 +71,13 @@ def fedsa(
     prior = client_weighting or uniform()
 
     def region(rows: Tensor, mean: Tensor, spread: Tensor) -> _Region:
-        places = high_columns(variations(rows, mean, spread), cv_scale, cv_threshold)
-        return _Region(rows, mean, places, micro_classes(rows, mean, places, micro, bins))
+        indices = high_columns(variations(rows, mean, spread), cv_scale, cv_threshold)
+        return _Region(rows, mean, indices, micro_classes(rows, mean, indices, micro, bins))
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         weights = prior(uploads)
         vector = weighted_sum(uploads.stack, weights, uploads.layout)
-        with alone():
+        with single_threaded():
             return vector, balance(uploads, weights, vector)
 
     def balance(uploads: Uploads, weights: Tensor, vector: Tensor) -> Diagnostics:
@@ -93,7 +93,7 @@ def fedsa(
         labels, shares, sums = [], [], []
         for group in groups:
             shares += [each.share for each in group]
-            if not any(len(each.places) for each in group):
+            if not any(len(each.indices) for each in group):
                 labels.append(unclustered)
                 sums += [(1.0, 1.0)] * len(group)
                 continue
@@ -111,23 +111,23 @@ def fedsa(
 
 @dataclass(frozen=True, eq=False)
 class _Region:
-    """A tensor's rows, its part of the result, and its high-dispersion places and classes."""
+    """A tensor's rows, its part of the result, and its high-dispersion indices and classes."""
 
     rows: Tensor
     result: Tensor
-    places: Tensor
+    indices: Tensor
     micro: Tensor
 
     @property
     def share(self) -> float:
-        return len(self.places) / max(1, len(self.result))
+        return len(self.indices) / max(1, len(self.result))
 
 
 def _clusters_of(regions: Sequence[_Region], micro: int, macro: int, similarity: float) -> Tensor:
-    """Cluster the clients by all high-dispersion places of some tensors."""
+    """Cluster the clients by all high-dispersion coordinates of the given tensors."""
     counts = reduce(Tensor.add_, (agreements(each.micro, micro) for each in regions)).cpu()
-    places = sum(len(each.places) for each in regions)
-    return torch.from_numpy(greedy_clusters(counts.numpy(), places, macro, similarity))
+    indices = sum(len(each.indices) for each in regions)
+    return torch.from_numpy(greedy_clusters(counts.numpy(), indices, macro, similarity))
 
 
 def _balance(
@@ -135,20 +135,20 @@ def _balance(
 ) -> list[tuple[float, float]]:
     """Write the balanced means of the clusters into the results.
 
-    Returns for each tensor the least and the largest sum of weights at its places.
+    Returns for each tensor the smallest and the largest sum of weights over its coordinates.
     """
     macros = [clusters.macro_classes(each.micro, classes) for each in regions]
     common = class_counts(torch.cat(macros, dim=1), classes)
 
     def balance(each: _Region, macro: Tensor) -> tuple[float, float]:
-        sums = torch.ones(len(each.places))
+        sums = torch.ones(len(each.indices))
 
         def work(block: slice) -> None:
-            places = each.places[block]
+            indices = each.indices[block]
             weights = common.gather(1, macro[:, block].long() - 1)
             weights /= weights.sum(0) if divisor is None else divisor
-            means = clusters.means @ take_columns(each.rows, places)
-            each.result[places] = weights.mul(means).sum(0)
+            means = clusters.means @ take_columns(each.rows, indices)
+            each.result[indices] = weights.mul(means).sum(0)
             sums[block] = weights.sum(0)
 
         in_threads(work, column_blocks(*each.micro.shape), each.micro)

@@ -1,4 +1,4 @@
-"""FedFusion's weigher: clients are allocated to virtual components, and components count alike.
+"""FedFusion's client weighting, from an allocation of clients to virtual components.
 
 Duan et al., "Federated Learning with Data-Agnostic Distribution Fusion", CVPR 2023.
 """
@@ -18,10 +18,10 @@ from unskew.aggregation.fusion_allocation import (
     Normalise,
     Pi,
     component_weights,
-    drawn,
-    expected,
+    expected_allocation,
     fusion_weights,
     raw_weights,
+    sample_allocation,
 )
 from unskew.aggregation.fusion_fit import fit
 from unskew.aggregation.fusion_vae import Codes, FusionVAE
@@ -37,81 +37,81 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class Fusion:
-    """The rule's options and its parts; each part is a pure function of what it is given.
+    """The options of FedFusion and its steps; each step is a pure function of its arguments.
 
-    A server that keeps an autoencoder between rounds calls the parts itself; :func:`fusion` is
-    the weigher that fits a new one to the uploads.
+    A server that keeps an autoencoder between rounds calls the steps itself; :func:`fusion` is
+    the client weighting that fits a new autoencoder to the uploads.
     """
 
     components: Count | None = None
-    """How many virtual components; None is a third of all clients, at most 15."""
+    """Number of virtual components; None means a third of all clients, at most 15."""
     latent: Count = 16
-    """How many numbers the code of a component has."""
+    """Dimension of a component's latent code."""
     wide: Count = 512
     """Width of the encoder's first hidden layer, and of the decoder's last."""
     narrow: Count = 256
     """Width of the encoder's second hidden layer, and of the decoder's first."""
     features: Count = 256
-    """Longer statistics are projected to so many numbers."""
+    """Longer vectors of statistics are projected to this length."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Temperature of the relaxed allocation, whose gradient a fit follows; lower is steeper."""
+    """Temperature of the relaxed allocation during fitting; lower is steeper."""
     steps: Annotated[int, Field(ge=0)] = 30
-    """Adam steps of a fit."""
+    """Adam steps per fit."""
     kl: Annotated[float, Field(ge=0)] = 1e-3
     """Weight of the divergences from the priors in the autoencoder's loss."""
     codes: Codes = "component"
-    """One code a "component", learned, or one a component and "client", from the encoder."""
+    """One learned code per "component", or one per component and "client" from the encoder."""
     pi: Pi = "softmax"
     """Weight of a component: "softmax" of its mean share, as in the paper, or the share of all
-    clients, by their prior, that lies in it ("mass")."""
+    clients in it, weighted by their prior ("mass")."""
     normalise: Normalise = "component"
-    """Clients of a component share its weight, so that all sum to one ("component"); "literal"
-    takes the paper's weights, which do not."""
+    """Clients of a component share its weight, so that all weights sum to one ("component");
+    "literal" uses the paper's weights, which do not sum to one."""
     prior: Literal["uniform", "samples"] = "uniform"
-    """How clients count inside a component: alike ("uniform"), or by their "samples"."""
+    """Weights of clients within a component: "uniform", or by their "samples"."""
     deterministic: bool = True
-    """Allocate by posterior means; False draws a sample, as the paper's algorithm does."""
+    """Allocate by posterior means; False samples from the posterior, as in the paper."""
     stats: Callable[[Uploads], Tensor] | None = None
-    """Describes clients in another way: uploads to clients x numbers."""
+    """A custom description of the clients: maps uploads to clients x features."""
     seed: int = 0
-    """Seed of the autoencoder's start and noise, and of how long statistics are projected."""
+    """Seed of the autoencoder's initial parameters, its noise and the random projection."""
 
     def sized_for(self, clients: int) -> Self:
-        """Return the rule with the number of components that suits a federation of so many."""
+        """Return a copy with the number of components resolved for this number of clients."""
         return replace(self, components=self.components or min(15, ceil(clients / 3)))
 
     def describe(self, uploads: Uploads) -> Tensor:
-        """Return the clients' statistics as the autoencoder sees them."""
+        """Return the clients' statistics, standardised and projected for the autoencoder."""
         statistics = _checked((self.stats or norm_statistics)(uploads).to("cpu"), len(uploads))
-        order = _by_content(statistics)
+        order = _content_order(statistics)
         described = project(standardise(statistics[order]), self.features, self.seed)
         return described.to(torch.float32)[order.argsort()]
 
     def refit(self, described: Tensor, parameters: Tensor | None = None, round_: int = 0) -> Tensor:
-        """Fit the autoencoder, from the parameters of an earlier fit if there are any."""
+        """Fit the autoencoder, starting from the parameters of an earlier fit if given."""
         noise = torch_generator(self.seed, "fusion fit", round_)
         vae = self._vae(described)
         start = vae.initial(noise) if parameters is None else parameters
-        ordered = described[_by_content(described)]
+        ordered = described[_content_order(described)]
         options = {"temperature": self.temperature, "kl": self.kl}
         return fit(vae, start, ordered, noise, steps=self.steps, **options)[0]
 
     def allocate(self, described: Tensor, parameters: Tensor, round_: int = 0) -> Allocation:
         """Allocate the clients to the components of a fitted autoencoder."""
-        order = _by_content(described)
+        order = _content_order(described)
         posterior = self._vae(described).encode(parameters, described[order])
         if self.deterministic:
-            return expected(posterior).rows(order.argsort())
+            return expected_allocation(posterior).rows(order.argsort())
         noise = torch_generator(self.seed, "fusion allocation", round_)
-        return drawn(posterior, noise, self.temperature).rows(order.argsort())
+        return sample_allocation(posterior, noise, self.temperature).rows(order.argsort())
 
     def explain(self, uploads: Uploads, allocation: Allocation) -> Reasons:
-        """Return the weights and what they come from."""
+        """Return the weights and the values they are derived from."""
         weights = fusion_weights(allocation, self._samples(uploads), self.pi, self.normalise)
         return {"weights": weights, **self.derive(uploads, allocation)[1]}
 
     def derive(self, uploads: Uploads, allocation: Allocation) -> tuple[Tensor, Reasons]:
-        """Return the weights before they are scaled to sum to one, and what they come from."""
+        """Return the weights before normalisation, and the values they are derived from."""
         samples = self._samples(uploads)
         return raw_weights(allocation, samples, self.pi, self.normalise), {
             "allocation": allocation.shares,
@@ -129,16 +129,16 @@ class Fusion:
 
 
 def fusion(components: int | None = None, **options: Any) -> ClientWeighting:
-    """Weigh clients by an autoencoder fitted to these uploads alone.
+    """Weight clients by an autoencoder that is fitted to these uploads.
 
     ``components`` is the number of virtual components, by default a third of all clients and at
-    most 15. The other options are the fields of :class:`Fusion`. A weigher's weights sum to one,
-    so that with ``normalise="literal"`` only their proportions are the paper's.
+    most 15. The other options are the fields of :class:`Fusion`. Client weights always sum to one,
+    so with ``normalise="literal"`` only their proportions are those of the paper.
     """
     rule = create(Fusion, {"components": components, **options}, "fusion")
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
-        sized = rule.sized_for(uploads.everybody)
+        sized = rule.sized_for(uploads.num_clients_total)
         described = sized.describe(uploads)
         return sized.derive(uploads, sized.allocate(described, sized.refit(described)))
 
@@ -148,13 +148,13 @@ def fusion(components: int | None = None, **options: Any) -> ClientWeighting:
 def _checked(statistics: Tensor, clients: int) -> Tensor:
     if statistics.ndim != 2 or len(statistics) != clients or statistics.shape[1] == 0:
         shape = tuple(statistics.shape)
-        raise UnskewError(f"stats must return {clients} rows, one a client (got shape {shape})")
+        raise UnskewError(f"stats must return {clients} rows, one per client (got shape {shape})")
     if not bool(torch.isfinite(statistics).all()):
-        raise UnskewError("stats must return finite numbers; it returned infinite or undefined")
+        raise UnskewError("stats must return finite numbers (got inf or nan)")
     return statistics
 
 
-def _by_content(rows: Tensor) -> Tensor:
-    """Order clients by their numbers, so that sums and noise do not depend on who came first."""
+def _content_order(rows: Tensor) -> Tensor:
+    """Return the order of rows by content, so that sums and noise ignore the client order."""
     keys = [row.numpy().tobytes() for row in rows]
     return torch.tensor(sorted(range(len(keys)), key=keys.__getitem__))

@@ -1,11 +1,11 @@
-"""Fitting FedFusion's autoencoder: reconstruction error plus the divergences from the priors."""
+"""Fit FedFusion's autoencoder: reconstruction error plus the divergences from the priors."""
 
 import torch
 from torch import Generator, Tensor
 
 from unskew.aggregation import kumaraswamy
-from unskew.aggregation.blocks import alone
-from unskew.aggregation.fusion_allocation import TINY, drawn
+from unskew.aggregation.blocks import single_threaded
+from unskew.aggregation.fusion_allocation import TINY, sample_allocation
 from unskew.aggregation.fusion_vae import PRIOR_STICK, FusionVAE, Posterior
 
 LEARNING_RATE = 1e-3
@@ -23,9 +23,9 @@ def fit(
     temperature: float = 1.0,
     kl: float = 1e-3,
 ) -> tuple[Tensor, list[float]]:
-    """Take Adam steps from the given parameters; return the new ones and the loss before each."""
+    """Run Adam from the given parameters; return the new ones and the loss before each step."""
     adam, losses = Adam(parameters), []
-    with alone():
+    with single_threaded():
         for _ in range(steps):
             free = parameters.detach().requires_grad_()
             value = loss(vae, free, statistics, noise, temperature=temperature, kl=kl)
@@ -38,7 +38,7 @@ def fit(
 class Adam:
     """Adam with weight decay for one vector, by the formulas of Kingma and Ba (2015).
 
-    Importing torch's own takes longer than a whole fit.
+    Importing ``torch.optim`` takes longer than a whole fit.
     """
 
     def __init__(self, parameters: Tensor) -> None:
@@ -52,8 +52,8 @@ class Adam:
         self._first.lerp_(gradient, 1 - MOMENTS[0])
         self._second.lerp_(gradient.square(), 1 - MOMENTS[1])
         root = (self._second / (1 - MOMENTS[1] ** self._steps)).sqrt_().add_(1e-8)
-        rate = LEARNING_RATE / (1 - MOMENTS[0] ** self._steps)
-        return torch.addcdiv(parameters, self._first, root, value=-rate)
+        lr = LEARNING_RATE / (1 - MOMENTS[0] ** self._steps)
+        return torch.addcdiv(parameters, self._first, root, value=-lr)
 
 
 def loss(
@@ -67,7 +67,7 @@ def loss(
 ) -> Tensor:
     """Return the mean squared error of the reconstruction plus ``kl`` times the divergences."""
     posterior = vae.encode(parameters, statistics)
-    allocation = drawn(posterior, noise, temperature)
+    allocation = sample_allocation(posterior, noise, temperature)
     spread = posterior.log_code_sd.exp() * torch.randn(posterior.code.shape, generator=noise)
     mixed = torch.einsum("km,kml->kl", allocation.b, posterior.code + spread)
     error = (vae.decode(parameters, mixed) - statistics).square().mean()
@@ -97,5 +97,5 @@ def normal_kl(center: Tensor, log_sd: Tensor) -> Tensor:
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
-    """Return the divergence of one coin from another."""
+    """Return the divergence of one Bernoulli distribution from another."""
     return p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()

@@ -2,7 +2,7 @@
 
 The encoder turns the statistics of a client into the parameters of its posteriors: sticks (which
 virtual components it is in) and scores (in which proportion). Each component has a code; the
-decoder turns a client's mixture of codes back into its statistics. All parameters lie in one flat
+decoder turns a client's mixture of codes back into its statistics. All parameters are in one flat
 vector, so that the server can keep them between rounds, and all noise comes from a generator that
 is passed in.
 """
@@ -19,10 +19,10 @@ from torch import Generator, Tensor
 from torch.nn.functional import leaky_relu, linear, softplus
 
 PRIOR_STICK = 10.0
-"""The prior of a stick is Beta(10, 1), the same as Kumaraswamy(10, 1); its mean is 10/11."""
+"""The prior of a stick is Beta(10, 1), which equals Kumaraswamy(10, 1); its mean is 10/11."""
 
 Codes = Literal["component", "client"]
-"""Whose the codes are: one for each component, or one for each component and client."""
+"""Whether there is one code per component, or one per component and client."""
 
 _KAPPA_OFFSET = math.log(math.e - 1)  # softplus of it is 1, the kappa of the prior
 _LOG_SD_OF_CODES = -2.0
@@ -30,7 +30,7 @@ _LOG_SD_OF_CODES = -2.0
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What the encoder says of each client: clients x components, codes x latent width."""
+    """The encoder's output: clients x components, and for codes x latent dimension."""
 
     zeta: Tensor
     kappa: Tensor
@@ -53,7 +53,7 @@ class FusionVAE:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Rows and columns of the six layers, the encoder's first."""
+        """Rows and columns of the six layers, the encoder's layers first."""
         heads = 4 * self.components + (2 * self._codes if self.codes == "client" else 0)
         encoder = (self.features, self.wide, self.narrow, heads)
         decoder = (self.latent, self.narrow, self.wide, self.features)
@@ -65,7 +65,7 @@ class FusionVAE:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The lengths of the tensors in the vector: weights and biases in turn, then codes."""
+        """The sizes of the tensors in the vector: weights and biases alternately, then codes."""
         layers = [size for rows, columns in self.shapes for size in (rows * columns, rows)]
         return tuple(layers) + ((2 * self._codes,) if self.codes == "component" else ())
 
@@ -74,7 +74,7 @@ class FusionVAE:
         return self.components * self.latent
 
     def initial(self, noise: Generator) -> Tensor:
-        """Draw layers uniformly within one over the root of their inputs, and normal codes."""
+        """Sample layers uniformly within 1 / sqrt(inputs), and codes from a normal distribution."""
         pieces = [
             (2 * torch.rand(rows * columns + rows, generator=noise) - 1) / math.sqrt(columns)
             for rows, columns in self.shapes
@@ -85,12 +85,12 @@ class FusionVAE:
         return torch.cat(pieces)
 
     def encode(self, parameters: Tensor, statistics: Tensor) -> Posterior:
-        """Return each client's posterior; with outputs of zero, sticks and scores are the prior."""
+        """Return each client's posterior; outputs of zero give the prior of sticks and scores."""
         pieces = self._pieces(parameters)
         heads = _perceptron(statistics, self._layers(pieces)[:3])
         m, clients = self.components, len(statistics)
-        sticks, scores, own = heads[:, : 2 * m], heads[:, 2 * m : 4 * m], heads[:, 4 * m :]
-        codes = own if self.codes == "client" else pieces[-1].expand(clients, -1)
+        sticks, scores, client_codes = heads[:, : 2 * m], heads[:, 2 * m : 4 * m], heads[:, 4 * m :]
+        codes = client_codes if self.codes == "client" else pieces[-1].expand(clients, -1)
         code, log_code_sd = codes.view(clients, 2, m, self.latent).unbind(1)
         return Posterior(
             zeta=softplus(sticks[:, :m] + PRIOR_STICK).clamp(min=0.01),
@@ -106,7 +106,9 @@ class FusionVAE:
         return _perceptron(mixed, self._layers(self._pieces(parameters))[3:])
 
     def _pieces(self, parameters: Tensor) -> Sequence[Tensor]:
-        return torch.split_with_sizes(parameters, self.sizes)  # its gradient is one concatenation
+        return torch.split_with_sizes(
+            parameters, self.sizes
+        )  # the gradient is a single concatenation
 
     def _layers(self, pieces: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         ends = 2 * len(self.shapes)

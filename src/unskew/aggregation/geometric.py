@@ -1,4 +1,4 @@
-"""The geometric median, by a few smoothed Weiszfeld steps.
+"""The geometric median, computed by smoothed Weiszfeld steps.
 
 Pillutla, Kakade and Harchaoui (2022), "Robust aggregation for federated learning" (RFA).
 """
@@ -18,31 +18,32 @@ from unskew.aggregation.weighting import ClientWeighting, Reasons, by_samples, o
 def geometric_median(
     iterations: int = 4,
     nu: float = 1e-5,
-    weighting: ClientWeighting | None = None,
+    client_weighting: ClientWeighting | None = None,
     tolerance: float = 1e-6,
 ) -> Rule:
-    """Approach the point whose distances to the clients have the least weighted sum.
+    """Approximate the point that minimises the weighted sum of distances to the clients.
 
-    Each step weighs client k by p_k / max(nu, distance to the present point); p is the weigher's,
-    by samples unless another is given, and the first point is the mean by p. Steps end early once
-    the sum of distances changes by less than ``tolerance`` of itself.
+    Each step weights client k by p_k / max(nu, distance to the current point). The prior weights p
+    come from ``client_weighting``, by default by samples, and the first point is the mean with
+    these weights. Iteration stops early once the objective changes by less than ``tolerance``,
+    relative to its value.
     """
     checks.between("iterations", iterations, 0)
     checks.positive("nu", nu)
     checks.between("tolerance", tolerance, 0.0)
-    prior = weighting or by_samples()
+    prior = client_weighting or by_samples()
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         base = prior(uploads)
         weights, objectives = base, [math.inf]
         for _ in range(iterations):
-            by = weights.to(uploads.stack)
-            distance = distances_to_mean(uploads.parameters, by, norm=2).cpu()
+            current = weights.to(uploads.stack)
+            distance = distances_to_mean(uploads.parameters, current, norm=2).cpu()
             objectives.append(float(base @ distance))
             if abs(objectives[-2] - objectives[-1]) < tolerance * objectives[-1]:
                 break
-            lengths = distance.clamp(min=nu)
-            weights = on_simplex(base * (lengths.min() / lengths))
+            smoothed = distance.clamp(min=nu)
+            weights = on_simplex(base * (smoothed.min() / smoothed))
         return weights, {"objectives": torch.tensor(objectives[1:], dtype=torch.float64)}
 
     return weighted_mean(ClientWeighting("geometric_median", derive))

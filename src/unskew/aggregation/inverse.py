@@ -1,4 +1,4 @@
-"""IDA and INTRAC: weigh clients by inverse distance, and by inverse training accuracy.
+"""IDA and INTRAC: weight clients by inverse distance and by inverse training accuracy.
 
 Yeganeh, Farshad, Navab and Albarqouni (2020), "Inverse Distance Aggregation for Federated Learning
 with Non-IID Data".
@@ -18,8 +18,8 @@ from unskew.errors import UnskewError
 
 Center = Literal["mean", "fedavg", "median"]
 
-_ROOM = 8.0
-"""The largest float32 divided by this may be added and subtracted."""
+_HEADROOM = 8.0
+"""Numbers divided by this can be added and subtracted without overflow."""
 
 
 def inverse_distance(
@@ -29,13 +29,13 @@ def inverse_distance(
     cap: float | None = None,
     absolute: bool = False,
 ) -> ClientWeighting:
-    """Weigh clients by the inverse of their distance to the centre of all: IDA.
+    """Weight clients by the inverse of their distance to the centre of all clients: IDA.
 
-    ``eps`` is a share of the mean distance and is added to every distance, so that scaling or
-    shifting all models changes nothing; with ``absolute`` it is a distance itself, as in the
-    paper. ``cap`` limits a weight to so many times the even share 1/n, for the client that
-    happens to lie at the centre. ``center`` is the plain mean, the mean by samples, or the
-    coordinate-wise median.
+    ``eps`` is added to every distance. It is relative to the mean distance, so that scaling or
+    shifting all models does not change the weights; with ``absolute`` it is a distance itself, as
+    in the paper. ``cap`` limits a weight to this multiple of the uniform weight 1/n, for a client
+    that happens to be at the centre. ``center`` is the unweighted mean, the mean weighted by
+    samples, or the coordinate-wise median.
     """
     checks.one_of("norm", norm, (1, 2))
     checks.one_of("center", center, ("mean", "fedavg", "median"))
@@ -56,10 +56,10 @@ def inverse_distance(
 def inverse_accuracy(
     chance: float | Literal["paper"] | None = None, classes: int | None = None
 ) -> ClientWeighting:
-    """Weigh clients by the inverse of their training accuracy: INTRAC.
+    """Weight clients by the inverse of their training accuracy: INTRAC.
 
-    Accuracies below ``chance`` count as chance. By default that is one in ``classes``, which is
-    taken from the round's label counts if not given; "paper" is one in the number of all clients.
+    Accuracies below ``chance`` are raised to chance level. By default that is 1 / ``classes``,
+    taken from the round's label counts if not given; "paper" is 1 / the number of all clients.
     """
     if isinstance(chance, str):
         checks.one_of("chance", chance, ("paper",))
@@ -70,7 +70,9 @@ def inverse_accuracy(
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         if uploads.train_accuracy is None:
-            raise UnskewError("train_accuracy is missing: inverse_accuracy needs one a client")
+            raise UnskewError(
+                "train_accuracy is missing: inverse_accuracy needs one value per client"
+            )
         accuracy = uploads.train_accuracy
         floor = _chance(chance, classes, uploads)
         return 1 / accuracy.clamp(min=floor), {"accuracies": accuracy}
@@ -83,9 +85,9 @@ def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:
 
     def measured(rows: Tensor) -> Tensor:
         if len(rows) == 2 and center != "fedavg":
-            # Half of the way from one to the other: no rounding of the centre can prefer one.
-            apart = distances(rows, from_center(lambda block, _: block[0]), norm)
-            return apart[1].div(2).repeat(2)
+            # Both are half of their distance from the centre, which rounding must not change.
+            from_first = distances(rows, from_center(lambda block, _: block[0]), norm)
+            return from_first[1].div(2).repeat(2)
         if center == "median":
             return distances(rows, from_center(median_of_columns), norm)
         return distances_to_mean(rows, weights, norm)
@@ -93,11 +95,11 @@ def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:
     found = measured(uploads.parameters)
     if bool(found.isfinite().all()):
         return found
-    return measured(uploads.parameters / _ROOM) * _ROOM
+    return measured(uploads.parameters / _HEADROOM) * _HEADROOM
 
 
 def _inverse(distance: Tensor) -> Tensor:
-    """Return the inverses up to a factor; at distance zero, the limit: these share everything."""
+    """Return the inverses up to a factor; clients at distance zero share all of the weight."""
     zero = distance == 0
     return zero.double() if bool(zero.any()) else distance.min() / distance
 
@@ -106,7 +108,7 @@ def _chance(
     chance: float | Literal["paper"] | None, classes: int | None, uploads: Uploads
 ) -> float:
     if chance == "paper":
-        return 1 / uploads.everybody
+        return 1 / uploads.num_clients_total
     if chance is not None:
         return float(chance)
     if classes is not None:
@@ -114,5 +116,5 @@ def _chance(
     if uploads.label_counts is not None:
         return 1 / uploads.label_counts.shape[1]
     raise UnskewError(
-        "classes is not known: give inverse_accuracy classes or chance, or send label_counts"
+        "classes is unknown: pass classes or chance to inverse_accuracy, or send label_counts"
     )

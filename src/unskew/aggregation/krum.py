@@ -1,9 +1,9 @@
-"""Rules that pick the clients which lie close to many others: Krum, Multi-Krum and Bulyan.
+"""Aggregation rules that select clients close to many others: Krum, Multi-Krum and Bulyan.
 
 Blanchard, El Mhamdi, Guerraoui and Stainer (2017), "Machine learning with adversaries: Byzantine
 tolerant gradient descent"; El Mhamdi, Guerraoui and Rouault (2018), "The hidden vulnerability of
-distributed learning in Byzantium". ``f`` is the number of bad clients a rule withstands; with
-f = 0 there is nothing to withstand and any number of clients will do.
+distributed learning in Byzantium". ``f`` is the number of bad clients a rule tolerates; with
+f = 0 any number of clients is accepted.
 """
 
 import numpy as np
@@ -21,15 +21,15 @@ from unskew.aggregation.weighting import ClientWeighting, Reasons
 
 Distances = NDArray[np.float64]
 
-_STEPS = 2.0**36
-"""Scores are told apart in steps of this share of them."""
+_RESOLUTION = 2.0**36
+"""Mantissas of scores are rounded to multiples of 1 over this."""
 
 
 def krum(f: int) -> Rule:
-    """Take the model of the one client with the lowest score.
+    """Return the model of the client with the lowest score.
 
-    A client's score is the sum of its n - f - 2 smallest squared distances to the others; of
-    equal scores the smallest client id wins. Needs n >= 2f + 3.
+    A client's score is the sum of its n - f - 2 smallest squared distances to the others; ties go
+    to the smallest client id. Requires n >= 2f + 3.
     """
     return _closest("krum", f, 1)
 
@@ -42,18 +42,18 @@ def multi_krum(f: int, m: int | None = None) -> Rule:
 
 
 def bulyan(f: int) -> Rule:
-    """Pick n - 2f clients by Krum one after another, then average the middle of each coordinate.
+    """Select n - 2f clients by repeated Krum, then average the middle values per coordinate.
 
-    Of the picked clients' values the n - 4f closest to their median count. Needs n >= 4f + 3.
-    Floating buffers are treated like parameters.
+    These are the n - 4f values of the selected clients closest to their median. Requires
+    n >= 4f + 3. Floating buffers are treated like parameters.
     """
     checks.between("f", f, 0)
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         clients = len(uploads)
         checks.enough_clients("bulyan", f, clients, 4 * f + 3 if f else 1)
-        chosen = _one_after_another(squared_distances(uploads.parameters).cpu().numpy(), f)
-        rows = torch.tensor(chosen)
+        selected = _select_iteratively(squared_distances(uploads.parameters).cpu().numpy(), f)
+        rows = torch.tensor(selected)
 
         def rule(block: Tensor, scratch: Tensor) -> Tensor:
             ordered = sorted_columns(block[rows], scratch[: len(rows)])
@@ -75,61 +75,62 @@ def _closest(name: str, f: int, m: int | None) -> Rule:
         checks.between("m", count, 1, clients - f)
         ordered = np.sort(squared_distances(uploads.parameters).cpu().numpy(), axis=1)
         scores = torch.from_numpy(_scores(ordered, f))
-        chosen = scores.argsort(stable=True)[:count].sort().values
+        selected = scores.argsort(stable=True)[:count].sort().values
         raw = torch.zeros(clients, dtype=torch.float64)
-        raw[chosen] = 1.0
-        return raw, {"scores": scores, "selected": torch.tensor(uploads.clients)[chosen]}
+        raw[selected] = 1.0
+        return raw, {"scores": scores, "selected": torch.tensor(uploads.clients)[selected]}
 
     averaged = weighted_mean(ClientWeighting(name, derive))
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         vector, found = averaged.apply(uploads)
         if not all_finite(vector):
-            # Zero times infinity is not zero: only the models that were chosen are read again.
-            chosen = found["weights"] > 0
-            rows = uploads.stack[chosen.to(uploads.stack.device)]
-            vector = weighted_sum(rows, found["weights"][chosen], uploads.layout)
+            # Zero times infinity is NaN, so only the selected models are averaged.
+            selected = found["weights"] > 0
+            rows = uploads.stack[selected.to(uploads.stack.device)]
+            vector = weighted_sum(rows, found["weights"][selected], uploads.layout)
         return vector, found
 
     return Rule(name, apply)
 
 
 def _scores(ordered: Distances, f: int) -> Distances:
-    """Add up each row's smallest distances; the first of a sorted row is that to itself.
+    """Sum each row's smallest distances; the first of a sorted row is the distance to itself.
 
-    Distances of identical clients differ in the last digits, which must not choose among them.
+    Scores are rounded, because distances of identical clients differ in the last digits, which
+    must not decide between them.
     """
     neighbours = max(1, len(ordered) - f - 2)
     mantissas, exponents = np.frexp(ordered[:, 1 : 1 + neighbours].sum(1))
-    scores: Distances = np.ldexp(np.round(mantissas * _STEPS) / _STEPS, exponents)
+    scores: Distances = np.ldexp(np.round(mantissas * _RESOLUTION) / _RESOLUTION, exponents)
     return scores
 
 
-def _one_after_another(squared: Distances, f: int) -> list[int]:
-    """Pick n - 2f clients, each the Krum of those that are left."""
+def _select_iteratively(squared: Distances, f: int) -> list[int]:
+    """Select n - 2f clients, each by Krum from the remaining ones."""
     order = squared.argsort(axis=1, kind="stable")
     ordered = np.take_along_axis(squared, order, axis=1)
-    left, chosen = np.arange(len(squared)), []
+    remaining, selected = np.arange(len(squared)), []
     for _ in range(len(squared) - 2 * f):
         best = int(_scores(ordered, f).argmin())
-        chosen.append(int(left[best]))
-        rows = np.arange(len(left)) != best
-        stays = order[rows] != left[best]
-        left = left[rows]
-        ordered = ordered[rows][stays].reshape(len(left), len(left))
-        order = order[rows][stays].reshape(len(left), len(left))
-    return sorted(chosen)
+        selected.append(int(remaining[best]))
+        rows = np.arange(len(remaining)) != best
+        stays = order[rows] != remaining[best]
+        remaining = remaining[rows]
+        ordered = ordered[rows][stays].reshape(len(remaining), len(remaining))
+        order = order[rows][stays].reshape(len(remaining), len(remaining))
+    return sorted(selected)
 
 
 def _closest_to_median(ordered: Tensor, count: int) -> Tensor:
     """Average the values of each ordered column that are closest to its median.
 
-    They are neighbours, so it is enough to find where their window starts: it moves up by one for
-    each low value that is farther away than the high one it would give way to. Of two values that
-    are equally far the lower counts.
+    They are adjacent, so it is enough to find the start of their window: it moves up by one for
+    each low value that is farther away than the high value that would replace it. Of two values
+    at the same distance, the lower one is used.
     """
     upper = len(ordered) // 2
     median = ordered[upper] if len(ordered) % 2 else (ordered[upper - 1] + ordered[upper]) / 2
     farther = median - ordered[: len(ordered) - count] > ordered[count:] - median
-    places = farther.sum(0) + torch.arange(count)[:, None]
-    return ordered.gather(0, places).mean(0)
+    indices = farther.sum(0) + torch.arange(count)[:, None]
+    return ordered.gather(0, indices).mean(0)

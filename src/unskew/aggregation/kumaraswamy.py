@@ -1,7 +1,7 @@
-"""The Kumaraswamy distribution: a Beta that can be sampled by inverting its distribution function.
+"""The Kumaraswamy distribution: like a Beta, but with an invertible distribution function.
 
-Its density is ``zeta kappa x^(zeta-1) (1 - x^zeta)^(kappa-1)`` on (0, 1). Everything is in
-logarithms, because products of many draws are what it is needed for.
+Its density is ``zeta kappa x^(zeta-1) (1 - x^zeta)^(kappa-1)`` on (0, 1). All functions
+use logarithms, because the samples are multiplied into long products.
 """
 
 import torch
@@ -11,7 +11,7 @@ EULER = 0.57721566490153286
 
 
 def log_sample(zeta: Tensor, kappa: Tensor, uniform: Tensor) -> Tensor:
-    """Return the logarithm of ``(1 - u^(1/kappa))^(1/zeta)``, a draw for each uniform ``u``."""
+    """Return the logarithm of the sample ``(1 - u^(1/kappa))^(1/zeta)`` for each uniform ``u``."""
     return torch.log(-torch.expm1(torch.log(uniform) / kappa)) / zeta
 
 
@@ -25,8 +25,8 @@ def log_mean(zeta: Tensor, kappa: Tensor) -> Tensor:
 def kl_to_power(zeta: Tensor, kappa: Tensor, alpha: float) -> Tensor:
     """Return the divergence from ``Beta(alpha, 1)``, whose density is a power of x.
 
-    Towards a general Beta(alpha, beta) there is an infinite series with the factor beta - 1; with
-    beta = 1 it is gone and the rest is exact.
+    The divergence from a general Beta(alpha, beta) contains an infinite series with the factor
+    beta - 1; with beta = 1 the series vanishes and the formula is exact.
     """
     mean_log = -EULER - torch.digamma(kappa) - 1 / kappa
     log_densities = torch.log(zeta * kappa) - torch.log(zeta.new_tensor(alpha))

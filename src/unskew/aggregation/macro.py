@@ -1,7 +1,7 @@
 """Clusters of clients on a tensor's high-dispersion coordinates: the second half of FedSA.
 
-Micro-classes come in as bytes, clients x coordinates, with values from 1 to C. Counting is done
-with matrix products of class indicators, block by block.
+Micro-classes are uint8 tensors of clients x coordinates with values from 1 to C. They are counted
+by matrix products of class indicators, block by block.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from unskew.aggregation.distances import sum_of_products
 
 
 def agreements(micro: Tensor, classes: int) -> Tensor:
-    """Count for each two clients the coordinates on which their micro-classes agree."""
+    """Count for each pair of clients the coordinates on which their micro-classes agree."""
 
     def indicators(block: Tensor, memory: Tensor) -> Iterator[Tensor]:
         return _indicators(block, classes, memory)
@@ -25,31 +25,31 @@ def agreements(micro: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Clusters x clients: who is a member (0 or 1), and each member's weight in its mean."""
+    """Tensors of clusters x clients: membership (0 or 1), and weights in the cluster's mean."""
 
     members: Tensor
     means: Tensor
 
     @classmethod
     def of(cls, labels: Tensor, weights: Tensor) -> "Clusters":
-        """Build the matrices from one label a client (-1: none) and one weight a client."""
+        """Build the matrices from one label (-1: none) and one weight per client."""
         numbers = torch.arange(int(labels.max()) + 1, device=labels.device)
         members = (labels[None, :] == numbers[:, None]).to(torch.float32)
         shares = members * weights
-        # A cluster of clients without any weight takes its plain mean.
+        # A cluster whose clients all have zero weight takes their unweighted mean.
         shares = torch.where(shares.sum(1, keepdim=True) > 0, shares, members)
         return cls(members, (shares / shares.sum(1, keepdim=True)).to(torch.float32))
 
     def macro_classes(self, micro: Tensor, classes: int) -> Tensor:
-        """Return the commonest class among a cluster's members, the smallest of equal ones."""
+        """Return the most common class of each cluster's members; ties go to the smallest class."""
         found = torch.ones(len(self.members), micro.shape[1], dtype=torch.uint8)
         found = found.to(micro.device)
 
         def work(columns: slice) -> None:
             most, block = torch.zeros(()), micro[:, columns]
             memory = torch.empty_like(block, dtype=torch.float32)
-            for each, held in enumerate(_indicators(block, classes, memory), start=1):
-                count = self.members @ held
+            for each, indicator in enumerate(_indicators(block, classes, memory), start=1):
+                count = self.members @ indicator
                 found[:, columns].masked_fill_(count > most, each)
                 most = torch.maximum(most, count)
 
@@ -58,7 +58,7 @@ class Clusters:
 
 
 def _indicators(block: Tensor, classes: int, memory: Tensor) -> Iterator[Tensor]:
-    """Yield for each class where it is held, as ones and zeros, always in the same memory."""
+    """Yield an indicator matrix per class, always in the same memory."""
     values = block.float()
     for each in range(1, classes + 1):
         yield torch.eq(values, each, out=memory)

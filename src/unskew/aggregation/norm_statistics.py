@@ -1,4 +1,4 @@
-"""Describing clients by their models' normalisation layers, or by the moments of their tensors."""
+"""Describe clients by their models' normalisation layers, or by the moments of their tensors."""
 
 import math
 
@@ -11,43 +11,43 @@ from unskew.models.layout import Entry, Kind
 from unskew.utils.rng import torch_generator
 
 _ROUNDING = 1e-6
-"""Clients whose values differ by less than this share of their size differ by rounding."""
+"""Relative differences between clients up to this are rounding errors."""
 
 
 def norm_statistics(uploads: Uploads) -> Tensor:
-    """Return one row a client: running mean and deviation, shift and scale of each norm layer.
+    """Return one row per client: running mean and deviation, shift and scale of each norm layer.
 
-    GroupNorm and LayerNorm have no running statistics and give shift and scale alone. A network
-    without any of them is described by the mean and the deviation of each of its parameters'
-    tensors.
+    GroupNorm and LayerNorm have no running statistics and contribute only shift and scale. A
+    network without normalisation layers is described by the mean and the standard deviation of
+    each parameter tensor.
     """
-    norms = [entry for entry in uploads.layout if _describes(entry) and entry.size]
+    norms = [entry for entry in uploads.layout if _is_norm_tensor(entry) and entry.size]
     others = [entry for entry in uploads.layout.parameters if entry.size]
     columns = [_as_uploaded(uploads.stack, entry) for entry in norms] or [
         _moments(uploads.stack, entry) for entry in others
     ]
     if not columns:
-        raise UnskewError("layout: the model has no parameters to describe its clients by")
+        raise UnskewError("layout: the model has no parameters, so its clients cannot be described")
     return torch.cat(columns, 1)
 
 
 def standardise(statistics: Tensor) -> Tensor:
-    """Bring each column to mean 0 and deviation 1 over clients; constant columns become 0."""
+    """Scale each column to mean 0 and deviation 1 over clients; constant columns become 0."""
     statistics = statistics.to(torch.float64)
     lowest, highest = statistics.aminmax(dim=0)
     size = torch.maximum(lowest.abs(), highest.abs())
     differs = highest - lowest > _ROUNDING * size
     above = (statistics - lowest) / torch.where(differs, highest - lowest, 1)
-    centred = above - above.mean(0)
-    deviation = centred.square().mean(0).sqrt()
-    return torch.where(differs, centred / torch.where(differs, deviation, 1), 0)
+    centered = above - above.mean(0)
+    deviation = centered.square().mean(0).sqrt()
+    return torch.where(differs, centered / torch.where(differs, deviation, 1), 0)
 
 
 def project(statistics: Tensor, width: int, seed: int) -> Tensor:
-    """Shorten rows to ``width`` random signed sums, which nearly keep the distances of clients.
+    """Project rows to ``width`` random signed sums, which approximately preserve distances.
 
-    Rows that are short enough stay as they are. The signs depend on the seed and the length
-    alone, so they are the same in every round.
+    Rows that are short enough are unchanged. The signs depend only on the seed and the length, so
+    they are the same in every round.
     """
     length = statistics.shape[1]
     if length <= width:
@@ -57,9 +57,9 @@ def project(statistics: Tensor, width: int, seed: int) -> Tensor:
     return torch.mm(statistics, (2 * signs - 1).to(statistics.dtype)).div(math.sqrt(length))
 
 
-def _describes(entry: Entry) -> bool:
-    known = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
-    return known and entry.kind is not Kind.COUNTER
+def _is_norm_tensor(entry: Entry) -> bool:
+    is_norm = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
+    return is_norm and entry.kind is not Kind.COUNTER
 
 
 def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:

@@ -1,4 +1,4 @@
-"""Several weighers at once: their weights multiply."""
+"""The product of several client weightings."""
 
 from collections import Counter
 
@@ -11,13 +11,13 @@ from unskew.errors import UnskewError
 
 
 def product(*weightings: ClientWeighting) -> ClientWeighting:
-    """Multiply weights client by client and scale the products to sum to one.
+    """Multiply the weights of each client and normalise the products to sum to one.
 
-    The reasons of each factor, its own weights among them, are listed as ``name.reason``; a name
-    that comes again is numbered.
+    The reasons of each factor, including its weights, are listed as ``name.reason``; repeated
+    names are numbered.
     """
     if not weightings:
-        raise UnskewError("product: give at least one weigher")
+        raise UnskewError("product: pass at least one client weighting")
     labels = _labels([weighting.name for weighting in weightings])
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
@@ -27,7 +27,7 @@ def product(*weightings: ClientWeighting) -> ClientWeighting:
             explained = weighting.explain(uploads)
             raw = raw * explained["weights"]
             if not bool((raw > 0).any()):
-                raise UnskewError(f"product: no client has a weight left after {label}")
+                raise UnskewError(f"product: all weights are zero after {label}")
             raw = raw / raw.max()
             reasons |= {f"{label}.{key}": value for key, value in explained.items()}
         return raw, reasons

@@ -1,4 +1,4 @@
-"""Coordinate rules: from one round's uploads to the vector of the new global model.
+"""Aggregation rules: from one round's uploads to the vector of the new global model.
 
 ``rule(uploads)`` returns the vector, ``rule.apply(uploads)`` the vector and its diagnostics.
 """
@@ -13,23 +13,23 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
 
 Diagnostics = dict[str, Tensor]
-"""What a rule found on the way; ``weights`` where it gives each client one weight."""
+"""Diagnostic tensors of a rule; ``weights`` if the rule has one weight per client."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that makes one vector of a round's uploads."""
+    """An aggregation rule that combines a round's uploads into one vector."""
 
     name: str
     apply: Callable[[Uploads], tuple[Tensor, Diagnostics]]
 
     def __call__(self, uploads: Uploads) -> Tensor:
-        """Return the vector alone."""
+        """Return the vector without diagnostics."""
         return self.apply(uploads)[0]
 
 
 def weighted_mean(weighting: ClientWeighting) -> Rule:
-    """Average the clients by a weigher's weights: parameters and floating buffers alike."""
+    """Average parameters and floating buffers by the weights of a client weighting."""
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         reasons = weighting.explain(uploads)

@@ -1,4 +1,4 @@
-"""The nearest point of the simplex: for weights that follow a gradient."""
+"""Projection onto the probability simplex, for weights that are updated by a gradient."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from torch import Tensor
 def nearest_on_simplex(values: Tensor) -> Tensor:
     """Return the closest non-negative numbers that sum to one.
 
-    All are lowered (or raised) by the same amount, and what falls below 0 becomes 0.
+    All values are shifted by the same amount, and negative results become 0.
     """
     ordered = values.sort(descending=True).values
     excess = ordered.cumsum(0) - 1

@@ -1,4 +1,4 @@
-"""What the server holds after one round: everything any rule may look at, in one value."""
+"""The uploads of one round: everything an aggregation rule may use."""
 
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,10 @@ from unskew.models.layout import Layout
 
 @dataclass(frozen=True, eq=False)
 class Uploads:
-    """The uploads of one round, a row a client, clients in ascending order of their ids.
+    """The uploads of one round, one row per client, in ascending order of client ids.
 
-    ``stack`` is clients x coordinates; ``previous`` is the global vector that was sent;
-    ``extras`` holds what the method's clients sent besides, one tensor a client.
+    ``stack`` is clients x coordinates; ``previous`` is the global vector that was sent to clients;
+    ``extras`` holds the method's additional uploads, one tensor per client.
     """
 
     stack: Tensor
@@ -28,41 +28,41 @@ class Uploads:
     label_counts: Tensor | None = None
     classes: int | None = None
     population: int | None = None
-    """How many clients the federation has, whether they took part or not; see :attr:`everybody`."""
+    """The number of clients in the federation, if known; see :attr:`num_clients_total`."""
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.stack)
 
     @property
-    def everybody(self) -> int:
-        """How many clients the federation has; where that is not known, as many as took part."""
+    def num_clients_total(self) -> int:
+        """The number of clients in the federation; if unknown, the number in this round."""
         return self.population or len(self)
 
     @property
     def parameters(self) -> Tensor:
-        """The trainable part of the stack: what distances are measured on."""
+        """The trainable part of the stack, on which distances are computed."""
         return self.stack[:, : self.layout.trainable]
 
     def of_rows(self, rows: Tensor, previous: Tensor) -> "Uploads":
-        """Return the uploads of some rows, whose clients were sent ``previous``."""
+        """Return the uploads of the given rows, whose clients received ``previous``."""
         if len(rows) == len(self):
             return replace(self, previous=previous)
 
-        def picked(column: Tensor | None) -> Tensor | None:
+        def select(column: Tensor | None) -> Tensor | None:
             return None if column is None else column[rows]
 
-        places = rows.tolist()
+        indices = rows.tolist()
         return replace(
             self,
             stack=self.stack[rows],
             previous=previous,
             samples=self.samples[rows],
-            clients=tuple(self.clients[place] for place in places),
-            train_loss=picked(self.train_loss),
-            train_accuracy=picked(self.train_accuracy),
-            label_counts=picked(self.label_counts),
-            extras={name: [each[place] for place in places] for name, each in self.extras.items()},
+            clients=tuple(self.clients[index] for index in indices),
+            train_loss=select(self.train_loss),
+            train_accuracy=select(self.train_accuracy),
+            label_counts=select(self.label_counts),
+            extras={name: [each[index] for index in indices] for name, each in self.extras.items()},
         )
 
     @classmethod
@@ -78,7 +78,7 @@ class Uploads:
         train_loss: Tensor | Sequence[float] | None = None,
         extras: Mapping[str, Sequence[Tensor]] | None = None,
     ) -> "Uploads":
-        """Build uploads from plain tensors; rows are put into the order of the client ids."""
+        """Build uploads from plain tensors; rows are sorted by client id."""
         stack = torch.as_tensor(stack, dtype=torch.float32)
         if stack.ndim != 2 or len(stack) == 0:
             raise UnskewError(
@@ -88,23 +88,23 @@ class Uploads:
         layout = layout or Layout.flat(stack.shape[1])
         if layout.size != stack.shape[1]:
             raise UnskewError(
-                f"stack has {stack.shape[1]} coordinates, its layout describes {layout.size}"
+                f"stack has {stack.shape[1]} coordinates, but its layout has {layout.size}"
             )
         if previous is not None and previous.shape != (layout.size,):
             raise UnskewError(
-                f"previous must be a vector of {layout.size} coordinates, as the stack's rows are "
+                f"previous must be a vector of {layout.size} coordinates, like the stack's rows "
                 f"(got shape {tuple(previous.shape)})"
             )
         ids = list(range(len(stack))) if clients is None else [int(k) for k in clients]
         if len(set(ids)) != len(stack):
-            raise UnskewError(f"clients must name each of the {len(stack)} rows once (got {ids})")
+            raise UnskewError(f"clients must be {len(stack)} distinct ids, one per row (got {ids})")
         order = sorted(range(len(ids)), key=ids.__getitem__)
         in_order = order == list(range(len(ids)))
 
         def check_length(values: Sized, name: str) -> None:
             if len(values) != len(stack):
                 raise UnskewError(
-                    f"{name} must have one value a client: {len(stack)}, not {len(values)}"
+                    f"{name} must have one value per client: {len(stack)}, not {len(values)}"
                 )
 
         def column(values: Tensor | Sequence[float] | None, name: str) -> Tensor | None:

@@ -1,7 +1,7 @@
-"""Weighers: from one round's uploads to one weight a client.
+"""Client weightings: from one round's uploads to one weight per client.
 
-``weigher(uploads)`` returns the weights, ``weigher.explain(uploads)`` returns them together with
-what they were derived from: distances, accuracies, discrepancies.
+``weighting(uploads)`` returns the weights, ``weighting.explain(uploads)`` returns them together
+with the values they are derived from, such as distances, accuracies or discrepancies.
 """
 
 from collections.abc import Callable
@@ -13,31 +13,31 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 
 Reasons = dict[str, Tensor]
-"""What weights were derived from, by name."""
+"""The values that weights are derived from, by name."""
 
 
 @dataclass(frozen=True)
 class ClientWeighting:
-    """A rule that gives each client a weight; the weights are non-negative and sum to one.
+    """Assigns each client a weight; the weights are non-negative and sum to one.
 
-    ``derive`` returns raw weights on any scale, and the numbers they come from.
+    ``derive`` returns raw weights on any scale, and the values they are derived from.
     """
 
     name: str
     derive: Callable[[Uploads], tuple[Tensor, Reasons]]
 
     def __call__(self, uploads: Uploads) -> Tensor:
-        """Return the weights alone."""
+        """Return the weights without reasons."""
         return on_simplex(self.derive(uploads)[0])
 
     def explain(self, uploads: Uploads) -> Reasons:
-        """Return the weights under ``weights``, and what they were derived from."""
+        """Return the weights under ``weights``, and the values they are derived from."""
         raw, reasons = self.derive(uploads)
         return {"weights": on_simplex(raw), **reasons}
 
 
 def uniform() -> ClientWeighting:
-    """Give every client the same weight: the rule called Mean."""
+    """Give every client the same weight; averaging with it is the method Mean."""
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         return torch.ones(len(uploads), dtype=torch.float64), {}
@@ -46,7 +46,7 @@ def uniform() -> ClientWeighting:
 
 
 def by_samples() -> ClientWeighting:
-    """Weigh clients by how many samples they trained on: the rule called FedAvg."""
+    """Weight clients by their number of training samples; averaging with it is FedAvg."""
 
     def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
         return uploads.samples, {"samples": uploads.samples}
@@ -55,7 +55,7 @@ def by_samples() -> ClientWeighting:
 
 
 def on_simplex(raw: Tensor) -> Tensor:
-    """Scale raw weights to sum to one; the one place where the simplex contract is asserted."""
+    """Normalise raw weights to sum to one; raise if they are not valid weights."""
     raw = raw.to(torch.float64)
     if not bool(torch.isfinite(raw).all()) or bool((raw < 0).any()) or not bool(raw.any()):
         raise ValueError(f"weights must be finite, non-negative and not all zero: {raw.tolist()}")

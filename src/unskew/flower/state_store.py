@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from unskew.flower.wire import Refusal, StateVersion
 from unskew.methods.common.base import Tensors
 from unskew.runs.atomic import write_bytes
-from unskew.runs.state_files import own
+from unskew.runs.state_files import contiguous_copy
 
 _RECORD = "unskew"
 _EARLIER = 2
@@ -45,7 +45,7 @@ class NodeStateStore:
 
     def write(self, version: StateVersion, before: StateVersion | None, state: Tensors) -> None:
         """Store a new state, keep the few that the server may go back to, and delete the rest."""
-        content = save({name: own(tensor) for name, tensor in state.items()})
+        content = save({name: contiguous_copy(tensor) for name, tensor in state.items()})
         in_memory = self._in_memory()
         record = {_key(version): content}
         kept_keys = {_key(version)}

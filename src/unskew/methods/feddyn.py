@@ -92,7 +92,7 @@ class FedDyn(Method):
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Update h, the mean slope over all clients, before the models are aggregated."""
         trainable = uploads.layout.trainable
-        clients, share = len(uploads), len(uploads) / uploads.everybody
+        clients, share = len(uploads), len(uploads) / uploads.num_clients_total
         update = uploads.parameters.sum(0) / clients - uploads.previous[:trainable]
         slope = -self.alpha * share * update
         if "dyn_slope" in server.slots:

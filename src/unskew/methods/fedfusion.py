@@ -90,4 +90,4 @@ class FedFusion(Fusion, Method):
         """Return the rule with its number of components resolved."""
         components = server.slots.get("components")
         rule = self if components is None else replace(self, components=int(components))
-        return rule.sized_for(uploads.everybody)
+        return rule.sized_for(uploads.num_clients_total)

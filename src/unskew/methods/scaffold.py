@@ -96,7 +96,7 @@ class SCAFFOLD(Method):
         """Update the server's control variate by the mean change over all clients."""
         updated, diagnostics = super().aggregate(server, uploads)
         change = torch.stack(list(uploads.extras["control"])).sum(0)
-        change /= uploads.everybody
+        change /= uploads.num_clients_total
         control = server.slots["scaffold"] + change if "scaffold" in server.slots else change
         return replace(updated, slots={**updated.slots, "scaffold": control}), diagnostics
 

@@ -59,12 +59,15 @@ def leader_card(runs: Runs) -> LeaderCard | None:
 
 
 def _badge(verdict: Verdict) -> str:
-    if not verdict.behind:
+    if not verdict.differences:
         return ""
     if verdict.is_significant:
-        return "the lead is real"
-    beaten, all_ = len(verdict.behind) - len(verdict.level), len(verdict.behind)
-    return f"really ahead of {beaten} of {all_} only" if beaten else "within noise"
+        return "the lead is significant"
+    num_others = len(verdict.differences)
+    num_worse = num_others - len(verdict.not_significant)
+    if not num_worse:
+        return "not significant"
+    return f"significantly better than {num_worse} of {num_others}"
 
 
 def _rate(runs: Runs) -> str:

@@ -1,1 +1,1 @@
-"""What happened in a run, in memory and in its folder."""
+"""Runs: their metrics, costs and checkpoints, in memory and in their folders."""

@@ -1,4 +1,4 @@
-"""Writing files so that a crash at any moment leaves the old content or the new, never half."""
+"""Atomic file writes: after a crash a file has either the old or the new content."""
 
 import hashlib
 import json
@@ -8,14 +8,15 @@ from typing import Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file in one step."""
+    """Write a JSON file atomically."""
     write_bytes(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file in one step: beside its place, to the disk, then renamed.
+    """Write a file atomically: to a temporary file in the same folder, which is then renamed.
 
-    A link stays one, and what is no file, such as a pipe, is written to as it is.
+    The target of a link is replaced, not the link, and anything but a regular file, such as a
+    pipe, is written to directly.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -34,7 +35,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make sure that a file's content is on the disk."""
+    """Flush a file's content to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -43,12 +44,12 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make sure that a folder's entries (renames in it) are on the disk, where that is possible."""
+    """Flush a folder's entries (such as renames) to the disk, on systems that support it."""
     if os.name == "posix":
         sync_file(path)
 
 
 def sha256(path: Path) -> str:
-    """Hash a file."""
+    """Return the SHA-256 hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

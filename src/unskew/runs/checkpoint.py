@@ -1,11 +1,11 @@
-"""Checkpoints: everything a run needs to go on, as safetensors and JSON.
+"""Checkpoints: everything a run needs to be resumed, as safetensors and JSON.
 
-A checkpoint is a folder that appears in one rename; the manifest names it, with the hash of each
-file, in another. The one before is kept, in case the newest was damaged. Random numbers need no
-saving: they depend on seed, purpose, round and client alone.
+A checkpoint is a folder that is created by one rename; a second rename updates the manifest, which
+lists it with the hash of each file. The previous checkpoint is kept in case the newest is damaged.
+Random numbers are not saved: they depend only on seed, purpose, round and client.
 
-Clients' states are in files that checkpoints share, so that only those that changed are written;
-``clients.safetensors`` says whose state is in which.
+Clients' states are in files that checkpoints share, so that only changed states are written;
+``clients.safetensors`` maps each client to the file of its state.
 """
 
 import json
@@ -25,18 +25,18 @@ from torch import Tensor
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Server, Tensors
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
-from unskew.runs.state_files import StateFile, StateRecord, own
+from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore
 
-_KEEP = 2
+_NUM_KEPT = 2
 _STATES = "states"
 
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """How far a run is: the stage and the round to play next, and everybody's state.
+    """The position of a run: the next stage and round, and the state of the server and all clients.
 
-    A value that never changes, so that a run stopped at any moment has a whole one to write down.
+    It is immutable, so that a run interrupted at any moment has a complete position to save.
     """
 
     stage: int = 0
@@ -46,12 +46,12 @@ class Position:
     earlier: Mapping[str, Server] = field(default_factory=dict)
 
     def after_round(self, server: Server, changed: Mapping[int, Tensors]) -> "Position":
-        """Return the position one round on, with the states of the clients that changed theirs."""
+        """Return the position after one more round, with the new states of its clients."""
         states = self.states.updated(changed)
         return replace(self, round=self.round + 1, server=server, states=states)
 
     def after_stage(self, name: str) -> "Position":
-        """Return the position at the next stage's beginning; this one's server is remembered."""
+        """Return the position at the start of the next stage; this stage's server is kept."""
         assert self.server is not None
         earlier = {**self.earlier, name: self.server}
         return replace(self, stage=self.stage + 1, round=0, server=None, earlier=earlier)
@@ -66,50 +66,50 @@ class Checkpoints:
         self.store = StateStore(folder / _STATES, state_memory)
 
     def save(self, position: Position, marks: Mapping[str, int]) -> None:
-        """Write a checkpoint; ``marks`` are whole numbers to find again, such as file lengths."""
+        """Write a checkpoint; ``marks`` are integers to store with it, such as file sizes."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"stage{position.stage}-round{position.round:06d}"
-        building = self._folder / f".{name}.{os.getpid()}"
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir()
-        save_file(_servers_to_tensors(position), building / "server.safetensors")
-        files = position.states.held_by(self.store).on_disk()
-        save_file(_whose_states(files), building / "clients.safetensors")
+        temporary = self._folder / f".{name}.{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        save_file(_servers_to_tensors(position), temporary / "server.safetensors")
+        files = position.states.in_store(self.store).on_disk()
+        save_file(_state_index(files), temporary / "clients.safetensors")
         facts = {
             "stage": position.stage,
             "round": position.round,
             "marks": dict(marks),
             "states": {file.path.name: file.sha256 for file in files},
         }
-        (building / "position.json").write_text(json.dumps(facts))
+        (temporary / "position.json").write_text(json.dumps(facts))
         hashes = {}
-        for file in sorted(building.iterdir()):
+        for file in sorted(temporary.iterdir()):
             sync_file(file)
             hashes[file.name] = sha256(file)
-        sync_folder(building)
+        sync_folder(temporary)
         shutil.rmtree(self._folder / name, ignore_errors=True)
-        building.rename(self._folder / name)
+        temporary.rename(self._folder / name)
         sync_folder(self._folder)
         others = {known: files for known, files in self._listed().items() if known != name}
-        newest = dict(list({**others, name: hashes}.items())[-_KEEP:])
+        newest = dict(list({**others, name: hashes}.items())[-_NUM_KEPT:])
         write_json(self._manifest, newest)
         self._tidy(set(newest))
 
     def load(self) -> tuple[Position, dict[str, int]] | None:
-        """Read the newest checkpoint whose files are whole; None if there never was one."""
+        """Read the newest undamaged checkpoint; None if there is no checkpoint."""
         found = self._newest()
         return None if found is None else self._read(self._folder / found[0])
 
     def clear(self) -> None:
-        """Remove what a run left that nobody can go on with, such as one stopped while it began."""
+        """Remove files that cannot be resumed, such as those of a run interrupted at its start."""
         self._manifest.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def link_to(self, target: Path) -> dict[str, int] | None:
-        """Make the newest whole checkpoint that of another folder too; return its marks.
+        """Link the newest undamaged checkpoint into another folder and return its marks.
 
-        The files never change, so both may use them. They are named by a manifest at the end: a
-        crash before that leaves the other folder without a checkpoint.
+        The files never change, so both folders can share them. The manifest is written last: after
+        a crash before that, the other folder has no checkpoint.
         """
         found = self._newest()
         if found is None:
@@ -128,10 +128,10 @@ class Checkpoints:
     def _newest(self) -> tuple[str, dict[str, str]] | None:
         listed = self._listed()
         for name, files in reversed(listed.items()):
-            if self._is_whole(self._folder / name, files):
+            if self._is_undamaged(self._folder / name, files):
                 return name, files
         if listed:
-            raise UnskewError(f"{self._folder}: no checkpoint is whole; start anew elsewhere")
+            raise UnskewError(f"{self._folder}: all checkpoints are damaged; choose another folder")
         return None
 
     def _listed(self) -> dict[str, dict[str, str]]:
@@ -143,22 +143,22 @@ class Checkpoints:
             return {name: dict(files) for name, files in listed.items()}
         except (ValueError, TypeError, AttributeError):
             raise UnskewError(
-                f"{self._manifest}: is damaged, so nothing can be resumed; start anew elsewhere"
+                f"{self._manifest}: is damaged, so the run cannot be resumed; choose another folder"
             ) from None
 
-    def _is_whole(self, folder: Path, files: Mapping[str, str]) -> bool:
+    def _is_undamaged(self, folder: Path, files: Mapping[str, str]) -> bool:
         return _have_hashes(folder, files) and _have_hashes(
             self._folder / _STATES, _facts_of(folder)["states"]
         )
 
-    def _tidy(self, wanted: set[str]) -> None:
-        """Remove older checkpoints, their states, and what a crash left half built."""
+    def _tidy(self, kept: set[str]) -> None:
+        """Remove older checkpoints, their states, and incomplete ones left by a crash."""
         for path in self._folder.iterdir():
-            if path.is_dir() and path.name not in wanted | {_STATES}:
+            if path.is_dir() and path.name not in kept | {_STATES}:
                 shutil.rmtree(path, ignore_errors=True)
         files: set[str] = set()
-        for name in wanted:
-            with suppress(OSError, ValueError):  # one that is damaged has nothing worth keeping
+        for name in kept:
+            with suppress(OSError, ValueError):  # a damaged checkpoint keeps no files
                 files.update(_facts_of(self._folder / name)["states"])
         self.store.tidy(files)
 
@@ -166,8 +166,8 @@ class Checkpoints:
         try:
             facts = _facts_of(folder)
             servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
-            whose = load_file(folder / "clients.safetensors")
-            records = list(self._read_records(whose, facts["states"]))
+            index = load_file(folder / "clients.safetensors")
+            records = list(self._read_records(index, facts["states"]))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UnskewError(f"{folder}: cannot be read: {error}") from None
         position = Position(
@@ -179,10 +179,10 @@ class Checkpoints:
         )
         return position, facts["marks"]
 
-    def _read_records(self, whose: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
+    def _read_records(self, index: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
         for number, (name, digest) in enumerate(files.items()):
-            is_local = whose["file"] == number
-            clients, nbytes = whose["client"][is_local].tolist(), whose["nbytes"][is_local].tolist()
+            in_file = index["file"] == number
+            clients, nbytes = index["client"][in_file].tolist(), index["nbytes"][in_file].tolist()
             yield from self.store.folder.read(name, digest, dict(zip(clients, nbytes, strict=True)))
 
 
@@ -192,21 +192,21 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
         servers["now"] = position.server
     tensors = {}
     for place, server in servers.items():
-        tensors[f"{place}:vector"] = own(server.vector)
+        tensors[f"{place}:vector"] = contiguous_copy(server.vector)
         for name, tensor in server.slots.items():
-            tensors[f"{place}:slot/{name}"] = own(tensor)
+            tensors[f"{place}:slot/{name}"] = contiguous_copy(tensor)
     return tensors
 
 
-def _whose_states(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tensor]:
-    """Lay out which client's state is in which file, by the files' order, and how large it is."""
+def _state_index(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tensor]:
+    """Return for each client the index of the file of its state, and the size of the state."""
     rows = [
         (record.client, number, record.nbytes)
         for number, records in enumerate(files.values())
         for record in records
     ]
     columns = torch.tensor(rows, dtype=torch.int64).reshape(-1, 3).T
-    return {name: own(column) for name, column in zip(_COLUMNS, columns, strict=True)}
+    return {name: contiguous_copy(column) for name, column in zip(_COLUMNS, columns, strict=True)}
 
 
 _COLUMNS = ("client", "file", "nbytes")
@@ -220,7 +220,7 @@ def _facts_of(folder: Path) -> dict[str, Any]:
 def _link(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
-    except OSError:  # not on every file system
+    except OSError:  # some file systems have no hard links
         shutil.copyfile(source, target)
         sync_file(target)
 

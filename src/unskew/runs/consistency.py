@@ -1,4 +1,4 @@
-"""Whether runs that stand in one table were asked the same."""
+"""Check that the runs of one table have the same settings and data."""
 
 from typing import Any
 
@@ -8,26 +8,26 @@ from unskew.runs.runs import Runs
 _SETTINGS = ("rounds", "participation", "cohort", "epochs", "steps", "batch_size", "attack")
 
 _OTHER_DATA = ("central", "data-sharing")
-"""References that train on other data than the clients', which is their point."""
+"""Baselines that train on other data than the clients' by design."""
 
 
 def differences(runs: Runs) -> dict[str, list[str]]:
-    """Return what was asked differently, each with the values there are; empty if nothing was."""
-    asked = [_asked(run) for run in runs if run.method.partition(":")[0] not in _OTHER_DATA]
+    """Return the settings that differ between runs, each with its values; empty if none does."""
+    requested = [_requested(run) for run in runs if run.method.partition(":")[0] not in _OTHER_DATA]
     found = {}
-    for name in asked[0] if asked else ():
-        values = list(dict.fromkeys(str(each.get(name)) for each in asked))
+    for name in requested[0] if requested else ():
+        values = list(dict.fromkeys(str(each.get(name)) for each in requested))
         if len(values) > 1:
             found[name] = values
     return found
 
 
-def _asked(run: Run) -> dict[str, Any]:
+def _requested(run: Run) -> dict[str, Any]:
     data, settings = run.facts.get("data", {}), run.facts.get("configuration", {})
     return {
         "data": run.data,
         "skew": data.get("skew"),
-        "options of the data": data.get("options") or {},
+        "data options": data.get("options") or {},
         "clients": run.clients,
         "network": run.network,
         **{name: settings.get(name) for name in _SETTINGS},

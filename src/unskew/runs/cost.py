@@ -1,7 +1,7 @@
-"""What a run sent over the network: counted from the tensors themselves, per direction.
+"""The communication cost of a run, counted from the tensors that are sent, per direction.
 
-``parameters`` are the numbers in the tensors that travel (model and extras), ``bytes`` their
-bytes. Labels of a message (a client's id, its number of samples, its loss) are not counted.
+``parameters`` is the number of elements of these tensors (model and extras), ``bytes`` their size.
+Metadata of a message (a client's id, its number of samples, its loss) is not counted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from unskew.models.layout import Layout
 
 @dataclass(frozen=True)
 class Traffic:
-    """Numbers and bytes, up to the server and down to clients."""
+    """Parameters and bytes, up to the server and down to clients."""
 
     parameters_up: int = 0
     parameters_down: int = 0
@@ -28,13 +28,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Cost(Traffic):
-    """The traffic of a whole run, and its rounds."""
+    """The traffic of a whole run and its number of rounds."""
 
     rounds: int = 0
 
 
 def add_up(traffic: Sequence[Traffic]) -> Traffic:
-    """Add up the traffic of clients."""
+    """Return the total traffic of several clients."""
     return Traffic(
         sum(each.parameters_up for each in traffic),
         sum(each.parameters_down for each in traffic),
@@ -44,7 +44,7 @@ def add_up(traffic: Sequence[Traffic]) -> Traffic:
 
 
 def count(tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """Return how many numbers and how many bytes tensors hold."""
+    """Return the number of elements and of bytes of tensors."""
     tensors = list(tensors)
     return (
         sum(tensor.numel() for tensor in tensors),
@@ -53,7 +53,7 @@ def count(tensors: Iterable[Tensor]) -> tuple[int, int]:
 
 
 class ModelSize:
-    """The traffic of one model vector, of which only the travelling coordinates are sent."""
+    """The size of one model vector, of which only the shared coordinates are sent."""
 
     def __init__(self, layout: Layout, travels: Tensor | None) -> None:
         self.parameters = layout.size if travels is None else int(travels.sum())
@@ -66,9 +66,9 @@ def client_traffic(
     extras_up: Sequence[Tensor],
     sent: ModelSize | None = None,
 ) -> Traffic:
-    """Count one client's round: the model both ways, and what the method sends besides.
+    """Return one client's traffic in a round: the model both ways, and the method's extras.
 
-    ``sent`` is what goes up if that is not what came down.
+    ``sent`` is the size of the uploaded model if it differs from the downloaded one.
     """
     down, up = count(extras_down), count(extras_up)
     sent = sent or model

@@ -1,4 +1,4 @@
-"""What a run remembers of its federation, so that a report needs no data."""
+"""The facts about a federation that a run records, so that a report does not need the data."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,17 @@ from unskew.skew.diagnosis import diagnose_counts
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
-_MOST_COUNTS = 200_000
-"""Label counts (clients times classes) beyond this many are not written down."""
+_MAX_COUNTS = 200_000
+"""Label counts are not recorded if there are more than this many (clients times classes)."""
 
 
 def federation_facts(federation: "Federation") -> dict[str, Any]:
     """Return name, sizes, names, label counts and diagnosis as plain values.
 
-    Counts and diagnosis are None where writing down every client would be too much.
+    Counts and diagnosis are None for federations too large to record every client.
     """
     clients = len(federation)
-    listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MOST_COUNTS
+    listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MAX_COUNTS
     counts = None
     if listed and federation.has_samples:
         counts = federation.train.label_counts(federation.classes)
@@ -48,7 +48,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
 def density_facts(
     federation: "Federation", budgets: Sequence[Privacy | None]
 ) -> dict[str, dict[str, Any]]:
-    """Return what clients' densities tell of them at most, and the budgets that were kept."""
+    """Return bounds on the information that clients' densities reveal, and the privacy budgets."""
     kappa = information_bound(federation.train.sizes)
     return {
         "densities": {

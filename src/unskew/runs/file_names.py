@@ -1,23 +1,22 @@
-"""What is in the folder of a run."""
+"""The files in the folder of a run."""
 
 RUN = "run.json"
-"""Configuration, versions, seed, fingerprint of the data."""
+"""Configuration, versions, seed and fingerprint of the data."""
 
 METRICS = "metrics.jsonl"
-"""A line a round."""
+"""One line per round."""
 
 CLIENTS = "clients.jsonl"
-"""A line a round with a table of its clients (weights, losses, traffic), and a line an evaluation
-with the accuracy of each client."""
+"""One line per round with a table of its clients (weights, losses, traffic), and one line per
+evaluation with the accuracy of each client."""
 
 LOGS = (METRICS, CLIENTS)
 
 SAMPLE_WEIGHTS = "sample_weights.json"
-"""At the end, where clients weigh samples; the simulator's own view, see
-:mod:`unskew.runs.sample_weights`."""
+"""Histograms of sample weights of a simulation, see :mod:`unskew.runs.sample_weights`."""
 
 CHECKPOINTS = "checkpoints"
-"""A folder, see :mod:`unskew.runs.checkpoint`."""
+"""The folder of checkpoints, see :mod:`unskew.runs.checkpoint`."""
 
 LOCK = "run.lock"
-"""While a process writes the run, see :mod:`unskew.runs.lock`; one that was killed leaves it."""
+"""The lock file of the process that writes the run, see :mod:`unskew.runs.lock`."""

@@ -1,4 +1,4 @@
-"""The folder of a run: what it was asked, what happened, and where to go on."""
+"""The folder of a run: its settings, its metrics, and its checkpoints."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from unskew.runs.states import MEMORY, ClientStates
 
 
 class RunFolder:
-    """Writes a run down as it goes."""
+    """Writes the rounds of a run and its checkpoints."""
 
     def __init__(
         self, path: str | Path, checkpoint_seconds: float, state_memory: int = MEMORY
@@ -26,10 +26,10 @@ class RunFolder:
         self._every = checkpoint_seconds
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
-        self._whole: tuple[Position, dict[str, int]] | None = None
+        self._unsaved: tuple[Position, dict[str, int]] | None = None
         self._lock: FolderLock | None = None
         self.resumed = False
-        """Whether the run goes on from a checkpoint of its own."""
+        """Whether the run was resumed from one of its checkpoints."""
 
     def open(
         self,
@@ -40,15 +40,14 @@ class RunFolder:
         cache: StageCache | None = None,
         end: tuple[int, int] | None = None,
     ) -> Position:
-        """Start the folder, or find in it where to go on.
+        """Create the folder, or return the position from which the run in it is resumed.
 
-        ``identity`` is what must agree for a run to be resumed, ``facts`` is what else is worth
-        knowing, ``end`` are the stage and the number of its rounds that the run may not be beyond:
-        its figures would be of later rounds than those asked for. Resuming a folder without a
-        checkpoint starts from the beginning, or from the end of a stage that another run has
-        played.
+        ``identity`` must be equal for a run to be resumed; ``facts`` are recorded with it. ``end``
+        is the last stage and its number of rounds: a run beyond it is rejected, because its
+        metrics would be of later rounds than requested. Without a checkpoint, the run starts from
+        the beginning, or from the end of a stage that another run has completed.
         """
-        self._make_folder()
+        self._create_folder()
         self._lock = FolderLock(self.path)
         try:
             return self._open(identity, facts, resume=resume, cache=cache, end=end)
@@ -65,20 +64,20 @@ class RunFolder:
         cache: StageCache | None,
         end: tuple[int, int] | None,
     ) -> Position:
-        known = self._read_run()
-        found = None if known is None else self._checkpoints.load()
+        stored = self._read_run()
+        found = None if stored is None else self._checkpoints.load()
         if found is not None and not resume:
             raise FolderError(
-                f"{self.path}: there is a run already; go on with it by resume=True (--resume), or "
+                f"{self.path}: there is a run already; resume it with resume=True (--resume), or "
                 "choose another folder"
             )
-        if known is not None and found is not None:
-            _refuse_changes(self.path, known, json.loads(json.dumps(identity)))
-            _refuse_fewer_rounds(self.path, found[0], end)
+        if stored is not None and found is not None:
+            _reject_changes(self.path, stored, json.loads(json.dumps(identity)))
+            _reject_fewer_rounds(self.path, found[0], end)
         self.resumed = found is not None
         if found is None:
             self._checkpoints.clear()
-            if cache is not None and cache.adopt(self.path):
+            if cache is not None and cache.restore(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
@@ -86,61 +85,61 @@ class RunFolder:
         write_json(self.path / RUN, {"identity": identity, **facts})
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
-            file.truncate(marks[name])  # what came after the checkpoint is played again
+            file.truncate(marks[name])  # rounds after the checkpoint are run again
             self._files[name] = file
         return position
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Read the rounds that are written down."""
+        """Return the recorded metrics, one row per round."""
         return read_lines(self.path / METRICS)
 
     def client_tables(self) -> list[dict[str, Any]]:
-        """Read the tables of clients that are written down."""
+        """Return the recorded tables of clients."""
         return read_lines(self.path / CLIENTS)
 
     def write(
         self, metrics: Mapping[str, Any], tables: list[dict[str, Any]], position: Position
     ) -> None:
-        """Write one round down; make a checkpoint when the last one is old enough.
+        """Record one round, and save a checkpoint if the last one is old enough.
 
-        ``position`` is where the run stands after the round.
+        ``position`` is the position of the run after the round.
         """
         self._append(METRICS, metrics)
         for table in tables:
             self._append(CLIENTS, table)
         marks = {name: (self.path / name).stat().st_size for name in LOGS}
-        self._whole = position, marks  # in one step: Ctrl-C finds this round whole, or the last
+        self._unsaved = position, marks  # one assignment, so that Ctrl-C cannot leave half a round
         if time.monotonic() - self._last >= self._every:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Make a checkpoint of the last whole round, unless there is one."""
-        if self._whole is None:
+        """Save a checkpoint of the last complete round, unless it is saved already."""
+        if self._unsaved is None:
             return
         for name in LOGS:
             sync_file(self.path / name)
-        self._checkpoints.save(*self._whole)
-        self._whole, self._last = None, time.monotonic()
+        self._checkpoints.save(*self._unsaved)
+        self._unsaved, self._last = None, time.monotonic()
 
     def write_sample_weights(self, table: Mapping[str, Any]) -> None:
-        """Write down how clients weigh their samples."""
+        """Write the histograms of the clients' sample weights."""
         write_bytes(self.path / SAMPLE_WEIGHTS, (json.dumps(table) + "\n").encode())
 
     def close(self) -> None:
-        """Close the files, and let others play here."""
+        """Close the files and release the lock on the folder."""
         for file in self._files.values():
             file.close()
         if self._lock is not None:
             self._lock.release()
 
     def _check_logs(self, marks: Mapping[str, int]) -> None:
-        """Complain about logs that lack what was in them when the checkpoint was made."""
+        """Raise if a log is shorter than it was when the checkpoint was saved."""
         for name in LOGS:
             path = self.path / name
             if (path.stat().st_size if path.is_file() else 0) < marks[name]:
                 raise FolderError(
-                    f"{path}: is damaged, it was longer when its checkpoint was made; move the "
-                    "run's folder away and play it again"
+                    f"{path}: is damaged, it was longer when its checkpoint was saved; move the "
+                    "run's folder away and run it again"
                 )
 
     def _append(self, name: str, value: Mapping[str, Any]) -> None:
@@ -152,34 +151,34 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            known: dict[str, Any] = json.loads(path.read_text())
+            stored: dict[str, Any] = json.loads(path.read_text())
         except ValueError:
             raise UnskewError(f"{path}: is not JSON; move the folder away") from None
-        return known
+        return stored
 
-    def _make_folder(self) -> None:
+    def _create_folder(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UnskewError(f"out: cannot make the folder {self.path}: {error}") from None
+            raise UnskewError(f"out: cannot create the folder {self.path}: {error}") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read a file of one JSON object a line; a last line that was cut off is left out."""
+    """Read a file with one JSON object per line; an incomplete last line is ignored."""
     if not path.is_file():
         return []
-    *lines, _cut_off = path.read_bytes().split(b"\n")
+    *lines, _incomplete = path.read_bytes().split(b"\n")
     return [parsed(line, path) for line in lines]
 
 
 def parsed(line: bytes, path: Path) -> dict[str, Any]:
-    """Read a line of a log."""
+    """Parse a line of a log."""
     try:
         value = json.loads(line)
     except ValueError as error:
         raise UnskewError(
             f"{path}: is damaged, a line of it is not JSON ({error}); move the run's folder away "
-            "and play it again"
+            "and run it again"
         ) from None
     if not isinstance(value, dict):
         raise UnskewError(f"{path}: is damaged, a line of it is {value!r}")
@@ -187,23 +186,23 @@ def parsed(line: bytes, path: Path) -> dict[str, Any]:
 
 
 _HASHED = {
-    "code": " (the source of your own method or network)",
-    "data": " (other samples, clients, skew, options of the data or seed)",
-    "layout": " (another network)",
-    "start": " (other first weights: another network or seed)",
+    "code": " (the source of your custom method or network)",
+    "data": " (different samples, clients, skew, data options or seed)",
+    "layout": " (a different network)",
+    "start": " (different initial weights: a different network or seed)",
 }
-"""What the hashes in a run's identity stand for."""
+"""What the hashes in a run's identity depend on."""
 
 
-def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raise if a resumed run would not be the one in the folder, and name what differs."""
-    if "identity" not in known:
+def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+    """Raise if a resumed run would differ from the one in the folder; name the difference."""
+    if "identity" not in stored:
         raise FolderError(f"{path}: its run.json was not written by unskew; choose another folder")
-    flat_known, flat_asked = _flat(known["identity"]), _flat(asked)
-    for key in sorted(set(flat_known) | set(flat_asked)):
-        was, now = flat_known.get(key), flat_asked.get(key)
+    flat_stored, flat_requested = _flat(stored["identity"]), _flat(requested)
+    for key in sorted(set(flat_stored) | set(flat_requested)):
+        was, now = flat_stored.get(key), flat_requested.get(key)
         if key == "code" and was is None:
-            continue  # written by a version that took no note of it
+            continue  # the run was written by a version that did not record it
         if was != now:
             what = _HASHED.get(key, "")
             raise FolderError(
@@ -212,10 +211,10 @@ def _refuse_changes(path: Path, known: Mapping[str, Any], asked: Mapping[str, An
             )
 
 
-def _refuse_fewer_rounds(path: Path, position: Position, end: tuple[int, int] | None) -> None:
+def _reject_fewer_rounds(path: Path, position: Position, end: tuple[int, int] | None) -> None:
     if end is not None and (position.stage, position.round) > end:
         raise FolderError(
-            f"rounds: {path} has {position.round} already (asked for {end[1]}); ask for "
+            f"rounds: {path} has {position.round} already (requested {end[1]}); request "
             f"{position.round} or more, or choose another folder"
         )
 

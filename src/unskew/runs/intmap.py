@@ -1,7 +1,7 @@
-"""A map from whole numbers to values that never changes.
+"""An immutable map from integers to values.
 
-:meth:`IntMap.updated` returns a new map that shares all it can with the old one, so that keeping
-the map of every round costs what the round changed, however many entries there are.
+:meth:`IntMap.updated` returns a new map that shares unchanged parts with the old one, so that the
+memory for the map of a round depends on the entries it changed, not on the size of the map.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class IntMap(Mapping[int, V], Generic[V]):
-    """A tree of tuples; five bits of the key choose the branch at each level."""
+    """A tree of tuples; five bits of the key select the branch at each level."""
 
     def __init__(self) -> None:
         self._root, self._height, self._length = _EMPTY, 0, 0
@@ -28,7 +28,7 @@ class IntMap(Mapping[int, V], Generic[V]):
         for key, value in changes.items():
             while key >> (_BITS * (new._height + 1)):
                 new._root, new._height = (new._root, *_EMPTY[1:]), new._height + 1
-            new._root = _put(new._root, new._height, key, value)
+            new._root = _inserted(new._root, new._height, key, value)
         return new
 
     def __getitem__(self, key: int) -> V:
@@ -45,7 +45,7 @@ class IntMap(Mapping[int, V], Generic[V]):
         return self._length
 
     def __iter__(self) -> Iterator[int]:
-        """Go through the keys in ascending order."""
+        """Iterate over the keys in ascending order."""
         return _keys(self._root, self._height, 0)
 
 
@@ -53,16 +53,16 @@ def _branch(key: int, level: int) -> int:
     return (key >> (_BITS * level)) & (_WIDTH - 1)
 
 
-def _put(node: tuple[Any, ...] | None, level: int, key: int, value: Any) -> tuple[Any, ...]:
+def _inserted(node: tuple[Any, ...] | None, level: int, key: int, value: Any) -> tuple[Any, ...]:
     branches = list(node or _EMPTY)
-    place = _branch(key, level)
-    branches[place] = value if level == 0 else _put(branches[place], level - 1, key, value)
+    index = _branch(key, level)
+    branches[index] = value if level == 0 else _inserted(branches[index], level - 1, key, value)
     return tuple(branches)
 
 
 def _keys(node: tuple[Any, ...], level: int, start: int) -> Iterator[int]:
-    for place, branch in enumerate(node):
-        key = start + (place << (_BITS * level))
+    for index, branch in enumerate(node):
+        key = start + (index << (_BITS * level))
         if branch is not None and level == 0:
             yield key
         elif branch is not None:

@@ -1,4 +1,4 @@
-"""One process at a time writes a run into its folder."""
+"""A lock, so that only one process at a time writes a run into its folder."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +10,7 @@ from unskew.runs.file_names import LOCK
 
 
 class FolderLock:
-    """Held from its creation to :meth:`release`, or to the end of the process, however it ends."""
+    """A lock on a folder, held from creation to :meth:`release` or to the end of the process."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / LOCK
@@ -23,19 +23,19 @@ class FolderLock:
             self._lock.acquire()
         except Timeout:
             raise FolderError(
-                f"{folder}: another process is playing this run; wait for it, or choose another "
+                f"{folder}: another process is executing this run; wait for it, or choose another "
                 "folder"
             ) from None
         except OSError:  # a file system without locks, or a folder that cannot be written
             pass
 
     def release(self) -> None:
-        """Let others in; more than once does no harm."""
+        """Release the lock; repeated calls have no effect."""
         if self._lock.is_locked:
             with suppress(OSError):  # Windows removes the file itself, after the release
                 self._file.unlink()
             self._lock.release()
 
     def __del__(self) -> None:
-        """Let others in when a run was given up without a word."""
+        """Release the lock of a run that was abandoned without closing its folder."""
         self.release()

@@ -1,4 +1,4 @@
-"""Reading runs back from their folders."""
+"""Read runs from their folders."""
 
 import json
 from collections.abc import Iterable
@@ -12,13 +12,14 @@ from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
 TUNING = "tuning"
-"""The folder of a comparison that holds the trials of its search."""
+"""The folder of a comparison that contains the trials of its hyperparameter search."""
 
 
 def read_run(folder: str | Path, *, tables: bool = True) -> Run:
-    """Read one run, finished or not, from its folder. It has everything but the model.
+    """Read one run, finished or not, from its folder. It has everything except the model.
 
-    Without ``tables`` the tables of clients, which are most of a folder, are left unread.
+    With ``tables=False`` the tables of clients, which are the largest part of a folder, are not
+    read.
     """
     folder = Path(folder)
     facts = _read_json(folder / RUN)
@@ -44,24 +45,24 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
 
 
 def read_runs(paths: Iterable[str | Path]) -> Runs:
-    """Read the runs in some folders: runs, or folders with runs somewhere below them."""
+    """Read runs from folders: folders of runs, or folders with runs somewhere below them."""
     folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
     runs = [read_run(folder) for folder in folders]
     if not runs:
-        raise UnskewError("runs: name at least one folder")
-    twice = _twice((run.method, run.seed) for run in runs)
-    if twice is not None:
-        method, seed = twice
+        raise UnskewError("runs: pass at least one folder")
+    duplicate = _first_duplicate((run.method, run.seed) for run in runs)
+    if duplicate is not None:
+        method, seed = duplicate
         raise UnskewError(
-            f"runs: {method} with seed {seed} is there twice; name folders of one comparison"
+            f"runs: {method} with seed {seed} is listed twice; pass folders of one comparison"
         )
     return Runs(runs)
 
 
 def run_folders(path: str | Path) -> list[Path]:
-    """Return the folders of runs at or below a path, in the order of their names.
+    """Return the folders of runs at or below a path, sorted by name.
 
-    A search's trials are left out, unless there is nothing else yet.
+    The trials of a hyperparameter search are excluded, unless there are no other runs.
     """
     path = Path(path)
     if not path.is_dir():
@@ -87,7 +88,7 @@ def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
     return _read_json(path) if path.is_file() else None
 
 
-def _twice(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
+def _first_duplicate(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
     seen = set[tuple[str, int]]()
     for key in keys:
         if key in seen:

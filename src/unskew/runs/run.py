@@ -1,4 +1,4 @@
-"""A run: what happened, as a user reads it."""
+"""A run: its metrics, costs and model, as a user reads them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Run:
-    """One training: metrics of every round, what was sent, who counted how much, the model."""
+    """One training run: metrics of every round, traffic, aggregation weights, the model."""
 
     method: str
     network: str
@@ -34,14 +34,14 @@ class Run:
     model: "nn.Module | None" = None
     """A module with the final weights."""
     states: "Mapping[int, Tensors]" = field(default_factory=dict)
-    """What each client kept to itself, such as sample weights or a personal model's own part.
+    """The local state of each client, such as sample weights or a personal model's local part.
 
-    It stays where it was trained: a run that another process played comes without.
+    It stays in the process of the training: a run executed by another process has no states.
     """
     sample_weights: dict[str, Any] | None = None
-    """How clients weigh their samples, where they do: see :mod:`unskew.runs.sample_weights`."""
+    """Histograms of sample weights, if clients have them: see :mod:`unskew.runs.sample_weights`."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What was asked, of which data, with which versions: the content of ``run.json``."""
+    """Settings, data and versions: the content of ``run.json``."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "states": {}}
@@ -54,18 +54,18 @@ class Run:
 
     @property
     def metric(self) -> Metric:
-        """The figure the run is judged by: accuracy, or the loss of a network without one."""
+        """The metric of the run: accuracy, or the loss of a network that has no accuracy."""
         levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
 
     @property
     def rounds(self) -> int:
-        """How many rounds were played, preparatory stages included."""
+        """The number of completed rounds, including preparatory stages."""
         return len(self.metrics)
 
     @property
     def task_rounds(self) -> int:
-        """How many rounds of the task itself were played: those of the last stage."""
+        """The number of completed rounds of the task itself: those of the last stage."""
         return sum(row["stage"] == self.metrics[-1]["stage"] for row in self.metrics)
 
     @property
@@ -74,10 +74,10 @@ class Run:
         return self.last("global")
 
     def last(self, level: str, metric: str = "accuracy") -> float:
-        """Return the last figure of a level: ``global``, ``local`` or ``personal``.
+        """Return the last value of a metric at a level: ``global``, ``local`` or ``personal``.
 
-        Methods with several models have ``outputs`` too, the mean of what each of them reaches on
-        the common test.
+        Methods with several models also have the level ``outputs``, the mean of their models'
+        values on the common test set.
         """
         for row in reversed(self.metrics):
             if level in row:
@@ -85,23 +85,23 @@ class Run:
         return math.nan
 
     def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
-        """Return the rounds at which a level was measured, and the figure at each."""
+        """Return the rounds at which a level was evaluated, and the metric at each of them."""
         rows = [row for row in self.metrics if level in row]
         return [row["round"] for row in rows], [_number(row[level].get(metric)) for row in rows]
 
     @property
     def cost(self) -> Cost:
-        """What the whole run sent, every stage included."""
+        """The traffic of the whole run, including all stages."""
         return self.cost_of(self.metrics)
 
     @staticmethod
     def cost_of(rows: Sequence[dict[str, Any]]) -> Cost:
-        """Add up what some rounds sent."""
+        """Return the total traffic of the given rounds."""
         traffic = add_up([Traffic(**row["traffic"]) for row in rows])
         return Cost(**traffic.to_dict(), rounds=len(rows))
 
     def cost_to(self, target: float, level: str = "global") -> Cost | None:
-        """Return the cost until the figure of a level first reached a target; None if never."""
+        """Return the cost until the metric of a level first reached a target; None if never."""
         metric = self.metric
         for i, row in enumerate(self.metrics):
             if level in row and metric.reaches(_number(row[level].get(metric.name)), target):
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each client in each round: rounds x clients, NaN where it took no part."""
+        """The aggregation weight of each client: rounds x clients, NaN where it took no part."""
         tables = [table for table in self.client_tables if table["kind"] == "round"]
         matrix = np.full((len(tables), self.clients), np.nan)
         for row, table in zip(matrix, tables, strict=True):
@@ -119,7 +119,7 @@ class Run:
         return matrix
 
     def table(self) -> Table:
-        """Return the evaluations, a row each; the rounds, if there was nothing to evaluate on."""
+        """Return one row per evaluation, or one per round if there were no evaluations."""
         rows = []
         name, worst = self.metric.name, self.metric.worst
         shown = self._evaluated() or self.metrics
@@ -130,7 +130,7 @@ class Run:
             for level, metric in columns:
                 cells.append(self.metric.text(row.get(level, {}).get(metric)))
             rows.append(cells)
-        others = self._other_measures()
+        others = self._other_metrics()
         for cells, row in zip(rows, shown, strict=True):
             cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
@@ -139,8 +139,8 @@ class Run:
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]
 
-    def _other_measures(self) -> list[str]:
-        """Name what else is measured of a network that is judged by its loss."""
+    def _other_metrics(self) -> list[str]:
+        """Return the names of further metrics of a network without accuracy."""
         if self.metric is ACCURACY:
             return []
         common: dict[str, Any] = next(
@@ -153,5 +153,5 @@ _LEVELS = ("global", "local", "personal")
 
 
 def _number(value: float | None) -> float:
-    """Return a figure of the metrics, where None stands for what is not a number."""
+    """Return a recorded value, with None for a missing one as NaN."""
     return math.nan if value is None else float(value)

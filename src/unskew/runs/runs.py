@@ -1,4 +1,4 @@
-"""Several runs beside each other: methods as rows, figures over seeds."""
+"""The runs of a comparison: one row per method, with metrics over seeds."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,16 +13,16 @@ from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge
 from unskew.utils.tables import Table
 
-_FAR_BEHIND = 0.2
-"""Methods that differ from the best by more than this share of its figure do not set the target."""
+_TARGET_MARGIN = 0.2
+"""Methods whose metric differs from the best by more than this share do not affect the target."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One method over all its seeds. Accuracies are shares, not per cent; NaN if not measured.
+    """One method over all its seeds. Accuracies are between 0 and 1; NaN if not measured.
 
-    ``accuracy`` is the global model's on the common test, ``local`` its mean over the clients' own
-    tests and ``worst_client`` the worst of those, ``personal`` the mean of personal models. For
+    ``accuracy`` is the global model's on the common test set, ``local`` its mean over the clients'
+    test sets and ``worst_client`` the worst of those, ``personal`` the mean of personal models. For
     networks that have no accuracy (densities), all of these are losses.
     """
 
@@ -63,15 +63,15 @@ class Runs(Sequence[Run]):
         return [run for run in self._runs if run.method == method]
 
     def learning_rate(self, method: str) -> float:
-        """Return the learning rate of a method's runs; NaN if it is not known."""
+        """Return the learning rate of a method's runs; NaN if it is unknown."""
         settings = self.of(method)[0].facts.get("configuration", {})
         return float(settings.get("lr", math.nan))
 
     def default_target(self) -> float:
-        """Return a figure that all reach with every seed, but methods that are far behind.
+        """Return a target that all methods reach with every seed, except much worse ones.
 
-        One that fails, or has no global model to speak of, would make everybody's cost that of
-        the first round.
+        Otherwise a method that fails, or has no useful global model, would set a target that all
+        methods reach in the first round.
         """
         metric, found = self.metric, {}
         for method in self.methods:
@@ -82,18 +82,18 @@ class Runs(Sequence[Run]):
         if not found:
             return math.nan
         best = metric.best(list(found.values()))
-        margin = _FAR_BEHIND * abs(best)
+        margin = _TARGET_MARGIN * abs(best)
         near = [value for value in found.values() if abs(value - best) <= margin]
         return metric.reached_by_all(near)
 
     @property
     def metric(self) -> Metric:
-        """The figure the runs are judged by."""
+        """The metric by which the runs are compared."""
         return self._runs[0].metric if self._runs else ACCURACY
 
     @property
     def level(self) -> str:
-        """The level the runs are judged on: global, or local where there is no common test."""
+        """The level at which runs are compared: global, or local without a common test set."""
         measured = any("global" in row for run in self._runs for row in run.metrics)
         return "global" if measured else "local"
 
@@ -101,10 +101,10 @@ class Runs(Sequence[Run]):
         return str(self.table())
 
     def verdict(self, level: str | None = None) -> Verdict | None:
-        """Say which method leads, and whether its lead is more than noise.
+        """Return which method leads, and whether its lead is significant.
 
-        The methods are compared by their last figure on a level, the runs' own if it is not given.
-        None if nothing was measured there.
+        The methods are compared by their last metric at a level, by default :attr:`level`. The
+        verdict is None if nothing was measured there.
         """
         level = level or self.level
         scores = {
@@ -114,14 +114,14 @@ class Runs(Sequence[Run]):
         return judge(scores, self.metric, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
-        """Sum up every method; cost is counted until the level's figure reaches the target."""
+        """Summarise every method; the cost is counted until the metric reaches the target."""
         if self.metric is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
         return [_summary(method, self.of(method), goal, self.level) for method in self.methods]
 
     def table(self, target: float | None = None) -> Table:
-        """Return one row a method: accuracy, worst client, and the cost of the target."""
+        """Return one row per method: accuracy, worst client, and the cost of the target."""
         goal = self.default_target() if target is None else target
         metric = self.metric
         at = "target" if math.isnan(goal) else target_text(metric, goal)
@@ -133,11 +133,11 @@ class Runs(Sequence[Run]):
             columns.insert(3, "personal")
             for row, cell in zip(rows, personal, strict=True):
                 row.insert(3, cell)
-        rates = [f"{self.learning_rate(summary.method):g}" for summary in summaries]
-        if len(set(rates)) > 1:
+        lrs = [f"{self.learning_rate(summary.method):g}" for summary in summaries]
+        if len(set(lrs)) > 1:
             columns.insert(1, "lr")
-            for row, rate in zip(rows, rates, strict=True):
-                row.insert(1, rate)
+            for row, lr in zip(rows, lrs, strict=True):
+                row.insert(1, lr)
         return Table(columns, rows, title=self._title())
 
     def table_with_verdict(self, target: float | None = None) -> Table:
@@ -152,19 +152,19 @@ class Runs(Sequence[Run]):
         first = self._runs[0]
         seeds = len({run.seed for run in self._runs})
         return (
-            f"{first.data}, {_several(first.clients, 'client')}, {first.network}, "
-            f"{_several(first.task_rounds, 'round')}, {_several(seeds, 'seed')}"
+            f"{first.data}, {_plural(first.clients, 'client')}, {first.network}, "
+            f"{_plural(first.task_rounds, 'round')}, {_plural(seeds, 'seed')}"
         )
 
 
 def check_target(target: float | None) -> None:
-    """Complain about a target that is no accuracy (NaN stands for one that is not known)."""
+    """Raise if a target is not a valid accuracy (NaN means an unknown target)."""
     if target is not None and (target < 0 or target > 1):
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
 def target_text(metric: Metric, target: float) -> str:
-    """Write a target as it stands in a heading."""
+    """Format a target for a column heading."""
     return f"{100 * target:g} %" if metric is ACCURACY else f"{target:g}"
 
 
@@ -193,18 +193,18 @@ def _mean(values: Sequence[float]) -> float:
 def _cells(summary: Summary, metric: Metric) -> list[str]:
     spread = summary.accuracy_sd if summary.seeds > 1 else None
     partly = 0 < summary.reached < summary.seeds
-    some = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
+    reached = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
     return [
         summary.method,
         metric.text(summary.accuracy, spread),
         metric.text(summary.local),
         metric.text(summary.worst_client),
-        _number(summary.rounds_to_target, "{:.1f}") + some,
+        _number(summary.rounds_to_target, "{:.1f}") + reached,
         _number(summary.bytes_to_target / 1e6, "{:.2f}"),
     ]
 
 
-def _several(number: int, thing: str) -> str:
+def _plural(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 

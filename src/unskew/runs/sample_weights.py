@@ -1,8 +1,7 @@
-"""How clients weigh their samples: the simulator's own view, for the report.
+"""Histograms of the clients' sample weights, for the report of a simulation.
 
-Sample weights never leave a client, and nothing of this is sent or counted. A simulation holds all
-clients, so at the end it can look at what each of them kept; the server of a real federation has no
-such table.
+Sample weights never leave a client, so they are neither sent nor counted as traffic. A simulation
+has access to the states of all clients; the server of a real federation has no such table.
 """
 
 from collections.abc import Mapping
@@ -17,19 +16,20 @@ from unskew.methods.common.base import SAMPLE_WEIGHTS, Tensors
 from unskew.partition.report import MAX_LISTED_CLIENTS
 
 EDGES = tuple(round(-2 + 0.1 * i, 1) for i in range(41))
-"""The ends of the bins, as log10 of a weight; the outermost bins take what lies beyond them."""
+"""The edges of the bins, as log10 of a weight; the outer bins include more extreme weights."""
 
-_LOOKED_AT = 100
-"""So many clients tell whether a method weighs samples: of a million, all need not be read."""
+_NUM_CHECKED = 100
+"""The number of clients that are checked for sample weights, so that not all need to be read."""
 
 
 def weights_table(states: Mapping[int, Tensors]) -> dict[str, Any] | None:
-    """Return a histogram of each client's sample weights; None if nobody weighs samples.
+    """Return a histogram of each client's sample weights; None if no client has sample weights.
 
-    ``counts`` has a row a client, ``effective`` its effective sample size ``(sum w)^2 / sum w^2``
-    as a share of its samples. Of a large federation the first clients are told.
+    ``counts`` has one row per client, ``effective`` is its effective sample size
+    ``(sum w)^2 / sum w^2`` as a share of its samples. Only the first clients of a large federation
+    are included.
     """
-    if not any(SAMPLE_WEIGHTS in states[k] for k in islice(states, _LOOKED_AT)):
+    if not any(SAMPLE_WEIGHTS in states[k] for k in islice(states, _NUM_CHECKED)):
         return None
     clients, samples, effective, counts = [], [], [], []
     for client in islice(sorted(states), MAX_LISTED_CLIENTS):
@@ -56,6 +56,6 @@ def _effective(weights: NDArray[np.float64]) -> float:
 
 
 def _histogram(weights: NDArray[np.float64]) -> list[int]:
-    places = np.log10(weights.clip(10 ** EDGES[0], 10 ** EDGES[-1])).clip(EDGES[0], EDGES[-1])
-    counts: list[int] = np.histogram(places, np.array(EDGES))[0].tolist()
+    exponents = np.log10(weights.clip(10 ** EDGES[0], 10 ** EDGES[-1])).clip(EDGES[0], EDGES[-1])
+    counts: list[int] = np.histogram(exponents, np.array(EDGES))[0].tolist()
     return counts

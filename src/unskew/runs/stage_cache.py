@@ -1,9 +1,9 @@
-"""Stages before the task that runs of one comparison have in common: played once, then shared.
+"""A cache of the stages before the task, so that runs of one comparison share equal stages.
 
-FedDisk's estimators begin with the same density, and weights by latent discrepancy with the same
-VAE whatever alpha is. When such a stage has ended, the run's logs and checkpoint are kept under a
-key of everything that shaped them, and a run that would begin the same way goes on from there. Its
-rounds, traffic and seconds stand in each run as if it had played them.
+FedDisk's estimators start with the same density, and latent discrepancy starts with the same VAE
+for every alpha. At the end of such a stage, the run's logs and checkpoint are stored under a key of
+everything they depend on, and a run with an equal stage resumes from there. The rounds, traffic and
+seconds of the stage are recorded in each run as if it had executed the stage itself.
 """
 
 import os
@@ -18,65 +18,65 @@ from unskew.runs.atomic import sync_file
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS, LOGS
 
-PLACE = ".unskew-stages"
-"""A name that nobody else's folder has: it will be removed."""
+CACHE_FOLDER = ".unskew-stages"
+"""A name that is unlikely to exist already, because the folder is removed in the end."""
 
 
 @contextmanager
 def stage_cache_in(folder: Path | None) -> Iterator[Path | None]:
-    """Give the place where runs of a folder share stages; removed when all have been played.
+    """Yield the folder in which runs share stages; it is removed when all runs are finished.
 
-    What all clients keep for the sake of a density takes much more room than a run does in the
-    end. After an error or Ctrl-C it stays, for the runs that are still to be played.
+    The states of all clients after a density stage take much more space than a finished run.
+    After an error or Ctrl-C the cache is kept for the remaining runs.
     """
     if folder is None:
         yield None
         return
-    path = folder / PLACE
+    path = folder / CACHE_FOLDER
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class StageCache:
-    """A folder of ended stages, and the keys of one run's, in their order."""
+    """A folder of completed stages, and the keys of one run's stages in order."""
 
     path: Path
     keys: Sequence[str]
 
-    def adopt(self, folder: Path) -> bool:
-        """Begin a folder that has no checkpoint with the most stages there are; say if any."""
+    def restore(self, folder: Path) -> bool:
+        """Copy the latest cached stage into a run's folder; return whether there was one."""
         for key in reversed(self.keys):
-            kept = self.path / key
+            cached = self.path / key
             try:
-                if kept.is_dir():
-                    _copy(kept, folder)
+                if cached.is_dir():
+                    _copy(cached, folder)
                     return True
-            except (FileNotFoundError, UnskewError):  # damaged: the run plays it itself
-                shutil.rmtree(kept, ignore_errors=True)
+            except (FileNotFoundError, UnskewError):  # damaged: the run executes the stage itself
+                shutil.rmtree(cached, ignore_errors=True)
             except OSError:  # such as a full disk
                 pass
             Checkpoints(folder / CHECKPOINTS).clear()
         return False
 
     def keep(self, stage: int, folder: Path) -> None:
-        """Keep what a run's folder holds at the end of one of its stages."""
+        """Store the content of a run's folder at the end of one of its stages."""
         if stage >= len(self.keys) or (self.path / self.keys[stage]).exists():
             return
-        building = self.path / f".{self.keys[stage]}.{os.getpid()}"
+        temporary = self.path / f".{self.keys[stage]}.{os.getpid()}"
         try:
-            _copy(folder, building)
-            building.rename(self.path / self.keys[stage])
-        except (OSError, UnskewError):  # another run was faster, or the disk is full: no matter
-            shutil.rmtree(building, ignore_errors=True)
+            _copy(folder, temporary)
+            temporary.rename(self.path / self.keys[stage])
+        except (OSError, UnskewError):  # another run was faster, or the disk is full
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the logs, which will grow, then link the checkpoint's files, which never change."""
+    """Copy the logs, which will grow, and link the checkpoint's files, which never change."""
     target.mkdir(parents=True, exist_ok=True)
     for name in LOGS:
         shutil.copyfile(source / name, target / name)
         sync_file(target / name)
     marks = Checkpoints(source / CHECKPOINTS).link_to(target / CHECKPOINTS)
     if marks is None or any((target / name).stat().st_size < marks[name] for name in LOGS):
-        raise UnskewError(f"{source}: is not whole")
+        raise UnskewError(f"{source}: is incomplete")

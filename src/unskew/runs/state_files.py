@@ -1,4 +1,4 @@
-"""Files of client states: each is written once, named by a number, and never changed."""
+"""Files of client states: each is numbered, written once and never changed."""
 
 import hashlib
 import shutil
@@ -17,25 +17,27 @@ from unskew.methods.common.base import Tensors
 from unskew.runs.atomic import write_bytes
 
 _FILE_BYTES, _FILE_CLIENTS = 2**26, 256
-"""How much one file holds. Reading a state takes reading all names in its file, so not too many;
-the last state may go beyond."""
+"""Limits per file, which the last state may exceed. Reading a state reads all names in its file,
+so the number of clients is limited, too."""
 
 
 class StateFile:
-    """One file; whoever holds this object still needs it."""
+    """One file; it is needed as long as this object is referenced."""
 
     def __init__(self, path: Path, sha256: str, clients: int) -> None:
         self.path, self.sha256, self.clients = path, sha256, clients
 
 
 class StateRecord:
-    """One client's state, in memory, on disk, or both; what it says never changes."""
+    """One client's state, in memory, on disk, or both; its content never changes."""
 
     __slots__ = ("client", "file", "names", "nbytes", "tensors")
 
     def __init__(self, client: int, tensors: Tensors) -> None:
         self.client = client
-        self.tensors: Tensors | None = {name: _alone(each) for name, each in tensors.items()}
+        self.tensors: Tensors | None = {
+            name: _without_shared_storage(each) for name, each in tensors.items()
+        }
         self.names = tuple(self.tensors)
         self.nbytes = sum(tensor.nbytes for tensor in self.tensors.values())
         self.file: StateFile | None = None
@@ -44,27 +46,30 @@ class StateRecord:
     def on_disk(
         cls, client: int, file: StateFile, names: Iterable[str], nbytes: int
     ) -> "StateRecord":
-        """Return a record whose tensors are in a file alone."""
+        """Return a record whose tensors are only in a file."""
         record = cls(client, {})
         record.tensors, record.file = None, file
         record.names, record.nbytes = tuple(names), nbytes
         return record
 
     def load(self) -> Tensors:
-        """Return the tensors, from the disk if they are there alone."""
+        """Return the tensors, read from the disk if they are not in memory."""
         tensors = self.tensors
         if tensors is not None:
             return tensors
         assert self.file is not None
         try:
             with safe_open(self.file.path, "pt") as file:
-                return {name: own(file.get_tensor(f"{self.client}/{name}")) for name in self.names}
+                return {
+                    name: contiguous_copy(file.get_tensor(f"{self.client}/{name}"))
+                    for name in self.names
+                }
         except (OSError, SafetensorError) as error:
-            raise UnskewError(f"{self.file.path}: a client's state is lost: {error}") from None
+            raise UnskewError(f"{self.file.path}: cannot read a client's state: {error}") from None
 
 
 class StateFolder:
-    """A folder of such files; a temporary one where none is given."""
+    """A folder of such files; a temporary folder if no path is given."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -72,10 +77,10 @@ class StateFolder:
         self._number: int | None = None
 
     def write(self, records: Iterable[StateRecord]) -> None:
-        """Write records down, many a file."""
+        """Write records, many per file."""
         for batch in _batches(records):
             tensors = {
-                f"{record.client}/{name}": own(tensor)
+                f"{record.client}/{name}": contiguous_copy(tensor)
                 for record in batch
                 for name, tensor in record.load().items()
             }
@@ -88,7 +93,7 @@ class StateFolder:
                 record.file = file
 
     def read(self, name: str, sha256: str, sizes: Mapping[int, int]) -> list[StateRecord]:
-        """Return records of a file, without their tensors; ``sizes`` are their clients' bytes."""
+        """Return records of a file without their tensors; ``sizes`` maps clients to bytes."""
         path = self._folder() / name
         names: dict[int, list[str]] = {}
         with safe_open(path, "pt") as opened:
@@ -102,11 +107,11 @@ class StateFolder:
             for client, nbytes in sizes.items()
         ]
 
-    def tidy(self, wanted: Iterable[str]) -> None:
-        """Remove the files that neither a record nor anybody who wants them by name needs."""
+    def tidy(self, kept: Iterable[str]) -> None:
+        """Remove files that no record refers to and that are not listed in ``kept`` by name."""
         if self._path is None or not self._path.is_dir():
             return
-        needed = {file.path.name for file in self._needed} | set(wanted)
+        needed = {file.path.name for file in self._needed} | set(kept)
         for path in self._path.glob("*.safetensors"):
             if path.name not in needed:
                 path.unlink(missing_ok=True)
@@ -127,18 +132,18 @@ class StateFolder:
         return folder / f"{self._number:08d}.safetensors"
 
 
-def own(tensor: Tensor) -> Tensor:
-    """Copy a tensor into memory of its own, in the plain order that safetensors takes."""
+def contiguous_copy(tensor: Tensor) -> Tensor:
+    """Copy a tensor into separate contiguous memory, as safetensors requires."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    """Return a tensor that holds no more memory than its own: a row would hold its matrix."""
-    return own(tensor) if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
+def _without_shared_storage(tensor: Tensor) -> Tensor:
+    """Return a tensor with storage of its size: a view of a row would keep the whole matrix."""
+    return contiguous_copy(tensor) if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
 
 
 def is_full(clients: int, nbytes: int) -> bool:
-    """Tell whether a file should take no more states."""
+    """Return whether a file has reached its limits."""
     return clients >= _FILE_CLIENTS or nbytes >= _FILE_BYTES
 
 

@@ -1,8 +1,9 @@
-"""What clients keep between rounds: in memory up to a limit, on disk beyond it.
+"""The states of clients between rounds: in memory up to a limit, on disk beyond it.
 
-:class:`States` is a value: a round makes a new one that shares all but the cohort's states with
-the old. So a run stopped at any moment still has the states of its last whole round, a round costs
-what its cohort keeps, and a checkpoint writes only what changed since the one before.
+:class:`ClientStates` is immutable: a round creates a new one that shares all states except the
+cohort's with the old one. So a run interrupted at any moment still has the states of its last
+complete round, a round costs only the memory of its cohort's states, and a checkpoint writes only
+the states that changed since the previous one.
 """
 
 from collections import OrderedDict, defaultdict
@@ -14,23 +15,23 @@ from unskew.runs.intmap import IntMap
 from unskew.runs.state_files import StateFile, StateFolder, StateRecord, is_full
 
 MEMORY = 2**30
-"""Bytes of states that stay in memory unless the run says otherwise."""
+"""The default limit for states in memory, in bytes."""
 
-_MOST_SMALL_FILES = 100
+_MAX_SMALL_FILES = 100
 
 
 class StateStore:
-    """Where the states of one run are: those that trained last in memory, the others on disk."""
+    """Stores the states of one run: recently trained clients in memory, the others on disk."""
 
     def __init__(self, folder: Path | None = None, memory: int = MEMORY) -> None:
         self.folder = StateFolder(folder)
         self._memory = memory
         self._recent: OrderedDict[int, StateRecord] = OrderedDict()
         self._nbytes = 0
-        self._wanted: frozenset[str] = frozenset()
+        self._kept: frozenset[str] = frozenset()
 
-    def remember(self, records: Mapping[int, StateRecord]) -> None:
-        """Take the newest states of some clients in; move the oldest out if they are too many."""
+    def add(self, records: Mapping[int, StateRecord]) -> None:
+        """Add the newest states of clients; move the oldest to disk if the memory is exceeded."""
         for client, record in records.items():
             old = self._recent.pop(client, None)
             self._nbytes += record.nbytes - (0 if old is None else old.nbytes)
@@ -38,29 +39,29 @@ class StateStore:
         if self._nbytes > self._memory:
             self._spill()
 
-    def tidy(self, wanted: Iterable[str]) -> None:
-        """Remove files that nobody needs; checkpoints want theirs by name from now on."""
-        self._wanted = frozenset(wanted)
-        self.folder.tidy(self._wanted)
+    def tidy(self, kept: Iterable[str]) -> None:
+        """Remove unused files; from now on, files of checkpoints are kept by name."""
+        self._kept = frozenset(kept)
+        self.folder.tidy(self._kept)
 
     def _spill(self) -> None:
-        """Move out the states of those who trained longest ago: a quarter more than needed.
+        """Move the states of the least recently trained clients to disk, down to 3/4 of the limit.
 
-        Moving a few clients at a time would make a small file of each.
+        Moving only as many as necessary would create many small files.
         """
-        leaving = []
+        moved = []
         while self._recent and self._nbytes > self._memory * 3 // 4:
             _, record = self._recent.popitem(last=False)
             self._nbytes -= record.nbytes
-            leaving.append(record)
-        self.folder.write(record for record in leaving if record.file is None)
-        for record in leaving:
+            moved.append(record)
+        self.folder.write(record for record in moved if record.file is None)
+        for record in moved:
             record.tensors = None
-        self.folder.tidy(self._wanted)
+        self.folder.tidy(self._kept)
 
 
 class ClientStates(Mapping[int, Tensors]):
-    """The states of all clients at one moment; a client without any is not in it."""
+    """The states of all clients at one moment; clients without a state are not included."""
 
     def __init__(
         self, store: StateStore | None = None, records: IntMap[StateRecord] | None = None
@@ -78,21 +79,21 @@ class ClientStates(Mapping[int, Tensors]):
         return iter(self._records)
 
     def updated(self, changes: Mapping[int, Tensors]) -> "ClientStates":
-        """Return the states after some clients changed theirs."""
+        """Return the states with those of some clients replaced."""
         if not changes:
             return self
         records = {client: StateRecord(client, state) for client, state in changes.items()}
-        self._store.remember(records)
+        self._store.add(records)
         return ClientStates(self._store, self._records.updated(records))
 
-    def held_by(self, store: StateStore) -> "ClientStates":
-        """Return these states in a store: themselves, or a copy if they are in another one."""
+    def in_store(self, store: StateStore) -> "ClientStates":
+        """Return these states in a store: unchanged, or copied if they are in another store."""
         return self if store is self._store else ClientStates(store).updated(dict(self))
 
     def on_disk(self) -> dict[StateFile, list[StateRecord]]:
-        """Write down what is in memory alone, and return all records by the file they are in.
+        """Write the states that are only in memory, and return all records by their file.
 
-        Files with few states that are still anybody's are written anew, together.
+        Files in which few states are current are merged into new files.
         """
         records = list(self._records.values())
         stale = _worth_rewriting(_by_file(record for record in records if record.file))
@@ -103,7 +104,7 @@ class ClientStates(Mapping[int, Tensors]):
 
     @classmethod
     def from_disk(cls, store: StateStore, records: Iterable[StateRecord]) -> "ClientStates":
-        """Return states that are in files; each is read when it is used."""
+        """Return states that are in files; each is read on access."""
         return cls(store, IntMap[StateRecord]().updated({each.client: each for each in records}))
 
 
@@ -116,11 +117,11 @@ def _by_file(records: Iterable[StateRecord]) -> dict[StateFile, list[StateRecord
 
 
 def _worth_rewriting(files: Mapping[StateFile, list[StateRecord]]) -> set[StateFile]:
-    """Name the files of which most is out of date, and the small ones if they are many."""
+    """Return files with mostly outdated states, and the small files if there are many."""
     stale = {file for file, records in files.items() if 2 * len(records) < file.clients}
     small = {
         file
         for file, records in files.items()
         if not is_full(2 * len(records), 2 * sum(record.nbytes for record in records))
     }
-    return stale | small if len(small) > _MOST_SMALL_FILES else stale
+    return stale | small if len(small) > _MAX_SMALL_FILES else stale

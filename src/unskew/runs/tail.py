@@ -1,4 +1,4 @@
-"""Following a run that another process is writing: its new rounds, as they come."""
+"""Follow a run that another process is writing, round by round."""
 
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,17 @@ from unskew.runs.run import Run
 
 
 class Tail:
-    """The end of a run's metrics. A run that was resumed may have been cut back: it is reread."""
+    """The new lines of a run's metrics. A truncated file of a resumed run is reread."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows: list[dict[str, Any]] = []
-        self._place = 0
+        self._offset = 0
         self._run: Run | None = None
 
     @property
     def run(self) -> Run:
-        """The run with the rounds read so far, and without its tables of clients."""
+        """The run with the rounds read so far, without its tables of clients."""
         if self._run is None:
             self._run = read_run(self.folder, tables=False)
         self._run.metrics = self.rows
@@ -28,29 +28,29 @@ class Tail:
 
     @property
     def rounds(self) -> int:
-        """How many rounds the task was asked to have."""
+        """The requested number of rounds of the task."""
         return int(self.run.facts["configuration"]["rounds"])
 
     @property
     def is_done(self) -> bool:
-        """Whether the last round asked for has been played."""
+        """Whether the last requested round is complete."""
         return bool(self.rows) and self.rows[-1]["stage"] == "task" and (
             self.rows[-1]["round"] >= self.rounds
         )  # fmt: skip
 
     def read(self) -> list[dict[str, Any]]:
-        """Read what was written since the last time, whole lines only, and return it."""
+        """Read the complete lines written since the last call, and return them."""
         path = self.folder / METRICS
         if not path.is_file():
             return []
-        if path.stat().st_size < self._place:
-            self._place, self._run = 0, None
+        if path.stat().st_size < self._offset:
+            self._offset, self._run = 0, None
             self.rows.clear()
         with path.open("rb") as file:
-            file.seek(self._place)
+            file.seek(self._offset)
             text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._place += len(whole)
-        new = [parsed(line, path) for line in whole.split(b"\n") if line]
+        complete = text[: text.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        new = [parsed(line, path) for line in complete.split(b"\n") if line]
         self.rows += new
         return new

@@ -1,6 +1,6 @@
-"""Passing a run's figures on to trackers: TensorBoard, MLflow, Weights & Biases (offline).
+"""Log a run's metrics to trackers: TensorBoard, MLflow, Weights & Biases (offline).
 
-They read what a run writes down, from outside, so that training knows nothing of them. The packages
+Trackers read the metrics that a run has recorded, so training does not depend on them. The packages
 are in the extra ``trackers``.
 """
 
@@ -15,24 +15,24 @@ from unskew.utils.specs import lookup
 
 
 class Tracker(Protocol):
-    """Takes the figures of one run."""
+    """Logs the metrics of one run."""
 
     def log(self, step: int, row: Mapping[str, Any]) -> None:
-        """Take a round's line of metrics."""
+        """Log one row of metrics."""
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write all pending metrics and close the tracker."""
 
 
 def open_tracker(spec: str, run: Run) -> Tracker:
-    """Open a tracker for one run; spelled ``tensorboard``, or with a folder ``mlflow:FOLDER``."""
+    """Open a tracker for one run; specs are ``tensorboard`` or ``mlflow:FOLDER``."""
     name, _, folder = spec.partition(":")
     make = lookup(_TRACKERS, name, "tracker")
     return make(run, Path(folder or name))
 
 
 def scalars(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a line of metrics, by names such as ``global/accuracy``."""
+    """Return the numbers of a row of metrics, by names such as ``global/accuracy``."""
     found: dict[str, float] = {}
     for name in ("train_loss", "seconds", "clients"):
         if row.get(name) is not None:
@@ -106,9 +106,15 @@ def _label(run: Run) -> str:
 
 
 def _parameters(run: Run) -> dict[str, Any]:
-    asked = {k: v for k, v in run.facts.get("configuration", {}).items() if v is not None}
+    settings = {k: v for k, v in run.facts.get("configuration", {}).items() if v is not None}
     skew = run.facts.get("data", {}).get("skew")
-    return {"method": run.method, "network": run.network, "data": run.data, "skew": skew, **asked}
+    return {
+        "method": run.method,
+        "network": run.network,
+        "data": run.data,
+        "skew": skew,
+        **settings,
+    }
 
 
 def _package(module: str, name: str) -> Any:

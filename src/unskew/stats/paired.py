@@ -1,16 +1,16 @@
-"""Is a method better than another, or is the difference within noise? Paired over seeds.
+"""Tests whether one method is significantly better than another, paired over seeds.
 
-Two methods that share a seed share the data's deal, the first weights and the order of samples, so
-their difference is taken seed by seed and the paired t-test asks whether its mean is zero. With the
-few seeds that runs allow it is the only common test that can answer: Wilcoxon's cannot go below
-``2 / 2**n``, which for five seeds is 0.06. Differences that are equal to the last digit have no
-deviation to judge them by; the sign test, whose smallest value is that same ``2 / 2**n``, judges
-them instead.
+Two methods with the same seed have the same partition of the data, the same initial weights and
+the same order of samples, so their difference is computed per seed and a paired t-test checks
+whether its mean is zero. With the small number of seeds that runs allow it is the only common test
+that can be significant: the smallest p-value of Wilcoxon's test is ``2 / 2**n``, which for five
+seeds is 0.06. If all differences are equal, their deviation is zero and the t-test is undefined;
+the sign test, whose smallest p-value is also ``2 / 2**n``, is used instead.
 
-The leader is picked after looking at the figures. What may go wrong by that is that the method that
-is really best is called behind: each of the others might beat it by chance. So the p-values of the
-leader's comparisons are multiplied by their number (Bonferroni's correction), which keeps the
-chance of that below ``LEVEL``, however many methods there are.
+The leader is selected by its results, so the truly best method may be called significantly worse
+if any of the others beats it by chance. The p-values of the leader's comparisons are therefore
+multiplied by their number (Bonferroni correction), which keeps the probability of this error below
+``ALPHA`` for any number of methods.
 """
 
 import math
@@ -21,19 +21,19 @@ import numpy as np
 from scipy.stats import binomtest, ttest_1samp
 from scipy.stats import t as student
 
-LEVEL = 0.05
-"""The chance that is taken of calling noise a difference."""
+ALPHA = 0.05
+"""The significance level."""
 
 BySeed = Mapping[int, float]
-"""A method's figure for each seed."""
+"""A method's score for each seed."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One method's figure less another's, over the seeds both have.
+    """The score of ``first`` minus that of ``second``, over the seeds both have.
 
-    ``low`` and ``high`` bound the mean difference with a confidence of 95 %, for this pair alone;
-    ``p`` is corrected for the number of comparisons. All are NaN with fewer than two seeds.
+    ``low`` and ``high`` are the 95 % confidence interval of the mean difference, for this pair
+    alone; ``p`` is corrected for the number of comparisons. All are NaN with fewer than two seeds.
     """
 
     first: str
@@ -46,25 +46,25 @@ class Difference:
 
     @property
     def is_tie(self) -> bool:
-        """Whether both had the same figure with every seed."""
+        """Whether both methods have the same score with every seed."""
         return self.mean == self.low == self.high == 0 or (self.seeds == 1 and self.mean == 0)
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference is more than noise."""
-        return self.p < LEVEL
+        """Whether the mean difference is significantly different from zero."""
+        return self.p < ALPHA
 
 
-def lead(leader: str, figures: Mapping[str, BySeed]) -> list[Difference]:
-    """Compare one method with each of the others, in their order."""
-    others = [method for method in figures if method != leader]
-    found = [_difference(leader, other, figures[leader], figures[other]) for other in others]
+def compare_with_others(method: str, scores: Mapping[str, BySeed]) -> list[Difference]:
+    """Return the differences of one method to each of the others, in their order."""
+    others = [other for other in scores if other != method]
+    found = [_difference(method, other, scores[method], scores[other]) for other in others]
     tests = sum(not math.isnan(difference.p) for difference in found)
-    return [replace(difference, p=_times(difference.p, tests)) for difference in found]
+    return [replace(difference, p=_corrected(difference.p, tests)) for difference in found]
 
 
 def paired_p(values: Sequence[float]) -> float:
-    """Return how likely differences as large as these are by chance alone, two-sided."""
+    """Return the two-sided p-value of the hypothesis that the mean difference is zero."""
     mean, error = _mean_and_error(values)
     if len(values) < 2 or math.isnan(mean):
         return math.nan
@@ -79,18 +79,18 @@ def _difference(one: str, two: str, first: BySeed, second: BySeed) -> Difference
     seeds = sorted(set(first) & set(second))
     values = [first[seed] - second[seed] for seed in seeds]
     mean, error = _mean_and_error(values)
-    reach = math.nan
+    margin = math.nan
     if len(values) > 1:
-        reach = float(student.ppf(0.975, len(values) - 1)) * error
-    return Difference(one, two, len(seeds), mean, mean - reach, mean + reach, paired_p(values))
+        margin = float(student.ppf(0.975, len(values) - 1)) * error
+    return Difference(one, two, len(seeds), mean, mean - margin, mean + margin, paired_p(values))
 
 
-def _times(p: float, tests: int) -> float:
+def _corrected(p: float, tests: int) -> float:
     return p if math.isnan(p) else min(1.0, tests * p)
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and its standard error, NaN where there are too few values for it."""
+    """Return the mean and its standard error, NaN if there are too few values."""
     if not values:
         return math.nan, math.nan
     error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan

@@ -1,102 +1,100 @@
-"""Which method leads, and whether its lead is more than noise, in words."""
+"""Which method leads, and whether its lead is significant, in words."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unskew.stats.metric import Metric
-from unskew.stats.paired import LEVEL, BySeed, Difference, lead
+from unskew.stats.paired import ALPHA, BySeed, Difference, compare_with_others
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
-    f"(Bonferroni), level {LEVEL:g}"
+    f"(Bonferroni), level {ALPHA:g}"
 )
-"""How a lead is judged, for readers."""
+"""The statistical test of a lead, for readers."""
 
-_MANY = 10
-"""With so many seeds, a lead that does not show is hardly worth more of them."""
+_MANY_SEEDS = 10
+"""With this many seeds, the text does not suggest running more of them."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The leader by mean figure, and how far the others are behind it.
+    """The method with the best mean, and its differences to the other methods.
 
-    ``behind`` are the leader's differences to all others, in the order of their means; its sign
-    is such that positive means that the leader is better. ``test`` is the level they are judged on.
+    ``differences`` are those of the leader to all others, in the order of their means; they are
+    positive where the leader is better. ``level`` is the level of evaluation that is compared.
     """
 
     metric: Metric
     leader: str
     seeds: int
-    behind: tuple[Difference, ...]
-    test: str = "global"
+    differences: tuple[Difference, ...]
+    level: str = "global"
 
     @property
-    def level(self) -> list[str]:
-        """The methods whose distance from the leader is within noise."""
-        return [difference.second for difference in self.behind if not difference.is_significant]
+    def not_significant(self) -> list[str]:
+        """The methods whose difference from the leader is not significant."""
+        return [each.second for each in self.differences if not each.is_significant]
 
     @property
     def is_significant(self) -> bool:
-        """Whether the leader is really ahead of everybody else."""
-        return bool(self.behind) and not self.level
+        """Whether the leader is significantly better than every other method."""
+        return bool(self.differences) and not self.not_significant
 
     def __str__(self) -> str:
-        if not self.behind:
-            return f"{self.leader} stands alone: there is nothing to compare it with."
-        judged = f"By {tested_on(self.test)}: " if self.test == "local" else ""
-        return judged + self._sentence()
+        if not self.differences:
+            return f"{self.leader} is the only method: there is nothing to compare it with."
+        prefix = f"By {tested_on(self.level)}: " if self.level == "local" else ""
+        return prefix + self._sentence()
 
     def _sentence(self) -> str:
-        if all(difference.is_tie for difference in self.behind):
-            names = _joined([self.leader, *(difference.second for difference in self.behind)])
-            return f"{names} are level: the same figure with every seed."
-        tied = [difference.second for difference in self.behind if difference.is_tie]
-        first = next(difference for difference in self.behind if not difference.is_tie)
-        unknown = any(math.isnan(d.p) for d in self.behind)
-        leads = "are level and lead" if tied else "leads"
+        tied = [difference.second for difference in self.differences if difference.is_tie]
         leaders = _joined([self.leader, *tied])
-        start = f"{leaders} {leads} by {self._amount(first.mean)} over {first.second}"
-        if unknown:
-            return f"{start}, but one seed cannot tell a lead from noise; give at least three."
-        if self.is_significant:
-            return f"{start}, and its lead is real (p = {_p(max(d.p for d in self.behind))})."
-        more = " More seeds may tell." if self.seeds < _MANY else ""
-        others = [method for method in self.level if method not in tied]
-        if tied and not others:
-            p = _p(max(d.p for d in self.behind if not d.is_tie))
-            return f"{start}, and their lead is real (p = {p})."
-        if len(self.level) == len(self.behind):
-            other = "it" if len(self.behind) == 1 else "any other"
-            least = "" if len(self.behind) == 1 else "the smallest "
-            p = _p(min(d.p for d in self.behind))
+        others = [difference for difference in self.differences if not difference.is_tie]
+        if not others:
+            return f"{leaders} are equivalent: the same {self.metric.name} with every seed."
+        leads = "are equivalent and lead" if tied else "leads"
+        start = f"{leaders} {leads} by {self._amount(others[0].mean)} over {others[0].second}"
+        if any(math.isnan(difference.p) for difference in self.differences):
             return (
-                f"{start}, but that is within noise: {self.seeds} seeds do not tell the leader "
-                f"from {other} ({least}p = {p}).{more}"
+                f"{start}, but one seed cannot show whether a lead is significant; use at least "
+                "three."
             )
-        ahead = [difference.second for difference in self.behind if difference.is_significant]
+        significant = [difference.second for difference in others if difference.is_significant]
+        if len(significant) == len(others):
+            p = max(difference.p for difference in others)
+            return f"{start}, and the lead is significant (p {_p(p)})."
+        more = " More seeds may show a difference." if self.seeds < _MANY_SEEDS else ""
+        if not significant:
+            pair = len(self.differences) == 1
+            other, smallest = ("it", "") if pair else ("any other method", "the smallest ")
+            p = min(difference.p for difference in self.differences)
+            return (
+                f"{start}, but the lead is not significant: {self.seeds} seeds do not distinguish "
+                f"the leader from {other} ({smallest}p {_p(p)}).{more}"
+            )
         return (
-            f"{self.leader} leads and is really ahead of {_joined(ahead)}, but its distance from "
-            f"{_joined(self.level)} is within noise.{more}"
+            f"{self.leader} leads and is significantly better than {_joined(significant)}; its "
+            f"difference from {_joined(self.not_significant)} is not significant.{more}"
         )
 
     def note(self, method: str) -> str:
-        """Say in a word or two how a method stands to the leader."""
+        """Return in a word or two how a method compares with the leader."""
         if method == self.leader:
             return "leads"
-        for difference in self.behind:
+        for difference in self.differences:
             if difference.second == method:
                 if difference.is_tie:
-                    return "the same"
+                    return "equivalent"
                 if math.isnan(difference.p):
                     return "one seed"
-                return "behind" if difference.is_significant else "within noise"
+                return "significantly worse" if difference.is_significant else "not significant"
         return "-"
 
     def against(self, method: str) -> str:
-        """Say how a method's mean differs from the leader's, and how it stands."""
+        """Return the difference of a method's mean from the leader's, and its note."""
         note = self.note(method)
-        for difference in self.behind:
+        for difference in self.differences:
             if difference.second == method:
                 if self.metric.more_is_better:
                     return f"{-100 * difference.mean:+.2f} ({note})"
@@ -123,8 +121,8 @@ def judge(scores: Mapping[str, BySeed], metric: Metric, level: str = "global") -
     )
     if not ranked:
         return None
-    behind = tuple(lead(ranked[0], {method: signed[method] for method in ranked}))
-    return Verdict(metric, ranked[0], len(signed[ranked[0]]), behind, level)
+    found = compare_with_others(ranked[0], {method: signed[method] for method in ranked})
+    return Verdict(metric, ranked[0], len(signed[ranked[0]]), tuple(found), level)
 
 
 def tested_on(level: str) -> str:
@@ -133,7 +131,7 @@ def tested_on(level: str) -> str:
 
 
 def _p(value: float) -> str:
-    return "under 0.001" if value < 0.001 else f"{value:.2g}"
+    return "< 0.001" if value < 0.001 else f"= {value:.2g}"
 
 
 def _joined(names: list[str]) -> str:

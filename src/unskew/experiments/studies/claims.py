@@ -10,7 +10,7 @@ import numpy as np
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Claim, Scale, StudyFile, matches
 from unskew.experiments.studies.values import Cells
-from unskew.stats.paired import Difference, lead
+from unskew.stats.paired import Difference, compare_with_others
 
 _TO_A_TARGET = ("rounds", "cost")
 
@@ -104,7 +104,7 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> Judged:
     reached = max(float(np.mean(list(values.values()))) for values in (own, *figures.values()))
     if claim.above is not None and reached < claim.above:
         return Judged(claim, _UNTESTABLE, f"no method reached {claim.above:g}: too little training")
-    found = lead(claim.method, {claim.method: own, **figures})
+    found = compare_with_others(claim.method, {claim.method: own, **figures})
     printed = _figures(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     told = [_mean_difference(printed[""], printed[name], claim) for name in figures]
     word = verdict(claim, found)

@@ -94,7 +94,7 @@ def draw_features(drawn: dict[str, dict[str, Any]]) -> "Figure":
 
 def _components(uploads: Uploads) -> tuple[Floats, Floats]:
     """Return FedFusion's components: clients' shares in each that has any, and its weight."""
-    rule = Fusion().sized_for(uploads.everybody)
+    rule = Fusion().sized_for(uploads.num_clients_total)
     described = rule.describe(uploads)
     allocation = rule.allocate(described, rule.refit(described))
     reasons = rule.explain(uploads, allocation)
