@@ -43,7 +43,7 @@ def python_text(runs: Runs) -> str:
     methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
     found = tuning_facts(runs)
     if found:
-        methods = [facts["asked"] for facts in found.values()]
+        methods = [facts["requested"] for facts in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
     network = "your_network" if first.facts.get("own_network") else repr(first.network)
@@ -58,7 +58,7 @@ def python_text(runs: Runs) -> str:
 
 
 def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"lr": facts["rates"], "trials": facts["trials"], "rounds": facts["rounds"]}
+    return {"lr": facts["lrs"], "trials": facts["trials"], "rounds": facts["rounds"]}
 
 
 def _method(name: str) -> str:
