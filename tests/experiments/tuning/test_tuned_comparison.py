@@ -7,7 +7,7 @@ import pytest
 
 import unskew as us
 from toys import small_federation
-from unskew.engine import stage
+from unskew.engine import train as engine_train
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import can_run_in_parallel
 from unskew.experiments.tuning.split import validation_split
@@ -27,7 +27,7 @@ def tuned(methods="fedavg,ditto", **options):
 @pytest.fixture
 def trained(monkeypatch):
     """The training samples, the number of rounds and the seed of every round that is trained."""
-    rounds, run_round = [], stage.run_round
+    rounds, run_round = [], engine_train.run_round
 
     def recorded(context, *arguments):
         rounds.append(
@@ -35,7 +35,7 @@ def trained(monkeypatch):
         )
         return run_round(context, *arguments)
 
-    monkeypatch.setattr(stage, "run_round", recorded)
+    monkeypatch.setattr(engine_train, "run_round", recorded)
     return rounds
 
 
@@ -81,7 +81,7 @@ def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
 
 
 def test_an_interrupted_search_is_resumed(tmp_path, monkeypatch):
-    run_round, left = stage.run_round, [8]
+    run_round, left = engine_train.run_round, [8]
 
     def interrupted(*arguments):
         left[0] -= 1
@@ -90,7 +90,7 @@ def test_an_interrupted_search_is_resumed(tmp_path, monkeypatch):
         return run_round(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage, "run_round", interrupted)
+        patched.setattr(engine_train, "run_round", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tuned(out=tmp_path, jobs=1)
     resumed, whole = tuned(out=tmp_path, jobs=1), tuned(jobs=1)
@@ -128,7 +128,7 @@ def test_the_test_samples_do_not_affect_a_search():
 def test_a_published_value_that_the_network_does_not_support_is_skipped():
     options = {"model": "mlp:hidden=6,norm=batch", "runner": "loop", "seeds": 1}
     (run,) = tuned("fedgn", tune={**TUNE, "trials": 8}, **options)
-    skipped = [each for each in run.facts["tuning"]["tried"] if "skipped" in each]
+    skipped = [each for each in run.facts["tuning"]["results"] if "skipped" in each]
     assert {each["method"] for each in skipped} == {
         f"fedgn:groups={number}" for number in (4, 8, 16, 32)
     }

@@ -39,7 +39,7 @@ def frechet(first: Floats, second: Floats) -> float:
     one, two = np.cov(first.T), np.cov(second.T)
     one, two = np.atleast_2d(one), np.atleast_2d(two)
     root = np.real(sqrtm(one @ two))
-    return float(means @ means + np.train_client_models(one + two - 2 * root))
+    return float(means @ means + np.trace(one + two - 2 * root))
 
 
 def mixture_statistics(mean: Floats, variance: Floats, shares: Floats) -> tuple[Floats, Floats]:
