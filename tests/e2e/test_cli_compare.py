@@ -29,7 +29,7 @@ def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
     assert (out / "table.tex").read_text().startswith("\\begin{tabular}")
     page = (out / "report.html").read_text()
     assert f"unskew compare --data {data} --model logistic" in page
-    assert '<figure id="who-holds-what">' in page
+    assert '<figure id="data-distribution">' in page
 
 
 def test_report_makes_the_page_of_a_comparison_again(terminal, data, tmp_path):
@@ -202,7 +202,7 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--jobs", "0"], "jobs must be at least 1"),
         (["--tune-lr", "0.1,0.2"], "--tune-lr: belongs to a search; give --tune too"),
         (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: write numbers with commas between"),
-        (["--tune", "--tune-lr", "0.1"], "lr: give at least two learning rates"),
+        (["--tune", "--tune-lr", "0.1"], "lr: give at least two distinct learning rates"),
         (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
         (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
         (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),

@@ -17,7 +17,7 @@ def alone(tmp_path, monkeypatch):
 GRID = """
 title = "A grid that takes seconds"
 paper = "ida"
-makes = ["Table 0"]
+reproduces = ["Table 0"]
 measures = ["global", "worst"]
 seeds = 3
 model = "logistic"
@@ -93,7 +93,7 @@ def test_a_grid_is_played_judged_and_written_down(terminal, grid, tmp_path):
     listed = (tmp_path / "out/README.md").read_text()
     assert "IDA is better than nothing" in listed
     assert "Written by `unskew study index out` from the result.json files here. " in listed
-    assert "No result is kept yet of: feddisk-femnist" in listed
+    assert "Studies without a result: feddisk-femnist" in listed
 
 
 def test_clients_that_follow_are_doubled_by_what_was_measured(terminal, grid, tmp_path):

@@ -19,7 +19,7 @@ def _note(facts: dict[str, object]) -> str:
         f"Local training kept the privacy budget epsilon/delta {', '.join(budgets)} (DP-SGD); "
         "values sent in addition to the model, such as validation losses, are not covered by it."
         if budgets
-        else "No differential privacy budget was set."
+        else "No budget for differential privacy was set."
     )
     return (
         "clients sent models of the density of their data. A sample from the mixture reveals at "
