@@ -7,7 +7,7 @@ python -m benchmarks.results runs/fashion docs/results.md
 import argparse
 from pathlib import Path
 
-from unskew.report.summary import compared
+from unskew.report.summary import describe
 from unskew.report.tuning_table import tuning_table
 from unskew.report.writing import read_comparison
 from unskew.runs.read import read_runs
@@ -72,7 +72,7 @@ def _reference_parts(references: Runs) -> list[str]:
 def _setting(runs: Runs) -> str:
     data = runs[0].facts["data"]
     part = "" if data["samples"] is None else f", {data['samples']:,} of its training samples"
-    return f"{data['name']}, {data['skew']}{part}: {compared(runs)}."
+    return f"{data['name']}, {data['skew']}{part}: {describe(runs)}."
 
 
 def _verdicts(runs: Runs) -> list[str]:

@@ -29,7 +29,7 @@ def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
     assert (out / "table.tex").read_text().startswith("\\begin{tabular}")
     page = (out / "report.html").read_text()
     assert f"unskew compare --data {data} --model logistic" in page
-    assert '<figure id="who-holds-what">' in page
+    assert '<figure id="data-distribution">' in page
 
 
 def test_report_writes_the_same_page_as_compare(terminal, data, tmp_path):
@@ -155,7 +155,9 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
     out = tmp_path / "out"
     command = compare(data, *TUNED, "--tune-trials", 3, "--tune-rounds", 1, "--out", out)
     output = terminal.output(*command)
-    words = "tuned on 20 % of each client's training samples (trials a method: 3, rounds a trial: 1"
+    words = (
+        "tuned on 20 % of each client's training samples (trials per method: 3, rounds per trial: 1"
+    )
     assert words in " ".join(output.split())
     assert "personal accuracy" in output
     for suffix in ("csv", "tex", "md"):
@@ -177,10 +179,10 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
 
 def test_a_tuned_comparison_as_json(terminal, data):
     rows = terminal.json(*compare(data, *TUNED, "--tune-trials", 3))
-    for row, asked in zip(rows, ("fedavg", "fedprox", "ditto"), strict=True):
-        assert row["tuning"]["asked"] == asked
+    for row, requested in zip(rows, ("fedavg", "fedprox", "ditto"), strict=True):
+        assert row["tuning"]["requested"] == requested
         assert row["tuning"]["chosen"]["method"] == row["method"]
-        assert len(row["tuning"]["tried"]) == 3
+        assert len(row["tuning"]["results"]) == 3
         assert row["tuning"]["rounds"] == 1  # a quarter of two, rounded up
 
 
@@ -188,19 +190,19 @@ def test_a_tuned_comparison_as_json(terminal, data):
     ("options", "words"),
     [
         (["--methods", "fedavg,fedpro"], "did you mean 'fedprox'?"),
-        (["--methods", "fedavg,fedavg"], "methods: each may stand once"),
+        (["--methods", "fedavg,fedavg"], "methods must be distinct"),
         (["--methods", ","], "methods: name at least one"),
         (["--lr", "-1"], "lr must be greater than 0"),
         (["--participation", "0"], "participation must be greater than 0"),
         (["--participation", "0.5", "--cohort", "2"], "give participation or cohort, not both"),
         (["--set", "momentun=0.9"], "momentun is not known; did you mean 'momentum'?"),
-        (["--set", "seed=3"], "seed: a comparison has several; give seeds"),
+        (["--set", "seed=3"], "seed: a comparison takes seeds instead"),
         (["--set", "model=mlp"], "model is not known"),
         (["--set", "train.lr=1"], "train is not known"),
         (["--jobs", "0"], "jobs must be at least 1"),
         (["--tune-lr", "0.1,0.2"], "--tune-lr: has no effect without --tune; add --tune"),
         (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: must be comma-separated numbers"),
-        (["--tune", "--tune-lr", "0.1"], "lr: give at least two learning rates"),
+        (["--tune", "--tune-lr", "0.1"], "lr: give at least two distinct learning rates"),
         (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
         (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
         (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),

@@ -38,7 +38,7 @@ def test_a_method_without_sample_weights_has_no_such_figure(terminal, data, tmp_
     terminal.output("compare", "--data", data, "--model", "logistic", "--methods", "fedavg",
                     "--rounds", 1, "--seeds", 1, "--out", out)  # fmt: skip
     found = figures((out / "report.html").read_text())
-    assert "weights" in found
+    assert "aggregation-weights" in found
     assert not [name for name in found if name.startswith("sample-weights")]
 
 

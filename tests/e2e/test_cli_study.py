@@ -17,7 +17,7 @@ def isolated(tmp_path, monkeypatch):
 GRID = """
 title = "A grid that takes seconds"
 paper = "ida"
-makes = ["Table 0"]
+reproduces = ["Table 0"]
 measures = ["global", "worst"]
 seeds = 3
 model = "logistic"
@@ -93,7 +93,7 @@ def test_a_study_is_run_judged_and_saved(terminal, grid, tmp_path):
     listed = (tmp_path / "out/README.md").read_text()
     assert "IDA is better than nothing" in listed
     assert "Written by `unskew study index out` from the result.json files here. " in listed
-    assert "No result is kept yet of: feddisk-femnist" in listed
+    assert "Studies without a result: feddisk-femnist" in listed
 
 
 def test_a_case_that_follows_doubles_the_measured_clients(terminal, grid, tmp_path):

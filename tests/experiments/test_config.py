@@ -1,4 +1,4 @@
-"""Configurations: what is wrong is told in one line that names the field."""
+"""Configurations: an error is one line that names the field."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from unskew.errors import UnskewError
 from unskew.experiments.config import RunConfig, read_config, set_values
 from unskew.utils.specs import validated
 
-WHOLE = """
+COMPLETE = """
 method = "fedprox:mu=0.5"
 model = "mlp:hidden=8"
 out = "runs/first"
@@ -39,7 +39,7 @@ def config(tmp_path):
     return write
 
 
-def complaint(path, *changes) -> str:
+def error_message(path, *changes) -> str:
     with pytest.raises(UnskewError) as caught:
         read_config(path, changes)
     message = str(caught.value)
@@ -48,20 +48,20 @@ def complaint(path, *changes) -> str:
     return message.removeprefix(f"{path}: ")
 
 
-def test_a_whole_configuration(config):
-    wanted = read_config(config(WHOLE))
-    assert wanted.method == "fedprox:mu=0.5"
-    assert wanted.data == DataConfig(
+def test_a_complete_configuration(config):
+    parsed = read_config(config(COMPLETE))
+    assert parsed.method == "fedprox:mu=0.5"
+    assert parsed.data == DataConfig(
         name="digits", skew="dirichlet:alpha=0.1", clients=5, holdout=0.1
     )
-    assert wanted.train == Settings(rounds=3, participation=0.5, lr=0.2)
-    assert (wanted.model, wanted.out) == ("mlp:hidden=8", "runs/first")
+    assert parsed.train == Settings(rounds=3, participation=0.5, lr=0.2)
+    assert (parsed.model, parsed.out) == ("mlp:hidden=8", "runs/first")
 
 
-def test_the_least_configuration(config):
-    wanted = read_config(config('[data]\nname = "digits"'))
-    assert wanted == RunConfig(data=DataConfig(name="digits"))
-    assert (wanted.method, wanted.model, wanted.train) == ("fedavg", None, Settings())
+def test_the_minimal_configuration(config):
+    parsed = read_config(config('[data]\nname = "digits"'))
+    assert parsed == RunConfig(data=DataConfig(name="digits"))
+    assert (parsed.method, parsed.model, parsed.train) == ("fedavg", None, Settings())
 
 
 @pytest.mark.parametrize(
@@ -97,28 +97,28 @@ def test_the_least_configuration(config):
         ("method = 3", ["method", "must be a valid string", "3"]),
     ],
 )
-def test_what_is_wrong_is_named(config, line, words):
-    message = complaint(config(f"data.name = 'digits'\n{line}"))
+def test_the_wrong_field_is_named(config, line, words):
+    message = error_message(config(f"data.name = 'digits'\n{line}"))
     assert all(word in message for word in words), message
 
 
-def test_pairs_that_exclude_each_other(config):
-    least = "data.name = 'digits'\n"
-    both = complaint(config(least + "train.participation = 0.5\ntrain.cohort = 3"))
+def test_mutually_exclusive_fields(config):
+    minimal = "data.name = 'digits'\n"
+    both = error_message(config(minimal + "train.participation = 0.5\ntrain.cohort = 3"))
     assert both == "train: give participation or cohort, not both"
-    both = complaint(config(least + "train.epochs = 1\ntrain.steps = 3"))
+    both = error_message(config(minimal + "train.epochs = 1\ntrain.steps = 3"))
     assert both == "train: give epochs or steps, not both"
-    both = complaint(config(least + "train.optimizer = 'adam'\ntrain.momentum = 0.9"))
+    both = error_message(config(minimal + "train.optimizer = 'adam'\ntrain.momentum = 0.9"))
     assert both == "train: momentum belongs to sgd; adam has its own"
 
 
-def test_no_data_is_named(config):
-    assert complaint(config("method = 'fedavg'")) == "data is missing"
-    assert complaint(config("[data]\nclients = 3")) == "data.name is missing"
+def test_missing_data_is_named(config):
+    assert error_message(config("method = 'fedavg'")) == "data is missing"
+    assert error_message(config("[data]\nclients = 3")) == "data.name is missing"
 
 
 def test_several_mistakes_are_all_named(config):
-    message = complaint(config("train.lr = -1\ntrain.rounds = 0\n[data]\nname = 'digits'"))
+    message = error_message(config("train.lr = -1\ntrain.rounds = 0\n[data]\nname = 'digits'"))
     assert "train.lr" in message
     assert "train.rounds" in message
 
@@ -126,13 +126,13 @@ def test_several_mistakes_are_all_named(config):
 def test_files_that_cannot_be_read(config, tmp_path):
     with pytest.raises(UnskewError, match=r"none\.toml: cannot be read: No such file"):
         read_config(tmp_path / "none.toml")
-    assert "is not TOML" in complaint(config("method = "))
+    assert "is not TOML" in error_message(config("method = "))
     path = tmp_path / "bytes.toml"
     path.write_bytes(b"\xff\xfe\x00")
-    assert "is not TOML" in complaint(path)
+    assert "is not TOML" in error_message(path)
 
 
-def test_set_replaces_single_fields(config):
+def test_set_overrides_single_fields(config):
     changes = [
         "train.lr=0.5",
         "data.clients = 7",
@@ -142,19 +142,19 @@ def test_set_replaces_single_fields(config):
         'out="runs/2"',
         "train.lr=0.75",
     ]
-    wanted = read_config(config(WHOLE), changes)
-    assert wanted.train.lr == 0.75
-    assert wanted.train.rounds == 3
-    assert wanted.data.clients == 7
-    assert wanted.method == "fedprox:mu=0.25"
-    assert wanted.train.optimizer == "adam"
-    assert wanted.data.skew == "dirichlet:alpha=0.3,min_size=2"
-    assert wanted.out == "runs/2"
+    parsed = read_config(config(COMPLETE), changes)
+    assert parsed.train.lr == 0.75
+    assert parsed.train.rounds == 3
+    assert parsed.data.clients == 7
+    assert parsed.method == "fedprox:mu=0.25"
+    assert parsed.train.optimizer == "adam"
+    assert parsed.data.skew == "dirichlet:alpha=0.3,min_size=2"
+    assert parsed.out == "runs/2"
 
 
-def test_set_makes_sections_that_are_not_there(config):
-    wanted = read_config(config('[data]\nname = "digits"'), ["train.rounds=2"])
-    assert wanted.train.rounds == 2
+def test_set_creates_missing_sections(config):
+    parsed = read_config(config('[data]\nname = "digits"'), ["train.rounds=2"])
+    assert parsed.train.rounds == 2
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_set_makes_sections_that_are_not_there(config):
         ("lr=0.1", "lr is not known"),
     ],
 )
-def test_set_spelled_badly(config, change, words):
-    assert words in complaint(config(WHOLE), change)
+def test_invalid_set_values(config, change, words):
+    assert words in error_message(config(COMPLETE), change)
 
 
-def test_set_values_reads_toml_or_text():
+def test_set_values_parses_toml_or_strings():
     assert set_values(["a=1", "b=true", "c=hello", "d=[1, 2]", "e=1e-3", "f=x=y"]) == {
         "a": 1, "b": True, "c": "hello", "d": [1, 2], "e": 0.001, "f": "x=y",
     }  # fmt: skip
@@ -187,7 +187,7 @@ def test_set_values_reads_toml_or_text():
         ({"name": "digist"}, "did you mean 'digits'?"),
     ],
 )
-def test_what_only_the_data_can_tell(data, words):
+def test_errors_that_depend_on_the_data(data, words):
     with pytest.raises(UnskewError, match=words):
         open_data(validated(DataConfig, {"name": "digits"} | data), 0)
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: the same bits, every error, and nothing left behind."""
+"""Parallel runs: the same bits as sequential ones, every error, and no process left behind."""
 
 import multiprocessing
 import os
@@ -19,9 +19,7 @@ from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 
-pytestmark = pytest.mark.skipif(
-    not can_run_in_parallel(None), reason="runs share processes by forking"
-)
+pytestmark = pytest.mark.skipif(not can_run_in_parallel(None), reason="parallel runs need fork")
 
 OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 2, "batch_size": 8}
 
@@ -30,17 +28,17 @@ def without_time(run):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics]
 
 
-def test_runs_beside_each_other_have_the_same_bits(federation):
-    alone = us.compare(federation, "fedavg,mean", jobs=1, **OPTIONS)
-    beside = us.compare(federation, "fedavg,mean", jobs=3, **OPTIONS)
-    for one, two in zip(alone, beside, strict=True):
+def test_parallel_runs_have_the_same_bits(federation):
+    sequential = us.compare(federation, "fedavg,mean", jobs=1, **OPTIONS)
+    parallel = us.compare(federation, "fedavg,mean", jobs=3, **OPTIONS)
+    for one, two in zip(sequential, parallel, strict=True):
         assert (one.method, one.seed) == (two.method, two.seed)
         assert without_time(one) == without_time(two)
         layout = FunctionalModel(one.model).layout
         assert torch.equal(flatten(one.model, layout), flatten(two.model, layout))
 
 
-def test_what_is_played_beside_can_be_gone_on_with_alone(federation, tmp_path):
+def test_parallel_runs_can_be_resumed_sequentially(federation, tmp_path):
     us.compare(federation, "fedavg", jobs=2, out=tmp_path, **{**OPTIONS, "rounds": 1})
     runs = us.compare(federation, "fedavg,mean", jobs=1, out=tmp_path, **OPTIONS)
     whole = us.compare(federation, "fedavg,mean", jobs=1, **OPTIONS)
@@ -52,44 +50,44 @@ class Broken(Method):
         raise RuntimeError("out of luck")
 
 
-def test_an_error_comes_home_and_ends_the_others(federation):
+def test_an_error_is_raised_and_ends_the_other_runs(federation):
     with pytest.raises(UnskewError, match="in prepare: RuntimeError: out of luck"):
         us.compare(federation, [Broken(), "fedavg"], jobs=2, **{**OPTIONS, "rounds": 100_000})
     assert not multiprocessing.active_children()
 
 
-class Careless(Method):
+class RaisingKeyError(Method):
     def aggregate(self, server, uploads):
         return {}["nothing"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_on_a_worker_brings_the_place_where_it_happened(federation, jobs):
+def test_an_error_on_a_worker_carries_its_traceback(federation, jobs):
     options = {**OPTIONS, "runner": "pool", "workers": 2}
-    with pytest.raises(UnskewError) as told:
+    with pytest.raises(UnskewError) as caught:
         us.compare(federation, [Broken(), "fedavg"], jobs=jobs, **options)
-    assert "test_jobs.py" in "".join(told.value.__notes__)
+    assert "test_jobs.py" in "".join(caught.value.__notes__)
 
 
-@pytest.mark.parametrize("method", [Broken(), Careless()])
-def test_an_error_in_a_method_brings_the_place_where_it_happened(federation, method):
-    with pytest.raises(UnskewError) as told:
+@pytest.mark.parametrize("method", [Broken(), RaisingKeyError()])
+def test_an_error_in_a_method_carries_its_traceback(federation, method):
+    with pytest.raises(UnskewError) as caught:
         us.compare(federation, [method, "fedavg"], jobs=2, **OPTIONS)
-    assert "test_jobs.py" in "".join(told.value.__notes__)
+    assert "test_jobs.py" in "".join(caught.value.__notes__)
 
 
-def test_jobs_run_at_once_and_come_back_in_order():
-    def job(place):
-        def play(watcher):
+def test_jobs_run_in_parallel_and_return_in_order():
+    def job(index):
+        def execute(watcher):
             watcher(1, {})
-            time.sleep(0.2 if place == 0 else 0)
-            return Run(f"method {place}", str(os.getpid()), "digits", place, 1)
+            time.sleep(0.2 if index == 0 else 0)
+            return Run(f"method {index}", str(os.getpid()), "digits", index, 1)
 
-        return play
+        return execute
 
     seen = []
 
-    class Noting(Board):
+    class RecordingBoard(Board):
         def start(self, label, rounds=None):
             seen.append(f"start {label}")
             return lambda round_, metrics: seen.append(f"{label}: {round_}")
@@ -97,7 +95,7 @@ def test_jobs_run_at_once_and_come_back_in_order():
         def finish(self, label):
             seen.append(f"finish {label}")
 
-    runs = run_in_processes(["a", "b", "c"], job, Noting(None, 3, 1), 2)
+    runs = run_in_processes(["a", "b", "c"], job, RecordingBoard(None, 3, 1), 2)
     assert [run.seed for run in runs] == [0, 1, 2]
     assert len({run.network for run in runs} | {str(os.getpid())}) == 4
     assert seen[:2] == ["start a", "start b"]
@@ -105,7 +103,7 @@ def test_jobs_run_at_once_and_come_back_in_order():
     assert {"a: 1", "b: 1", "c: 1"} < set(seen)
 
 
-class Unfriendly(Exception):
+class Unpicklable(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one} {two}")
 
@@ -114,41 +112,41 @@ class Unfriendly(Exception):
     ("raised", "expected"),
     [
         (ValueError("bad"), ValueError),
-        (Unfriendly("cannot", "travel"), RuntimeError),
+        (Unpicklable("cannot", "unpickle"), RuntimeError),
         (UnskewError("lr: too small"), UnskewError),
     ],
 )
-def test_errors_travel(raised, expected):
-    def play(watcher):
+def test_errors_are_sent_to_the_parent_process(raised, expected):
+    def execute(watcher):
         raise raised
 
     with pytest.raises(expected, match=str(raised)) as caught:
-        run_in_processes(["a"], lambda place: play, Board(None, 1, 1), 1)
+        run_in_processes(["a"], lambda index: execute, Board(None, 1, 1), 1)
     noted = "".join(getattr(caught.value, "__notes__", []))
-    assert ("in play" in noted) == (expected is ValueError)
+    assert ("in execute" in noted) == (expected is ValueError)
 
 
-def test_a_process_that_dies_is_named():
-    with pytest.raises(UnskewError, match=r"a run's process ended \(exit code 7\)"):
-        run_in_processes(["a"], lambda place: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
+def test_a_worker_that_dies_is_an_error():
+    with pytest.raises(UnskewError, match=r"a worker process ended unexpectedly \(exit code 7\)"):
+        run_in_processes(["a"], lambda index: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
 
 
-def test_stopping_leaves_checkpoints(federation, tmp_path):
+def test_an_interrupt_leaves_checkpoints(federation, tmp_path):
     def stop(round_, metrics):
         if round_ > 2:
             raise KeyboardInterrupt
 
-    class Impatient(Board):
+    class InterruptingBoard(Board):
         def start(self, label, rounds=None):
             return stop
 
-    def job(place):
+    def job(index):
         return lambda watcher: us.train(
             federation, model="logistic", rounds=100_000, out=tmp_path / "run", progress=watcher
         )
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_processes(["a"], job, Impatient(None, 1, 1), 1)
+        run_in_processes(["a"], job, InterruptingBoard(None, 1, 1), 1)
     assert not multiprocessing.active_children()
     (saved,) = (tmp_path / "run" / "checkpoints").glob("stage*")
     assert int(saved.name[-6:]) > 2
@@ -163,7 +161,7 @@ us.compare(federation, "fedavg,mean", seeds=1, jobs=2, out=sys.argv[1], model="l
 """
 
 
-def test_runs_end_quietly_when_who_started_them_was_killed(tmp_path):
+def test_runs_end_quietly_when_their_parent_is_killed(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS, tmp_path], stderr=subprocess.PIPE, text=True
     )
@@ -174,12 +172,12 @@ def test_runs_end_quietly_when_who_started_them_was_killed(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.kill()
-    _, errors = process.communicate(timeout=60)  # they hold its other end until they have ended
+    _, errors = process.communicate(timeout=60)  # workers hold the pipe open until they end
     assert errors == ""
     assert all((log.parent / "checkpoints").is_dir() for log in logs)
 
 
-def test_a_module_that_cannot_travel_is_played_here(federation):
+def test_a_module_that_cannot_be_pickled_is_trained_in_this_process(federation):
     class Local(nn.Linear):
         def __init__(self):
             super().__init__(5, 3)
@@ -189,5 +187,5 @@ def test_a_module_that_cannot_travel_is_played_here(federation):
     assert isinstance(runs[0].model, Local)
 
 
-def test_there_is_a_core():
+def test_there_is_at_least_one_core():
     assert cores() >= 1

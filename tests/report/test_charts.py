@@ -1,4 +1,4 @@
-"""The numbers of the pictures, by hand, and every kind of picture drawn and exported."""
+"""The values of the charts, and every kind of chart drawn and exported."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from unskew.methods.common.base import SAMPLE_WEIGHTS
 from unskew.report.charts import all_charts
 from unskew.report.charts.aggregation_weights import scale_end
 from unskew.report.charts.chart import thinned, tidy
-from unskew.report.draw import draw_picture
+from unskew.report.draw import draw_chart
 from unskew.report.export import export_figures, export_table
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -24,22 +24,22 @@ from unskew.runs.sample_weights import weights_table
 from unskew.utils.tables import Table
 
 
-def pictures_of(runs, **options):
+def charts_of(runs, **options):
     return {chart.name: chart for chart in all_charts(runs, **options)}
 
 
-def test_lines_are_means_over_seeds_of_the_rounds_all_have():
+def test_lines_are_means_over_seeds_at_common_rounds():
     runs = Runs(
         [made_run(seed=0, accuracies=(0.2, 0.4, 0.9)), made_run(seed=1, accuracies=(0.4, 0.6))]
     )
-    (series,) = pictures_of(runs)["global-accuracy"].data["series"]
+    (series,) = charts_of(runs)["global-accuracy"].data["series"]
     assert (series["x"], series["mean"]) == ([1, 2], [0.3, 0.5])
     assert series["high"] == pytest.approx([0.3 + 0.02**0.5, 0.5 + 0.02**0.5], abs=1e-5)
 
 
 def test_a_band_of_shares_stays_between_0_and_1():
     runs = Runs([made_run(seed=0, accuracies=(0.0, 0.9)), made_run(seed=1, accuracies=(0.2, 1.0))])
-    (series,) = pictures_of(runs)["global-accuracy"].data["series"]
+    (series,) = charts_of(runs)["global-accuracy"].data["series"]
     assert series["low"][0] == 0
     assert series["high"][1] == 1
 
@@ -47,34 +47,34 @@ def test_a_band_of_shares_stays_between_0_and_1():
 def test_a_round_without_any_good_client_leaves_a_gap():
     run = made_run()
     run.metrics[0]["train_loss"] = None
-    (series,) = pictures_of(Runs([run]))["train-loss"].data["series"]
+    (series,) = charts_of(Runs([run]))["train-loss"].data["series"]
     assert series["mean"] == [None, 0.5]
 
 
-def test_boxes_by_hand():
+def test_boxes():
     run = made_run()
     values = [0.0, 0.5, 0.5, 0.6, 0.6, 0.7, 0.7, 0.8]
     run.client_tables.append(
         {"kind": "local", "round": 2, "client": list(range(8)), "accuracy": values}
     )
-    (box,) = pictures_of(Runs([run]))["clients-local"].data["boxes"]
+    (box,) = charts_of(Runs([run]))["clients-local"].data["boxes"]
     assert (box["q1"], box["median"], box["q3"]) == (0.5, 0.6, 0.7)
     assert (box["low"], box["high"]) == (0.5, 0.8)  # 0.0 is more than 0.3 below the box
     assert box["outliers"] == [[0, 0, 0.0]]
     assert box["mean"] == 0.55
 
 
-def test_cost_bars_leave_out_seeds_that_never_reach_the_target():
+def test_cost_bars_exclude_seeds_that_never_reach_the_target():
     runs = Runs([made_run(seed=0, accuracies=(0.3, 0.6)), made_run(seed=1, accuracies=(0.3, 0.4))])
-    rounds, sent = pictures_of(runs, target=0.5)["cost-to-target"].data["panels"]
+    rounds, sent = charts_of(runs, target=0.5)["cost-to-target"].data["panels"]
     (bar,) = rounds["bars"]
     assert (bar["mean"], bar["values"], bar["seeds"]) == (2, [2], 2)
     assert sent["bars"][0]["mean"] == 16e-6
 
 
-def test_who_holds_what_is_the_federation(federation):
+def test_the_data_distribution_is_the_federations(federation):
     runs = trained_runs()
-    chart = pictures_of(runs)["who-holds-what"]
+    chart = charts_of(runs)["data-distribution"]
     assert chart.data["counts"] == runs[0].facts["data"]["label_counts"]
     rows = list(csv.reader(io.StringIO(chart.table.to_csv())))
     assert rows[0] == ["client", "0", "1", "2"]
@@ -86,21 +86,21 @@ def test_many_clients_become_a_map():
     run = Run("fedavg", "mlp", "digits", 0, 400, metrics=runs[0].metrics)
     counts = np.tile([[9, 1], [0, 10]], (200, 1)).tolist()
     run.facts = {"data": {"label_counts": counts, "class_names": ["a", "b"], "client_names": None}}
-    chart = pictures_of(Runs([run]))["who-holds-what"]
+    chart = charts_of(Runs([run]))["data-distribution"]
     assert chart.kind == "maps"
     shares = np.array(chart.data["maps"][0]["values"])
     assert shares.shape == (2, 300)
     assert shares.sum(axis=0) == pytest.approx(1)
 
 
-def test_weights_are_the_run_s():
+def test_aggregation_weights_are_those_of_the_run():
     runs = trained_runs()
-    one = pictures_of(runs)["weights"].data["maps"][0]
+    map_ = charts_of(runs)["aggregation-weights"].data["maps"][0]
     weights = runs[0].weights.T
-    shown = np.array(one["values"], dtype=float)
+    shown = np.array(map_["values"], dtype=float)
     assert np.array_equal(np.isnan(shown), np.isnan(weights))
     assert np.nan_to_num(shown) == pytest.approx(np.nan_to_num(weights), rel=1e-4)
-    assert (one["rows"], one["columns"]) == ([str(k) for k in range(6)], ["1", "2"])
+    assert (map_["rows"], map_["columns"]) == ([str(k) for k in range(6)], ["1", "2"])
 
 
 def test_maps_of_long_runs_are_averaged_down():
@@ -112,23 +112,23 @@ def test_maps_of_long_runs_are_averaged_down():
             | {"weight": [1 / 200] * 200}
         )
     run.clients = 200
-    one = pictures_of(Runs([run]))["weights"].data["maps"][0]
-    values = np.array(one["values"], dtype=float)
+    map_ = charts_of(Runs([run]))["aggregation-weights"].data["maps"][0]
+    values = np.array(map_["values"], dtype=float)
     assert values.size <= 30_000
     assert values == pytest.approx(1 / 200)
-    assert one["columns"][-1].endswith("to 1000")
-    assert one["rows"][0].startswith("0")
+    assert map_["columns"][-1].endswith("to 1000")
+    assert map_["rows"][0].startswith("0")
 
 
-def test_clusters_and_sample_weights_are_shown_where_a_method_tells_them():
-    found = pictures_of(Runs([clustered_run(), made_run("mean")]))
+def test_clusters_and_sample_weights_are_shown_for_methods_that_report_them():
+    found = charts_of(Runs([clustered_run(), made_run("mean")]))
     (clusters,) = found["clusters"].data["maps"]
     assert clusters["values"] == [[0, 1], [None, None], [1, 8], [1, None]]
-    assert "clusters" not in pictures_of(RUNS)
+    assert "clusters" not in charts_of(RUNS)
 
 
-def test_sample_weights_by_hand():
-    found = pictures_of(Runs([clustered_run(), made_run("mean")]))
+def test_sample_weights():
+    found = charts_of(Runs([clustered_run(), made_run("mean")]))
     overall, clients = found["sample-weights"], found["sample-weights-clients"]
     # Six samples: three of weight 0.5, two of 1, one of 2.5 (log10 -0.301, 0, 0.398).
     assert overall.data["edges"] == [-0.4, -0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3, 0.4]
@@ -136,13 +136,13 @@ def test_sample_weights_by_hand():
     assert overall.data["ticks"] == [[-0.30103, "0.5"], [0, "1"], [0.30103, "2"]]
     (series,) = overall.data["series"]
     assert series["shares"] == pytest.approx([1 / 2, 0, 0, 0, 1 / 3, 0, 0, 1 / 6], abs=1e-5)
-    (one,) = clients.data["maps"]
-    assert one["rows"] == ["0", "3"]
-    assert one["values"] == [[0.75, 0, 0, 0, 0, 0, 0, 0.25], [0, 0, 0, 0, 1, 0, 0, 0]]
+    (map_,) = clients.data["maps"]
+    assert map_["rows"] == ["0", "3"]
+    assert map_["values"] == [[0.75, 0, 0, 0, 0, 0, 0, 0.25], [0, 0, 0, 0, 1, 0, 0, 0]]
     # (3 * 0.5 + 2.5)^2 / (4 * (3 * 0.25 + 6.25)) = 16 / 28, and 1 for equal weights
     assert [row[3] for row in clients.table.rows] == ["0.57142857", "1"]
     assert "ifca 79 % (at least 57 %)" in overall.note
-    assert "sample-weights" not in pictures_of(RUNS)
+    assert "sample-weights" not in charts_of(RUNS)
 
 
 def test_many_clients_share_rows_of_the_map_of_sample_weights():
@@ -150,41 +150,41 @@ def test_many_clients_share_rows_of_the_map_of_sample_weights():
     run.sample_weights = weights_table(
         {k: {SAMPLE_WEIGHTS: torch.tensor([1.0, 0.1, 10.0][: 1 + k % 3])} for k in range(900)}
     )
-    (one,) = pictures_of(Runs([run]))["sample-weights-clients"].data["maps"]
-    values = np.array(one["values"])
+    (map_,) = charts_of(Runs([run]))["sample-weights-clients"].data["maps"]
+    values = np.array(map_["values"])
     assert values.shape[0] == 300
-    assert one["rows"][0] == "0 to 2"
+    assert map_["rows"][0] == "0 to 2"
     assert values.sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
-def test_one_map_of_large_weights_leaves_the_others_readable():
+def test_one_map_of_large_weights_does_not_extend_the_scale():
     assert scale_end([0.2, 0.2, 0.2, 0.9]) == pytest.approx(0.3)
     assert scale_end([0.2, 0.25]) == 0.25
 
 
-def test_personal_models_get_figures_of_their_own():
+def test_personal_models_have_separate_charts():
     run = made_run("ditto")
     for row in run.metrics:
         row["personal"] = {"accuracy": 0.9, "min": 0.5}
-    assert "personal-accuracy" in pictures_of(Runs([run]))
-    assert "personal-accuracy" not in pictures_of(RUNS)
+    assert "personal-accuracy" in charts_of(Runs([run]))
+    assert "personal-accuracy" not in charts_of(RUNS)
 
 
 @given(st.integers(1, 5000), st.integers(2, 300))
-def test_thinning_keeps_the_ends(length, most):
-    places = thinned(length, most)
-    assert len(places) <= most
-    assert (places[0], places[-1]) == (0, length - 1)
-    assert places == sorted(set(places))
+def test_thinning_keeps_the_ends(length, max_points):
+    indices = thinned(length, max_points)
+    assert len(indices) <= max_points
+    assert (indices[0], indices[-1]) == (0, length - 1)
+    assert indices == sorted(set(indices))
 
 
-def test_tidy_numbers():
+def test_numbers_are_rounded():
     assert tidy(0.123456789) == 0.12346
     assert tidy(float("nan")) is None
     assert tidy(None) is None
 
 
-def test_every_figure_is_written_for_papers(tmp_path):
+def test_every_chart_is_exported(tmp_path):
     runs = Runs([*trained_runs(), clustered_run()])
     files = export_figures(tmp_path / "figures", runs, embedding=True)
     names = {chart.name for chart in all_charts(runs, embedding=True)}
@@ -203,10 +203,10 @@ def test_every_figure_is_written_for_papers(tmp_path):
             assert len(widths) == 1
 
 
-def test_a_method_has_its_colour_in_every_figure():
-    found = pictures_of(RUNS)
-    curves = draw_picture(found["global-accuracy"], RUNS.methods).axes[0]
-    bars = draw_picture(found["cost-to-target"], RUNS.methods).axes[0]
+def test_a_method_has_the_same_colour_in_every_chart():
+    found = charts_of(RUNS)
+    curves = draw_chart(found["global-accuracy"], RUNS.methods).axes[0]
+    bars = draw_chart(found["cost-to-target"], RUNS.methods).axes[0]
     for line, bar in zip(curves.get_lines(), bars.patches, strict=True):
         red, green, blue, _ = bar.get_facecolor()
         assert line.get_color() == "#{:02X}{:02X}{:02X}".format(
@@ -214,7 +214,7 @@ def test_a_method_has_its_colour_in_every_figure():
         )
 
 
-def test_the_page_and_paper_have_the_same_colours():
+def test_the_page_and_exported_figures_have_the_same_colours():
     from importlib.resources import files
 
     from unskew.report.palette import COLORS
@@ -225,7 +225,7 @@ def test_the_page_and_paper_have_the_same_colours():
         assert f"--m{i}: {color.lower()}" in light
 
 
-def test_the_table_is_written_for_papers(tmp_path):
+def test_the_table_is_exported(tmp_path):
     export_table(tmp_path, RUNS, target=0.5)
     text = (tmp_path / "table.csv").read_text(encoding="utf-8")
     rows = list(csv.reader(io.StringIO(text)))
@@ -237,14 +237,14 @@ def test_the_table_is_written_for_papers(tmp_path):
     assert (tmp_path / "table.md").read_text(encoding="utf-8").startswith("| method | accuracy |")
 
 
-def test_latex_prints_what_it_is_given():
+def test_latex_is_escaped():
     text = Table(["a_b", "c"], [["50 % ± 1", "{x}\\~^&#$"]]).to_latex()
     assert "a\\_b & c \\\\" in text
     assert "50 \\% $\\pm$ 1 & " in text
     assert "\\{x\\}\\textbackslash{}\\textasciitilde{}\\textasciicircum{}\\&\\#\\$ \\\\" in text
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnskewError, match="cannot be made"):
+    with pytest.raises(UnskewError, match="cannot be created"):
         export_table(tmp_path / "file" / "figures", RUNS)

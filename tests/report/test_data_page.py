@@ -1,3 +1,5 @@
+"""The figure and the table of a federation's data distribution."""
+
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +9,8 @@ from rich.console import Console
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.partition.report import PartitionReport
-from unskew.report import data_page as holdings
-from unskew.report.data_page import draw_holdings, holdings_table
+from unskew.report import data_page
+from unskew.report.data_page import distribution_table, draw_distribution
 
 
 def federation(
@@ -37,36 +39,38 @@ def federation(
         (2, 4, (3, 8, 8), "iid+noise"),
     ],
 )
-def test_every_kind_of_picture_is_drawn(
+def test_every_kind_of_figure_is_drawn(
     tmp_path: Path, clients: int, classes: int, shape: tuple[int, ...], skew: str | None
 ) -> None:
-    path = draw_holdings(federation(clients, classes, shape, skew), tmp_path / "holdings.png")
+    path = draw_distribution(federation(clients, classes, shape, skew), tmp_path / "data.png")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["holdings", "holdings.docx"])
-def test_a_picture_needs_a_format(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["data", "data.docx"])
+def test_a_figure_needs_a_format(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnskewError, match="must end in"):
-        draw_holdings(federation(2), tmp_path / name)
+        draw_distribution(federation(2), tmp_path / name)
 
 
-def test_noise_gets_a_strip_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_shown_by_example_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(holdings, "_draw_strip", lambda f, metric: drawn.append(f.report.skew))
+    monkeypatch.setattr(data_page, "_draw_strip", lambda f, figure: drawn.append(f.report.skew))
     for shape, skew in (((1, 8, 8), "noise:level=1"), ((1, 8, 8), "iid"), ((64,), "noise")):
-        draw_holdings(federation(3, shape=shape, skew=skew), tmp_path / "holdings.png")
+        draw_distribution(federation(3, shape=shape, skew=skew), tmp_path / "data.png")
     assert drawn == ["noise:level=1"]
 
 
 def test_clients_are_sorted_by_class_then_share() -> None:
     counts = np.array([[1, 3], [4, 0], [0, 4], [3, 1]])
-    shares, sizes = holdings.sorted_shares(counts)
+    shares, sizes = data_page.sorted_shares(counts)
     assert shares.tolist() == [[1, 0.75, 0, 0.25], [0, 0.25, 1, 0.75]]
     assert sizes.tolist() == [4, 4, 4, 4]
 
 
 def test_many_clients_are_averaged_into_columns() -> None:
-    shares, sizes = holdings.sorted_shares(np.array([[6, 0], [0, 1], [2, 0], [0, 3]]), most=2)
+    shares, sizes = data_page.sorted_shares(
+        np.array([[6, 0], [0, 1], [2, 0], [0, 3]]), max_columns=2
+    )
     assert shares.tolist() == [[1, 0], [0, 1]]
     assert sizes.tolist() == [4, 2]
 
@@ -78,10 +82,10 @@ def shown(table: object) -> str:
     return capture.get()
 
 
-def test_table_of_few_classes_counts_them_all() -> None:
+def test_a_table_of_few_classes_lists_all() -> None:
     y = np.array([0, 0, 1, 2, 2, 2])
     f = Federation.from_arrays(np.zeros((6, 1)), y, ["ann", "ann", "ann", "bob", "bob", "bob"])
-    text = shown(holdings_table(f))
+    text = shown(distribution_table(f))
     rows = [line.replace("│", " ").split() for line in text.splitlines()]
     assert ["ann", "3", "2", "1", "·"] in rows
     assert ["bob", "3", "·", "·", "3"] in rows
@@ -89,12 +93,12 @@ def test_table_of_few_classes_counts_them_all() -> None:
     assert "label skew 0.50" in text  # pooled (2, 1, 3)/6: both clients are 1/2 away
 
 
-def test_table_of_many_classes_and_clients_is_cut() -> None:
-    text = shown(holdings_table(federation(30, classes=20), rows=5))
+def test_a_table_of_many_classes_and_clients_is_shortened() -> None:
+    text = shown(distribution_table(federation(30, classes=20), rows=5))
     assert "… 25 more" in text
     assert "0 2, 1 2, 2 2, …" in text
 
 
-def test_long_names_lose_their_middle() -> None:
-    assert holdings._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
-    assert holdings._shortened("short", 18) == "short"
+def test_long_names_are_shortened_in_the_middle() -> None:
+    assert data_page._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
+    assert data_page._shortened("short", 18) == "short"

@@ -1,5 +1,6 @@
-"""The page about a comparison holds everything, and nothing of it can break the page."""
+"""The page of a comparison contains everything, and no input can break it."""
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -12,7 +13,7 @@ import unskew as us
 from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.page import write_page
-from unskew.report.summary import compared
+from unskew.report.summary import describe
 from unskew.report.templating import environment
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -20,7 +21,7 @@ from unskew.utils.tables import Table
 
 
 class Reader(HTMLParser):
-    """Notes every tag, what stands in cells, and tags that are closed before they are opened."""
+    """Records all tags, the texts of cells, and tags that are closed in the wrong order."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +47,7 @@ class Reader(HTMLParser):
 
     @property
     def charts(self):
-        return {chart["name"]: chart for chart in json.loads(self.data)["pictures"]}
+        return {chart["name"]: chart for chart in json.loads(self.data)["charts"]}
 
 
 def read(page: str) -> Reader:
@@ -63,7 +64,7 @@ def page_of(tmp_path, runs=RUNS, **options) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_the_page_holds_verdict_table_figures_and_command(tmp_path):
+def test_the_page_has_verdict_table_charts_and_command(tmp_path):
     page = page_of(tmp_path, target=0.5, command="unskew compare --data digits")
     reader = read(page)
     table = RUNS.table(0.5)
@@ -71,19 +72,22 @@ def test_the_page_holds_verdict_table_figures_and_command(tmp_path):
     assert set(table.rows[0]) | set(table.rows[1]) < set(reader.cells)
     assert "unskew compare --data digits" in reader.cells
     assert "fedavg and mean are equivalent: the same accuracy with every seed." in page
+    assert str(RUNS.verdict()) in html.unescape(page)
     assert reader.figures == ["global-accuracy", "worst-accuracy", "test-loss", "train-loss",
                               "cost-to-target"]  # fmt: skip
 
 
-def test_a_real_comparison_has_every_figure(tmp_path):
+def test_a_real_comparison_has_every_chart(tmp_path):
     reader = read(page_of(tmp_path, trained_runs(), embedding=True))
-    wanted = {"global-accuracy", "worst-accuracy", "test-loss", "train-loss", "clients-local",
-              "cost-to-target", "who-holds-what", "weights", "embedding"}  # fmt: skip
-    assert set(reader.figures) == wanted
-    assert set(reader.charts) == wanted
+    expected = {
+        "global-accuracy", "worst-accuracy", "test-loss", "train-loss", "clients-local",
+        "cost-to-target", "data-distribution", "aggregation-weights", "embedding",
+    }  # fmt: skip
+    assert set(reader.figures) == expected
+    assert set(reader.charts) == expected
 
 
-def test_skew_is_told_at_a_glance(tmp_path):
+def test_the_skew_is_shown(tmp_path):
     runs = trained_runs()
     page = page_of(tmp_path, runs)
     skew = runs[0].facts["data"]["diagnosis"]["label_skew"]
@@ -91,7 +95,7 @@ def test_skew_is_told_at_a_glance(tmp_path):
     assert f"width:{100 * skew:.1f}%" in page
 
 
-def test_the_page_needs_nothing_from_elsewhere(tmp_path):
+def test_the_page_is_self_contained(tmp_path):
     page = page_of(tmp_path, trained_runs())
     assert not re.search(r'(?:src|href)\s*=\s*"(?!#)(?!data:)', page)
     assert "@import" not in page
@@ -101,21 +105,21 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path):
 
 
 def test_names_are_escaped(tmp_path):
-    nasty = "</script><script>alert('&\"')</script>"
-    runs = Runs([made_run(nasty, data="<b>data</b> & more")])
-    page = page_of(tmp_path, runs, command=f"unskew compare --data '{nasty}'")
+    markup = "</script><script>alert('&\"')</script>"
+    runs = Runs([made_run(markup, data="<b>data</b> & more")])
+    page = page_of(tmp_path, runs, command=f"unskew compare --data '{markup}'")
     reader = read(page)
     assert reader.tags.count("script") == 2
     assert "b" not in reader.tags
-    assert nasty in reader.cells
+    assert markup in reader.cells
     assert reader.cells[0] == "<b>data</b> & more"
-    assert f"unskew compare --data '{nasty}'" in reader.cells
-    assert json.loads(reader.data)["methods"] == [nasty]
+    assert f"unskew compare --data '{markup}'" in reader.cells
+    assert json.loads(reader.data)["methods"] == [markup]
 
 
-def test_braces_and_dollars_stay_as_they_are(tmp_path):
-    odd = "a{title}$b$_{c}%"
-    assert odd in read(page_of(tmp_path, Runs([made_run(odd)]))).cells
+def test_braces_and_dollars_are_kept(tmp_path):
+    name = "a{title}$b$_{c}%"
+    assert name in read(page_of(tmp_path, Runs([made_run(name)]))).cells
 
 
 def test_html_table_escapes_its_cells_and_marks_the_leader():
@@ -155,7 +159,7 @@ def test_data_of_a_page_cannot_end_its_script_and_has_no_nan():
         ),
     ],
 )
-def test_what_was_not_measured_has_no_figure(tmp_path, options, figures):
+def test_metrics_that_were_not_measured_have_no_chart(tmp_path, options, figures):
     assert read(page_of(tmp_path, Runs([made_run(**options)]))).figures == figures
 
 
@@ -175,24 +179,24 @@ def test_a_diverged_run_does_not_break_the_page(tmp_path):
     assert series["method"] == "fedavg"
 
 
-def test_a_page_about_nothing_is_refused(tmp_path):
-    with pytest.raises(UnskewError, match="no round has been played"):
+def test_a_page_without_rounds_is_an_error(tmp_path):
+    with pytest.raises(UnskewError, match="no round is finished yet"):
         write_page(tmp_path / "page.html", Runs([Run("fedavg", "mlp", "digits", 0, 4)]))
     (tmp_path / "file").write_text("")
     with pytest.raises(UnskewError, match="cannot be written"):
         write_page(tmp_path / "file" / "page.html", RUNS)
 
 
-def test_what_was_compared_is_one_sentence():
-    assert compared(RUNS) == "2 methods, 2 seeds; mlp on 4 clients; 2 rounds"
-    assert compared(trained_runs()) == (
-        "2 methods, 2 seeds; logistic on 6 clients, 3 a round; 2 rounds; "
-        "1 epoch of sgd a round, rate 0.05"
+def test_the_description_is_one_sentence():
+    assert describe(RUNS) == "2 methods, 2 seeds; mlp on 4 clients; 2 rounds"
+    assert describe(trained_runs()) == (
+        "2 methods, 2 seeds; logistic on 6 clients, 3 per round; 2 rounds; "
+        "1 epoch of sgd per round, lr 0.05"
     )
 
 
-def test_the_python_of_a_page_makes_the_same_runs(tmp_path):
-    """Up to the federation, which a reader of the page has to have."""
+def test_the_code_of_a_page_repeats_the_runs(tmp_path):
+    """Given the federation, which a reader of the page has to supply."""
     from reports import FEDERATION
     from unskew.report.reproduce import python_text
 
@@ -202,31 +206,31 @@ def test_the_python_of_a_page_makes_the_same_runs(tmp_path):
     assert str(names["runs"].table()) == str(trained_runs().table())
 
 
-def test_the_python_of_a_page_loads_the_same_samples():
+def test_the_code_of_a_page_loads_the_same_samples():
     from unskew.report.reproduce import python_text
 
-    def deal(seed):
+    def federation(seed):
         return us.load("digits", "iid", 3, seed, holdout=0.4, common="union", samples=100)
 
-    runs = us.compare(deal, ["fedavg"], seeds=1, model="logistic", rounds=1)
+    runs = us.compare(federation, ["fedavg"], seeds=1, model="logistic", rounds=1)
     names = {}
     exec(python_text(runs), names)
-    assert names["deal"](0).fingerprint == deal(0).fingerprint
+    assert names["federation"](0).fingerprint == federation(0).fingerprint
     assert str(names["runs"].table()) == str(runs.table())
 
 
-def test_the_python_of_a_page_deals_once_where_the_runs_shared_a_deal():
+def test_the_code_of_a_page_partitions_once_if_the_runs_share_a_partition():
     from unskew.report.reproduce import python_text
 
     federation = us.load("digits", "dirichlet:alpha=0.1", 5, seed=3)
     runs = us.compare(federation, ["fedavg", "mean"], seeds=2, model="logistic", rounds=2)
     names = {}
     exec(python_text(runs), names)
-    assert names["deal"].fingerprint == federation.fingerprint
+    assert names["federation"].fingerprint == federation.fingerprint
     assert str(names["runs"].table()) == str(runs.table())
 
 
-def test_the_python_of_a_page_names_what_the_reader_has_to_bring():
+def test_the_code_of_a_page_has_placeholders_for_custom_objects():
     from reports import FEDERATION
     from unskew.report.reproduce import python_text
 
@@ -235,19 +239,21 @@ def test_the_python_of_a_page_names_what_the_reader_has_to_bring():
 
     network = nn.Linear(5, 3)
     runs = us.compare(FEDERATION, [Mine(), "mean"], seeds=2, model=network, rounds=1)
-    brought = {"your_federation": FEDERATION, "your_network": network, "your_method_mine": Mine()}
-    exec(python_text(runs), brought)
-    assert str(brought["runs"].table()) == str(runs.table())
+    names = {"your_federation": FEDERATION, "your_network": network, "your_method_mine": Mine()}
+    exec(python_text(runs), names)
+    assert str(names["runs"].table()) == str(runs.table())
 
 
-def test_samples_that_a_study_took_are_not_loaded_by_name():
+def test_the_code_of_a_study_run_refers_to_the_study():
     from unskew.experiments.studies.case_data import open_case_data
     from unskew.experiments.studies.study import StudyData
     from unskew.report.reproduce import python_text
 
-    some = open_case_data(StudyData(name="digits", skew="iid", clients=3, samples=100), seed=0)
-    runs = us.compare(some, ["fedavg"], seeds=1, model="logistic", rounds=1)
-    assert python_text(runs).startswith("# Some of the source's samples were taken first")
+    subsampled = open_case_data(
+        StudyData(name="digits", skew="iid", clients=3, samples=100), seed=0
+    )
+    runs = us.compare(subsampled, ["fedavg"], seeds=1, model="logistic", rounds=1)
+    assert python_text(runs).startswith("# These runs use a sample of the source")
 
 
 def test_the_same_runs_give_the_same_page(tmp_path):

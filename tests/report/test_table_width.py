@@ -1,4 +1,4 @@
-"""The table of a comparison is whole in a terminal of 80 columns."""
+"""The table of a comparison is complete in a terminal of 80 columns."""
 
 import io
 
@@ -16,19 +16,19 @@ ROWS = [
 
 
 @pytest.mark.parametrize("width", [26, 40, 60])
-def test_what_has_no_room_comes_in_further_tables(width):
+def test_columns_that_do_not_fit_are_printed_in_further_tables(width):
     out = io.StringIO()
     Console(file=out, width=width).print(Table(COLUMNS, ROWS, title="the title"))
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     assert text.count("the title") == 1
-    for figures in ("95.45 ± 0.80 %", "97.00 %", "82.76 %", "174.92", "93.13 ± 0.16 %", "84.86"):
-        assert figures in text
+    for cell in ("95.45 ± 0.80 %", "97.00 %", "82.76 %", "174.92", "93.13 ± 0.16 %", "84.86"):
+        assert cell in text
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_no_figure_is_cut_off(width):
+def test_no_number_is_cut_off(width):
     out = io.StringIO()
     Console(file=out, width=width).print(Table(COLUMNS, ROWS))
     lines = out.getvalue().splitlines()
@@ -38,7 +38,7 @@ def test_no_figure_is_cut_off(width):
         assert all(cell.partition(" (")[0] in line for cell in row)
 
 
-def test_a_long_name_takes_more_lines_and_leaves_figures_whole():
+def test_a_long_name_is_wrapped_and_numbers_are_complete():
     name = "feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10,estimator=classifier"
     out = io.StringIO()
     Console(file=out, width=80).print(Table(COLUMNS, [*ROWS, (name, *ROWS[1][1:])]))
@@ -56,12 +56,12 @@ def printed(table, width):
     return out.getvalue()
 
 
-def test_names_are_whole_where_there_is_room():
+def test_names_are_complete_if_they_fit():
     table = Table(("method", "accuracy"), [("fedavg (tuned, lr=0.1)", "93.13 %")])
     assert "fedavg (tuned, lr=0.1)" in printed(table, 100)
 
 
-def test_spare_room_is_used_in_a_narrow_terminal():
+def test_spare_width_is_used_in_a_narrow_terminal():
     columns = ("method", "accuracy", "rounds to the target", "MB to the target")
     row = ("a-name-that-is-long", "93.13 %", "12 (2 of 3 seeds)", "7.25")
     text = printed(Table(columns, [row]), 60)

@@ -1,4 +1,4 @@
-"""Following runs as they are written, and passing their figures on."""
+"""Following runs as they are written, and passing their metrics to trackers."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def growing(folder, tmp_path):
     return tmp_path, (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
 
 
-def test_the_tail_reads_whole_lines_as_they_come(growing):
+def test_the_tail_reads_complete_lines(growing):
     path, lines = growing
     tail = Tail(path)
     assert tail.read() == []
@@ -40,7 +40,7 @@ def test_the_tail_reads_whole_lines_as_they_come(growing):
     assert tail.is_done
 
 
-def test_a_run_that_was_cut_back_is_read_again(growing):
+def test_a_truncated_run_is_read_from_the_start(growing):
     path, lines = growing
     tail = Tail(path)
     (path / "metrics.jsonl").write_text("".join(lines))
@@ -50,39 +50,39 @@ def test_a_run_that_was_cut_back_is_read_again(growing):
     assert len(tail.rows) == 1
 
 
-def test_the_table_keeps_up(growing):
+def test_the_table_follows_the_run(growing):
     path, lines = growing
     with Watch([path]) as watch:
-        assert watch.look().rows == [["fedavg, seed 0", "0/3", *["-"] * 6]]
+        assert watch.update().rows == [["fedavg, seed 0", "0/3", *["-"] * 6]]
         assert not watch.is_done
         (path / "metrics.jsonl").write_text("".join(lines[:2]))
-        (row,) = watch.look().rows
+        (row,) = watch.update().rows
         assert row[1] == "2/3"
         assert row[2] == "0:00"
         accuracy = json.loads(lines[1])["global"]["accuracy"]
         assert row[4] == f"accuracy {100 * accuracy:.2f} %"
         assert len(row[6]) == 2
         (path / "metrics.jsonl").write_text("".join(lines))
-        assert watch.look().rows[0][2] == "done"
+        assert watch.update().rows[0][2] == "done"
         assert watch.is_done
 
 
-def test_new_runs_are_noticed(folder, tmp_path):
+def test_new_runs_are_found(folder, tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     first.symlink_to(folder)
     with Watch([tmp_path / "a"]) as watch:
-        assert len(watch.look().rows) == 1
+        assert len(watch.update().rows) == 1
     with Watch([tmp_path, first]) as watch:
         second.mkdir()
         (second / "run.json").write_text((folder / "run.json").read_text())
-        assert len(watch.look().rows) == 2
+        assert len(watch.update().rows) == 2
 
 
-def test_trackers_get_every_round_once(growing):
+def test_trackers_receive_every_round_once(growing):
     path, lines = growing
     seen = []
 
-    class Noting:
+    class RecordingTracker:
         def __init__(self, tail):
             seen.append(tail.run.method)
 
@@ -92,10 +92,10 @@ def test_trackers_get_every_round_once(growing):
         def close(self):
             seen.append("closed")
 
-    with Watch([path], Noting) as watch:
+    with Watch([path], RecordingTracker) as watch:
         for count in (1, 1, 3):
             (path / "metrics.jsonl").write_text("".join(lines[:count]))
-            watch.look()
+            watch.update()
     assert seen == ["fedavg", (1, 1), (2, 2), (3, 3), "closed"]
 
 
@@ -128,26 +128,26 @@ def test_a_tracker_that_is_not_installed_is_named(folder, monkeypatch, tmp_path)
 
 
 def test_wandb_is_offline(folder, monkeypatch, tmp_path):
-    asked, logged = {}, []
+    options_given, logged = {}, []
     run = types.SimpleNamespace(log=lambda row, step: logged.append((step, row)), finish=list)
     fake = types.ModuleType("wandb")
-    fake.init = lambda **options: asked.update(options) or run
+    fake.init = lambda **options: options_given.update(options) or run
     fake.Settings = dict
     monkeypatch.setitem(sys.modules, "wandb", fake)
     tracker = open_tracker(f"wandb:{tmp_path / 'w'}", Tail(folder).run)
     tracker.log(1, {"train_loss": 0.5})
     tracker.close()
-    assert asked["mode"] == "offline"
-    assert asked["config"]["method"] == "fedavg"
+    assert options_given["mode"] == "offline"
+    assert options_given["config"]["method"] == "fedavg"
     assert logged == [(1, {"train_loss": 0.5})]
 
 
-def test_tensorboard_reads_the_figures_back(folder, tmp_path):
+def test_tensorboard_has_the_metrics(folder, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     with Watch([folder], lambda tail: open_tracker(f"tensorboard:{tmp_path}", tail.run)) as watch:
-        watch.look()
+        watch.update()
     events = EventAccumulator(str(tmp_path / "fedavg seed 0"))
     events.Reload()
     rows = Tail(folder).read()
@@ -156,12 +156,12 @@ def test_tensorboard_reads_the_figures_back(folder, tmp_path):
     assert read == expected
 
 
-@pytest.mark.filterwarnings("ignore")  # mlflow's own, about what it stands on
-def test_mlflow_reads_the_figures_back(folder, tmp_path):
+@pytest.mark.filterwarnings("ignore")  # mlflow's warnings about its dependencies
+def test_mlflow_has_the_metrics(folder, tmp_path):
     tracking = pytest.importorskip("mlflow.tracking")
     pytest.importorskip("sqlalchemy")
     with Watch([folder], lambda tail: open_tracker(f"mlflow:{tmp_path}", tail.run)) as watch:
-        watch.look()
+        watch.update()
     client = tracking.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("custom")
     (run,) = client.search_runs([experiment.experiment_id])

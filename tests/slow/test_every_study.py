@@ -1,4 +1,4 @@
-"""Every study of the package at the scale smoke, as CI plays them."""
+"""Every study of the package at the scale smoke, as CI runs them."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from unskew.experiments.studies.running import run_study
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", study_names())
-def test_a_study_plays_on_the_embedded_digits(name, tmp_path, monkeypatch):
+def test_a_study_runs_on_the_bundled_digits(name, tmp_path, monkeypatch):
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     study = open_study(name, "smoke")
@@ -19,8 +19,8 @@ def test_a_study_plays_on_the_embedded_digits(name, tmp_path, monkeypatch):
     result = json.loads((tmp_path / "out/result.json").read_text())
     rows = [row for case in result["cases"] for row in case["rows"]]
     first = study.file.measures[0]
-    played = [row["measured"][first]["mean"] for row in rows if first in row["measured"]]
-    assert played
-    assert all(value is not None and math.isfinite(value) for value in played)
+    values = [row["measured"][first]["mean"] for row in rows if first in row["measured"]]
+    assert values
+    assert all(value is not None and math.isfinite(value) for value in values)
     assert (tmp_path / "out/result.md").is_file()
     assert list((tmp_path / "out/figures").glob("*.png"))

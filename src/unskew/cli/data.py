@@ -143,10 +143,10 @@ def show_federation(
     }
     federation = open_data(validated(DataConfig, options), seed)
     if out is not None:
-        from unskew.report.data_page import draw_holdings  # noqa: PLC0415
+        from unskew.report.data_page import draw_distribution  # noqa: PLC0415
 
         out.parent.mkdir(parents=True, exist_ok=True)
-        draw_holdings(federation, out)
+        draw_distribution(federation, out)
     if json:
         print_json(_federation_facts(federation) | {"figure": out and str(out)})
         return
@@ -157,11 +157,11 @@ def show_federation(
 
 def _show(federation: "Federation") -> None:
     from unskew.cli.partitioner_tables import diagnosis_table  # noqa: PLC0415
-    from unskew.report.data_page import holdings_table  # noqa: PLC0415
+    from unskew.report.data_page import distribution_table  # noqa: PLC0415
     from unskew.skew.diagnosis import diagnose  # noqa: PLC0415
 
     typer.echo(repr(federation))
-    print_rich(holdings_table(federation))
+    print_rich(distribution_table(federation))
     print_rich(diagnosis_table(diagnose(federation)))
     for note in federation.report.notes if federation.report else ():
         typer.echo(f"note: {note}")

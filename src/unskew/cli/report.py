@@ -39,11 +39,11 @@ def report_runs(
     from unskew.report.charts.embedding import check_embedding  # noqa: PLC0415
     from unskew.report.page import write_page  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
-    from unskew.report.writing import Known, read_comparison  # noqa: PLC0415
+    from unskew.report.writing import ComparisonFacts, read_comparison  # noqa: PLC0415
     from unskew.runs.consistency import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
 
-    known = read_comparison(runs[0]) if len(runs) == 1 else Known()
+    known = read_comparison(runs[0]) if len(runs) == 1 else ComparisonFacts()
     found = known.sorted(read_runs(runs))
     goal = known.target if target is None else target
     for what, values in differences(found).items():

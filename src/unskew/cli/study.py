@@ -30,14 +30,14 @@ def list_studies(json: Json = False) -> None:
     if json:
         print_json(
             [
-                {"name": name, **file.model_dump(include={"paper", "makes", "title"})}
+                {"name": name, **file.model_dump(include={"paper", "reproduces", "title"})}
                 for name, file in files.items()
             ]
         )
         return
     from unskew.utils.tables import Table  # noqa: PLC0415
 
-    lines = [[name, ", ".join(file.makes), file.title] for name, file in files.items()]
+    lines = [[name, ", ".join(file.reproduces), file.title] for name, file in files.items()]
     typer.echo(str(Table(["study", "reproduces", "what it compares"], lines)))
 
 
@@ -100,7 +100,7 @@ def run_one(
     Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
     """
     from unskew.experiments.studies.library import open_study  # noqa: PLC0415
-    from unskew.experiments.studies.result import figures_table  # noqa: PLC0415
+    from unskew.experiments.studies.result import values_table  # noqa: PLC0415
     from unskew.experiments.studies.running import run_study  # noqa: PLC0415
 
     study = open_study(name, scale, seeds).on_device(device)
@@ -115,9 +115,9 @@ def run_one(
         f"{study.name}, scale {study.scale}, run on {', '.join(sources)}; for differences from "
         f"the paper's setting see {folder / 'result.md'}\n"
     )
-    typer.echo(str(figures_table(study, outcome.result)))
+    typer.echo(str(values_table(study, outcome.result)))
     for judged in outcome.judged:
-        typer.echo(f"{judged.word}: {judged.claim.text}\n    {judged}")
+        typer.echo(f"{judged.verdict}: {judged.claim.text}\n    {judged}")
     typer.echo(f"results: {folder}")
 
 

@@ -41,11 +41,11 @@ def watch_runs(
         return open_tracker(tracker or "", tail.run)
 
     with Watch(runs, opened if tracker else None) as watch:
-        table = watch.look()
+        table = watch.update()
         if once or watch.is_done:
             print_rich(table)
             return
         with Live(table, console=Console(), auto_refresh=False) as live:
             while not watch.is_done:
                 time.sleep(every)
-                live.update(watch.look(), refresh=True)
+                live.update(watch.update(), refresh=True)

@@ -38,58 +38,60 @@ def compare(
 ) -> Runs:
     """Train every method with every seed and return the runs.
 
-    ``federation`` is one federation for all seeds, or a function that federations one out by seed.
-    ``methods`` is a list, or one text such as ``"fedavg,fedprox:mu=0.01"``. With ``out`` each run
-    gets a folder ``METHOD/seedN`` below it; one that is there already is gone on with if it was
-    not finished, and read if it was, so that a new method or seed plays nothing but its own runs.
-    A folder whose run had other data, settings, network or code of yours is refused, and so is any
-    with ``resume=False``. ``jobs`` runs are played at once; None means one a core, if a run keeps
-    to one. ``settings`` are those of :func:`unskew.train`.
+    ``federation`` is one federation for all seeds, or a function that returns the federation of a
+    seed. ``methods`` is a list, or one string such as ``"fedavg,fedprox:mu=0.01"``. With ``out``
+    each run is written to the folder ``METHOD/seedN`` below it. If that folder exists, an
+    unfinished run is resumed and a finished one is read, so adding a method or a seed trains only
+    the new runs. A folder whose run used different data, settings, network or custom code is an
+    error; with ``resume=False`` any existing run folder is. ``jobs`` is the number of runs executed
+    at the same time; None means one per core if a run uses a single core, and one otherwise.
+    ``settings`` are those of :func:`unskew.train`.
 
-    With ``tune`` each method's learning rate and published options are searched first, with the
-    first seed, on a part of the clients' training samples; see ``docs/tuning.md``. It is True, or
-    the options ``lr`` (a list), ``trials`` and ``rounds`` as a mapping. What was found is in
-    ``run.facts["tuning"]``.
+    With ``tune`` the learning rate and the published options of each method are searched first,
+    with the first seed, on a validation part of the clients' training samples; see
+    ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
+    ``rounds``. The result of the search is in ``run.facts["tuning"]``.
     """
     if not isinstance(federation, Federation) and not callable(federation):
         raise UnskewError(
-            f"federation must be a Federation, or a function of the seed that makes one (got "
-            f"{federation!r}); see us.load"
+            f"federation must be a Federation, or a function that takes a seed and returns one "
+            f"(got {federation!r}); see us.load"
         )
     if "seed" in settings:
-        raise UnskewError("seed: a comparison has several; give seeds, a number or a list")
-    chosen = [make_method(method) for method in _listed(methods)]
+        raise UnskewError("seed: a comparison takes seeds instead, a number or a list")
+    chosen = [make_method(method) for method in _as_list(methods)]
     names = [name_of(method) for method in chosen]
     if len(set(names)) != len(names):
-        raise UnskewError(f"methods: each may stand once (got {', '.join(names)})")
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise UnskewError(f"seeds must be at least one, each once (got {seeds})")
+        raise UnskewError(f"methods must be distinct (got {', '.join(names)})")
+    seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not seed_list or len(set(seed_list)) < len(seed_list):
+        raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     validated = Settings.validated(settings)
-    plan = make_plan(tune, validated, numbers[0])
+    plan = make_plan(tune, validated, seed_list[0])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
-    each = len(numbers) + (0 if plan is None else plan.trials)
+    runs_per_method = len(seed_list) + (0 if plan is None else plan.trials)
     with (
-        show_progress_of_many(progress, each * len(chosen), validated.rounds) as board,
+        show_progress_of_many(progress, runs_per_method * len(chosen), validated.rounds) as board,
         stage_cache_in(folder) as stages,
     ):
         scheduler = RunScheduler(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
-            found = search(
+            choices = search(
                 chosen, plan, federations.of(plan.seed), scheduler.run, validated, folder
             )
-            entries = [_Entry.of(choice) for choice in found]
+            entries = [_Entry.of(choice) for choice in choices]
         runs = scheduler.run(
             [
                 entry.request(federations, seed, validated, folder)
-                for seed in numbers
+                for seed in seed_list
                 for entry in entries
             ]
         )
-    return Runs([run for place in range(len(entries)) for run in runs[place :: len(entries)]])
+    # The scheduler goes seed by seed; the result lists one method after the other.
+    return Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:
@@ -98,7 +100,7 @@ def run_folder(out: Path, method: str, seed: int) -> Path:
 
 
 class _FederationCache:
-    """Deals federations out by seed, and remembers the last one."""
+    """Returns the federation of a seed, and keeps the last one it created."""
 
     def __init__(self, federation: Federations) -> None:
         self._federation = federation
@@ -114,18 +116,18 @@ class _FederationCache:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """A row of the comparison: a method under the name it was asked for, and its own settings."""
+    """A row of the comparison: a method, its spec as requested, and the settings it changes."""
 
     method: Method
-    asked: str
-    own: Mapping[str, Any] = field(default_factory=dict)
+    requested: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(choice: Choice) -> "_Entry":
         trial = choice.chosen.trial
         notes = {"tuning": choice.facts()}
-        return _Entry(trial.method, choice.asked, {"lr": trial.lr}, notes)
+        return _Entry(trial.method, choice.requested, {"lr": trial.lr}, notes)
 
     def request(
         self, federations: _FederationCache, seed: int, settings: Settings, out: Path | None
@@ -134,14 +136,14 @@ class _Entry:
             label=f"{name_of(self.method)}, seed {seed}",
             method=self.method,
             data=lambda: federations.of(seed),
-            settings=settings.changed({**self.own, "seed": seed}),
-            folder=None if out is None else run_folder(out, self.asked, seed),
+            settings=settings.changed({**self.settings, "seed": seed}),
+            folder=None if out is None else run_folder(out, self.requested, seed),
             notes=self.notes,
         )
 
 
-def _listed(methods: str | Sequence[str | Method]) -> Sequence[str | Method]:
-    listed = split_list(methods) if isinstance(methods, str) else methods
-    if not listed:
+def _as_list(methods: str | Sequence[str | Method]) -> Sequence[str | Method]:
+    specs = split_list(methods) if isinstance(methods, str) else methods
+    if not specs:
         raise UnskewError("methods: name at least one, for instance fedavg")
-    return listed
+    return specs

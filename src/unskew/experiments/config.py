@@ -1,4 +1,4 @@
-"""The configuration of a run: TOML, checked field by field before anything starts."""
+"""The configuration of a run: a TOML file, validated field by field before anything starts."""
 
 import tomllib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=Fal
 
 
 class RunConfig(BaseModel):
-    """A run: data, method, network, training, and where to write it down."""
+    """A run: its data, method, network, training settings and output folder."""
 
     model_config = _STRICT
 
@@ -36,7 +36,7 @@ class RunConfig(BaseModel):
 
 
 def read_config(path: str | Path, changes: Sequence[str] = ()) -> RunConfig:
-    """Read a TOML file; ``changes`` such as ``train.lr=0.1`` replace single fields."""
+    """Read a TOML file; ``changes`` such as ``train.lr=0.1`` override single fields."""
     path = Path(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ def read_config(path: str | Path, changes: Sequence[str] = ()) -> RunConfig:
 
 
 def set_values(changes: Sequence[str]) -> dict[str, Any]:
-    """Read ``field=value`` texts."""
+    """Parse strings of the form ``field=value`` into nested values."""
     values: dict[str, Any] = {}
     for change in changes:
         _apply(values, change)
@@ -58,10 +58,10 @@ def set_values(changes: Sequence[str]) -> dict[str, Any]:
 
 
 def _apply(values: dict[str, Any], change: str) -> None:
-    place, equals, text = change.partition("=")
-    if not equals or not place.strip():
+    path, equals, text = change.partition("=")
+    if not equals or not path.strip():
         raise UnskewError(f"--set {change!r}: write it as section.field=value")
-    *sections, field = place.strip().split(".")
+    *sections, field = path.strip().split(".")
     for section in sections:
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
@@ -70,7 +70,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
 
 
 def _toml_value(text: str) -> Any:
-    """Read a value as TOML would; what is no TOML value is text, so that quotes can be left out."""
+    """Parse a value as TOML; anything else is a string, so quotes are optional."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

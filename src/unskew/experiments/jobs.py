@@ -1,7 +1,7 @@
-"""Several runs at once, a process and a core each, watched from one place.
+"""Parallel runs: one worker process and one core per run, with one progress display for all.
 
-A run's numbers depend on its seed alone, never on the process it runs in, so that runs beside each
-other give the same bits as one after the other.
+The results of a run depend on its seed, never on the process it runs in, so parallel runs give the
+same bits as sequential ones.
 """
 
 import multiprocessing
@@ -24,24 +24,24 @@ from unskew.errors import UnskewError, add_traceback_note
 from unskew.runs.run import Run
 
 Job = Callable[[Watcher], Run]
-"""Plays a run, and calls the watcher after each round."""
+"""Executes a run, and calls the watcher after each round."""
 
-_PATIENCE = 10
-"""Seconds that a process gets to make its checkpoint."""
+_SHUTDOWN_SECONDS = 10
+"""How long a worker may take to write its checkpoint before it is killed."""
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def can_run_in_parallel(model: object) -> bool:
-    """Tell whether runs can be played in forked processes, and the model sent back from there."""
+    """Return whether runs can be executed in forked processes that send the model back."""
     try:
         pickle.dumps(model)
-    except Exception:  # whatever a user's module raises: it is played here
+    except Exception:  # a custom module may raise anything; it is then trained in this process
         return False
     return start_method() == "fork"
 
@@ -53,16 +53,17 @@ def run_jobs(
     parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
-    """Play a job for every label: in this process one by one, or in several at once.
+    """Execute one job per label: one by one in this process, or in parallel workers.
 
-    ``rounds`` are those of each job, where they differ from the board's.
+    ``job`` creates the job of a label, given its index. ``rounds`` is the number of rounds of each
+    job, where it differs from the board's.
     """
     if parallelism > 1:
         return run_in_processes(labels, job, board, parallelism, rounds)
     runs = []
-    for place, label in enumerate(labels):
-        watcher = board.start(label, None if rounds is None else rounds[place])
-        runs.append(job(place)(watcher))
+    for index, label in enumerate(labels):
+        watcher = board.start(label, None if rounds is None else rounds[index])
+        runs.append(job(index)(watcher))
         board.finish(label)
     return runs
 
@@ -74,52 +75,56 @@ def run_in_processes(
     parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
-    """Play a job for every label, so many at once, and return their runs in that order.
+    """Execute one job per label, ``parallelism`` at a time, and return the runs in label order.
 
-    ``job`` makes the job of a label's place, here, when its turn has come. The first one that
-    fails ends the others, which make a checkpoint, and its error is raised.
+    ``job`` creates the job of a label, given its index; it is called in this process when a worker
+    is free. The first job that fails stops the others, which write a checkpoint, and its error is
+    raised.
     """
     waiting = list(reversed(range(len(labels))))
-    running: list[_Running] = []
+    workers: list[_Worker] = []
     runs: dict[int, Run] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < parallelism:
-                place = waiting.pop()
-                watcher = board.start(labels[place], None if rounds is None else rounds[place])
-                running.append(_start(job(place), place, watcher, [one.pipe for one in running]))
-            ready = wait([one.pipe for one in running])
-            for one in [one for one in running if one.pipe in ready]:
-                run = one.read()
+        while waiting or workers:
+            while waiting and len(workers) < parallelism:
+                index = waiting.pop()
+                watcher = board.start(labels[index], None if rounds is None else rounds[index])
+                pipes = [worker.pipe for worker in workers]
+                workers.append(_start(job(index), index, watcher, pipes))
+            ready = wait([worker.pipe for worker in workers])
+            for worker in [worker for worker in workers if worker.pipe in ready]:
+                run = worker.read()
                 if run is not None:
-                    runs[one.place] = run
-                    running.remove(one)
-                    one.end()
-                    board.finish(labels[one.place])
+                    runs[worker.index] = run
+                    workers.remove(worker)
+                    worker.end()
+                    board.finish(labels[worker.index])
     finally:
-        for one in running:
-            one.process.terminate()
-        for one in running:
-            one.end()
-    return [runs[place] for place in range(len(labels))]
+        for worker in workers:
+            worker.process.terminate()
+        for worker in workers:
+            worker.end()
+    return [runs[index] for index in range(len(labels))]
 
 
 @dataclass(eq=False)
-class _Running:
-    place: int
+class _Worker:
+    """A process that executes one run, and the pipe it reports through."""
+
+    index: int
     pipe: "Connection[Any, Any]"
     process: BaseProcess
     watcher: Watcher
 
     def read(self) -> Run | None:
-        """Pass a round on to the watcher, or return the finished run."""
+        """Read one message: pass a round on to the watcher, or return the finished run."""
         try:
             message = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
             self.process.join(timeout=2)
             raise UnskewError(
-                f"a run's process ended (exit code {self.process.exitcode}); is there enough "
-                "memory? Fewer jobs need less"
+                f"a worker process ended unexpectedly (exit code {self.process.exitcode}); "
+                "if memory ran out, use fewer jobs"
             ) from None
         if isinstance(message, Exception):
             raise message
@@ -129,50 +134,50 @@ class _Running:
         return None
 
     def end(self) -> None:
-        """Wait for the process, which is done or was told to stop."""
-        self.process.join(timeout=_PATIENCE)
+        """Wait for the process, which has finished or was asked to stop."""
+        self.process.join(timeout=_SHUTDOWN_SECONDS)
         if self.process.is_alive():
             self.process.kill()
         self.pipe.close()
 
 
-def _start(job: Job, place: int, watcher: Watcher, inherited: Sequence[Any]) -> _Running:
+def _start(job: Job, index: int, watcher: Watcher, inherited: Sequence[Any]) -> _Worker:
     context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_execute, args=(job, theirs, [ours, *inherited]))
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=_execute, args=(job, child_end, [parent_end, *inherited]))
     with warnings.catch_warnings():
-        # Python 3.12 warns of any fork in a process with threads, none of which is used there.
+        # Python 3.12 warns about forking a process with threads; the child uses none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
-    theirs.close()
-    return _Running(place, ours, process, watcher)
+    child_end.close()
+    return _Worker(index, parent_end, process, watcher)
 
 
 def _execute(
     job: Job, pipe: "Connection[Any, Any]", inherited: "Sequence[Connection[Any, Any]]"
 ) -> None:
-    """Play a job in a process of its own and send what happens through the pipe.
+    """Execute a job in a worker process and send its rounds, run or error through the pipe.
 
-    Ctrl-C is for the process that started it, which then asks this one to stop, once: so that
-    nothing disturbs the checkpoint that is made on the way out.
+    Ctrl-C is handled by the parent process, which then asks this one to stop, once, so that nothing
+    interrupts the checkpoint written on the way out.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in inherited:
         end.close()
     torch.set_num_threads(1)
 
-    def tell(round_: int, metrics: Mapping[str, Any]) -> None:
+    def report(round_: int, metrics: Mapping[str, Any]) -> None:
         pipe.send_bytes(pickle.dumps((round_, dict(metrics))))
 
     with suppress(KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
-        # Told to stop, or nobody listens any more: the checkpoint is made.
+        # The parent asked to stop, or has ended: the checkpoint is already written.
         signal.signal(signal.SIGTERM, _stop)
         try:
-            message = pickle.dumps(job(tell))
+            message = pickle.dumps(job(report))
         except Exception as error:
-            message = _packed(error)
+            message = _pickled(error)
         pipe.send_bytes(message)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process is about to end by itself
 
 
 def _stop(number: int, frame: object) -> None:
@@ -181,13 +186,13 @@ def _stop(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _packed(error: Exception) -> bytes:
-    """Pack an error; one that is a bug brings the place where it happened."""
+def _pickled(error: Exception) -> bytes:
+    """Pickle an error; a bug carries its traceback as a note."""
     if not isinstance(error, UnskewError) or error.__cause__ is not None:
         add_traceback_note(error)
     try:
-        packed = pickle.dumps(error)
-        pickle.loads(packed)
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
     except Exception:
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return packed
+    return pickled

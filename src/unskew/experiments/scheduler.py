@@ -1,4 +1,4 @@
-"""The scheduler of runs: it executes many, several at once where that is possible and useful."""
+"""The scheduler: executes runs, several at the same time where that is possible and useful."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from unskew.runs.run import Run
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """A run to execute; its data is loaded when its turn comes."""
+    """A run to execute; its data is loaded when the run starts."""
 
     label: str
     method: Method
@@ -33,15 +33,18 @@ class RunRequest:
     settings: Settings
     folder: Path | None = None
     model: str | None = None
-    """Its network, if it is not the one that the scheduler has for all runs."""
+    """The run's network, if it differs from the one the scheduler uses for all runs."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    may_refuse: bool = False
-    """Whether a method that cannot be trained here is not an error: the run then says why."""
+    skip_unsupported: bool = False
+    """Whether a method that does not support the network is skipped instead of raising.
+
+    The run then holds the reason in ``facts["skipped"]``.
+    """
 
 
 @dataclass(frozen=True)
 class RunScheduler:
-    """Executes runs, ``jobs`` at once; None means one per core if a run keeps to one core."""
+    """Executes runs, ``jobs`` at a time; None means one per core if a run uses a single core."""
 
     model: Model | None
     resume: bool
@@ -54,7 +57,7 @@ class RunScheduler:
         """Execute all requests and return their runs in the same order."""
         return run_jobs(
             [request.label for request in requests],
-            lambda place: self._job(requests[place]),
+            lambda index: self._job(requests[index]),
             self.board,
             self._parallelism(requests),
             [request.settings.rounds for request in requests],
@@ -79,43 +82,43 @@ class RunScheduler:
             except (FolderError, ServerFailed):
                 raise
             except UnskewError as error:
-                if not request.may_refuse:
+                if not request.skip_unsupported:
                     raise
-                return _refused(request, str(error), data)
+                return _skipped(request, str(error), data)
 
         return execute
 
     def _parallelism(self, requests: Sequence[RunRequest]) -> int:
-        """Return how many runs are executed at once."""
-        most = min(len(requests), cores() if self.jobs is None else self.jobs)
-        if most < 2:
+        """Return how many runs are executed at the same time."""
+        limit = min(len(requests), cores() if self.jobs is None else self.jobs)
+        if limit < 2:
             return 1
         first = requests[0]
         if not can_run_in_parallel(self._custom_network(first.settings.seed)):
             return 1
         if self.jobs is None:
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
-            return most if setup.uses_one_core else 1
-        return most
+            return limit if setup.uses_one_core else 1
+        return limit
 
     def _custom_network(self, seed: int) -> nn.Module | None:
-        """Return the network if it is the user's, as a worker process would send it back."""
+        """Return the network if it is a custom one, as a worker process would send it back."""
         if self.model is None or isinstance(self.model, str):
             return None
         return instantiate(self.model, seed)
 
 
 def folder_name(method: str) -> str:
-    """Return a method's spec string as the name of a folder."""
+    """Return a method's spec string as a folder name."""
     return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method)
 
 
-def _refused(request: RunRequest, reason: str, data: Federation) -> Run:
+def _skipped(request: RunRequest, reason: str, data: Federation) -> Run:
     return Run(
         method=name_of(request.method),
         network="",
         data=data.name,
         seed=request.settings.seed,
         clients=len(data),
-        facts={"refused": reason},
+        facts={"skipped": reason},
     )

@@ -33,9 +33,9 @@ def train(
     """Train one model on a federation and return what happened.
 
     ``method`` is a spec string such as ``"fedprox:mu=0.01"`` or a method object. ``model`` is a
-    name (see ``unskew models``), a module of yours, from whose weights every seed starts, a
-    function that makes one, whose weights then depend on the seed, or None for a network that
-    suits the data. ``settings`` are the fields of :class:`unskew.engine.settings.Settings`:
+    name (see ``unskew models``), a module whose weights every seed starts from, a function that
+    returns a module, whose weights then depend on the seed, or None for a network that suits the
+    data. ``settings`` are the fields of :class:`unskew.engine.settings.Settings`:
     ``rounds``, ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
     ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on. With ``out`` the run is written
     to a folder as it proceeds, and with ``resume`` it continues from the folder's last checkpoint,
@@ -74,16 +74,16 @@ def train_with(
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
 ) -> Run:
-    """Do what :func:`train` does, given settings that are already validated."""
+    """Train as :func:`train` does, given settings that are already validated."""
     setup = TrainingSetup.of(federation, method, model, settings)
     folder = None
     if out is not None:
-        # What nodes keep is in their files: they must not be ahead of the last checkpoint.
+        # Nodes store client state in files, which must not be ahead of the last checkpoint.
         seconds = settings.checkpoint_seconds if settings.engine == "unskew" else 0.0
         folder = RunFolder(out, seconds, settings.state_memory)
     if settings.engine == "flower-ray":
         return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
-    # Of a custom module only the first weights are known: what it computes may differ.
+    # A custom module is identified by its initial weights alone; its forward pass may differ.
     shared = None if stage_cache is None or is_custom(model) else Path(stage_cache)
     return run_training(
         setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared

@@ -1,1 +1,1 @@
-"""What a person looks at: pictures, tables and the page of a run."""
+"""Reports: charts, tables and the HTML page of a comparison."""

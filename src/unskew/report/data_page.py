@@ -1,4 +1,4 @@
-"""Who holds what: a picture and a table of the clients' sizes and labels."""
+"""The data distribution of a federation: a figure and a table of clients' sizes and labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 BUBBLES = 60
-"""Up to so many clients each get a column of bubbles; more are drawn as a map."""
+"""The maximum number of clients drawn as columns of bubbles; more are drawn as a map."""
 
 COLUMNS = 500
-"""A map has at most so many columns; beyond, neighbours are drawn as one."""
+"""The maximum number of columns of a map; beyond it, neighbours share a column."""
 
 EXAMPLES = 6
-"""Images of each client in the strip that shows noise."""
+"""The number of example images per client, which show noise."""
 
 BLUE, GREY = "#0072B2", "#5F6B73"
-"""Two colours that stay apart for every kind of colour blindness (Okabe and Ito)."""
+"""Two colours that are distinguishable with every kind of colour blindness (Okabe and Ito)."""
 
 Counts = NDArray[np.int64]
 
 
-def draw_holdings(federation: "Federation", path: str | Path) -> Path:
-    """Draw who holds what and write the picture to ``path``, in the format its name ends with."""
+def draw_distribution(federation: "Federation", path: str | Path) -> Path:
+    """Draw the data distribution and write it to ``path``, in the format of its suffix."""
     path = Path(path)
-    figure = holdings_figure(federation)
+    figure = distribution_figure(federation)
     if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
-        raise UnskewError(f"{path}: the name of a picture must end in .png, .svg or .pdf")
+        raise UnskewError(f"{path}: the name of a figure must end in .png, .svg or .pdf")
     figure.savefig(path)
     return path
 
 
-def holdings_figure(federation: "Federation") -> "Figure":
-    """Draw how many training samples of each class the clients hold.
+def distribution_figure(federation: "Federation") -> "Figure":
+    """Draw the number of training samples per client and class.
 
-    Up to 60 clients get bubbles whose area is the number of samples; more are sorted by their
-    most frequent class and drawn as a map of label shares. Noise is shown by example images.
+    Up to 60 clients are drawn as bubbles whose area is the number of samples; more are sorted by
+    their most frequent class and drawn as a map of label shares. Noise is shown by example images.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
@@ -67,7 +67,7 @@ def holdings_figure(federation: "Federation") -> "Figure":
 def counts_figure(
     counts: Counts, client_names: Sequence[str] | None, class_names: Sequence[str]
 ) -> "Figure":
-    """Draw who holds what, given the label counts (clients x classes), without a heading."""
+    """Draw the data distribution from label counts (clients x classes), without a heading."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=_size(counts, False), dpi=150, layout="constrained")
@@ -94,10 +94,10 @@ def _draw_counts(
     return cast("Axes", top)
 
 
-def holdings_table(federation: "Federation", rows: int = 20) -> "Table":
-    """Return a table of the clients' training samples by class, the first ``rows`` of them.
+def distribution_table(federation: "Federation", rows: int = 20) -> "Table":
+    """Return a table of the training samples per class of the first ``rows`` clients.
 
-    With many classes it names the most frequent ones of each client instead of all.
+    With many classes it lists each client's most frequent classes instead of all.
     """
     from rich.table import Table  # noqa: PLC0415 (only terminals need it)
 
@@ -127,7 +127,7 @@ def holdings_table(federation: "Federation", rows: int = 20) -> "Table":
 
 def _title(federation: "Federation", counts: Counts) -> str:
     diagnosis = diagnose_counts(counts)
-    skew = federation.report.skew if federation.report else "own partition"
+    skew = federation.report.skew if federation.report else "custom partition"
     clients = f"{len(counts):,} client{'s' if len(counts) != 1 else ''}"
     return (
         f"{federation.name} · {skew} · {clients}\n"
@@ -138,7 +138,7 @@ def _title(federation: "Federation", counts: Counts) -> str:
 
 
 def _height(counts: Counts) -> float:
-    """The height of the class axis in inches: room for each class, within reason."""
+    """Return the height of the class axis in inches, by the number of classes."""
     return float(np.clip(0.3 * counts.shape[1], 1.2, 7.0))
 
 
@@ -159,10 +159,10 @@ def _draw_sizes(axes: "Axes", sizes: NDArray[Any], clients: int) -> None:
 
 def _draw_bubbles(axes: "Axes", counts: Counts, names: Sequence[str] | None) -> None:
     client, label = np.nonzero(counts)
-    numbers = counts[client, label]
-    # The largest bubble fills a cell of the grid, but is never too small to see.
+    samples = counts[client, label]
+    # The largest bubble fills a cell of the grid, but stays large enough to see.
     room = min(_height(counts) / counts.shape[1], (_size(counts, False)[0] - 1.5) / len(counts))
-    areas = (72 * np.clip(0.95 * room, 0.14, 0.3)) ** 2 * numbers / max(1, counts.max())
+    areas = (72 * np.clip(0.95 * room, 0.14, 0.3)) ** 2 * samples / max(1, counts.max())
     axes.scatter(client, label, s=areas, color=BLUE, alpha=0.85, linewidth=0)
     axes.set_xlim(-0.7, len(counts) - 0.3)
     axes.set_ylim(-0.7, counts.shape[1] - 0.3)
@@ -181,17 +181,17 @@ def _draw_bubbles(axes: "Axes", counts: Counts, names: Sequence[str] | None) -> 
 
 
 def sorted_shares(
-    counts: Counts, most: int = COLUMNS
+    counts: Counts, max_columns: int = COLUMNS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return label shares (classes x columns) and sizes, sorted by the most frequent class.
 
-    Clients of the same class come by falling share of it. Beyond ``most`` clients a column is
-    the mean of neighbours.
+    Clients with the same most frequent class are sorted by their share of it, in descending order.
+    With more than ``max_columns`` clients, a column is the mean of neighbours.
     """
     sizes = counts.sum(axis=1)
     shares = counts / np.maximum(sizes, 1)[:, None]
     order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
-    columns = min(len(counts), most)
+    columns = min(len(counts), max_columns)
     starts = np.arange(columns) * len(counts) // columns
     run = np.diff(starts, append=len(counts))
     mean_shares = np.add.reduceat(shares[order], starts, axis=0) / run[:, None]
@@ -199,7 +199,7 @@ def sorted_shares(
 
 
 def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int) -> None:
-    # A scale that goes well beyond even shares, or chance alone would look like skew.
+    # The scale ends well above even shares, so that random variation does not look like skew.
     top = min(1.0, max(shares.max(), 3 * shares.mean(axis=1).max()))
     image = axes.imshow(
         shares, aspect="auto", origin="lower", cmap="cividis", vmin=0, vmax=top,
@@ -208,7 +208,9 @@ def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int) -> None:
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=30)
     bar.set_label("share of the client's samples", fontsize=9)
     bar.ax.tick_params(labelsize=8)
-    merged = "" if clients == shares.shape[1] else f", about {clients // shares.shape[1]} a column"
+    merged = (
+        "" if clients == shares.shape[1] else f", about {clients // shares.shape[1]} per column"
+    )
     axes.set_xlabel(f"clients, sorted by their most frequent class{merged}", fontsize=9)
     axes.set_xticks([])
 
@@ -222,15 +224,15 @@ def _label_classes(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def _shows_images(federation: "Federation") -> bool:
-    """Tell whether clients see their images through noise, so that examples say most."""
+    """Return whether the partition adds noise to images, so that examples are worth showing."""
     noisy = federation.report is not None and "noise" in federation.report.skew
     return noisy and len(federation.shape) == 3 and federation.shape[0] in (1, 3)
 
 
 def _draw_strip(federation: "Federation", figure: "SubFigure") -> None:
-    """Show a few images of the first, the middle and the last client that has any."""
-    holders = np.flatnonzero(federation.train.sizes)
-    chosen = np.unique(holders[[0, len(holders) // 2, -1]])
+    """Show example images of the first, the middle and the last client that has samples."""
+    nonempty = np.flatnonzero(federation.train.sizes)
+    chosen = np.unique(nonempty[[0, len(nonempty) // 2, -1]])
     grid = figure.subplots(len(chosen), EXAMPLES, squeeze=False)
     for k, row in zip(chosen, grid, strict=True):
         images = federation.train.client(int(k))[0][:EXAMPLES]
@@ -253,13 +255,13 @@ def _client_name(federation: "Federation", k: int) -> str:
 
 
 def _most_frequent(counts: Counts, names: tuple[str, ...]) -> str:
-    """Name the three most frequent classes and how many samples they have."""
+    """Return the three most frequent classes and their numbers of samples."""
     order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     shown = ", ".join(f"{_shortened(names[c], 18)} {counts[c]:,}" for c in order[:3])
     return shown + (", …" if len(order) > 3 else "")
 
 
 def _shortened(text: str, length: int) -> str:
-    """Leave out the middle of a long name: its end often tells it from the others."""
+    """Shorten a long name in the middle, because names often differ at their ends."""
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"

@@ -1,4 +1,4 @@
-"""Pictures drawn by matplotlib, for papers: lines, boxes and bars. Maps are in draw_maps."""
+"""Charts drawn with matplotlib, for papers: lines, boxes and bars. Maps are in draw_maps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_picture(chart: Chart, methods: Sequence[str]) -> "Figure":
-    """Draw a picture; ``methods`` is the whole list, whose order gives each method its colour."""
+def draw_chart(chart: Chart, methods: Sequence[str]) -> "Figure":
+    """Draw a chart; the order of ``methods``, the list of all methods, defines their colours."""
     return _DRAW[chart.kind](chart, methods)
 
 
 def _draw_curves(chart: Chart, methods: Sequence[str]) -> "Figure":
-    figure, axes = _one(5.2, 3.4)
+    figure, axes = _figure(5.2, 3.4)
     for series in chart.data["series"]:
-        place = methods.index(series["method"])
+        index = methods.index(series["method"])
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
-        axes.plot(series["x"], mean, dash(place), color=color(place), label=series["method"])
-        axes.fill_between(series["x"], low, high, color=color(place), alpha=0.15, linewidth=0)
+        axes.plot(series["x"], mean, dash(index), color=color(index), label=series["method"])
+        axes.fill_between(series["x"], low, high, color=color(index), alpha=0.15, linewidth=0)
     axes.set_xlabel(chart.data["x"])
     axes.set_ylabel(chart.data["y"])
     if chart.data["share"]:
-        axes.yaxis.set_major_formatter(_per_cent())
+        axes.yaxis.set_major_formatter(_percent())
     axes.legend(frameon=False, fontsize=8)
     return figure
 
 
 def _draw_histograms(chart: Chart, methods: Sequence[str]) -> "Figure":
-    figure, axes = _one(5.2, 3.0)
+    figure, axes = _figure(5.2, 3.0)
     for series in chart.data["series"]:
-        place = methods.index(series["method"])
+        index = methods.index(series["method"])
         axes.stairs(
-            series["shares"], chart.data["edges"], color=color(place), label=series["method"],
-            linestyle=dash(place),
+            series["shares"], chart.data["edges"], color=color(index), label=series["method"],
+            linestyle=dash(index),
         )  # fmt: skip
-    places, texts = zip(*chart.data["ticks"], strict=True)
-    axes.set_xticks(places, texts)
-    axes.yaxis.set_major_formatter(_per_cent())
+    positions, texts = zip(*chart.data["ticks"], strict=True)
+    axes.set_xticks(positions, texts)
+    axes.yaxis.set_major_formatter(_percent())
     axes.set_xlabel(chart.data["x"])
     axes.set_ylabel(chart.data["y"])
     axes.legend(frameon=False, fontsize=8)
@@ -51,26 +51,26 @@ def _draw_histograms(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 def _draw_boxes(chart: Chart, methods: Sequence[str]) -> "Figure":
     boxes = chart.data["boxes"]
-    figure, axes = _one(6.0, 1.0 + 0.34 * len(boxes))
+    figure, axes = _figure(6.0, 1.0 + 0.34 * len(boxes))
     for row, box in enumerate(boxes):
-        paint = color(methods.index(box["method"]))
+        method_color = color(methods.index(box["method"]))
         stats = {
             "med": box["median"], "q1": box["q1"], "q3": box["q3"], "whislo": box["low"],
             "whishi": box["high"], "mean": box["mean"], "fliers": [o[2] for o in box["outliers"]],
         }  # fmt: skip
         axes.bxp(
             [stats], [row], orientation="horizontal", widths=0.6, showmeans=True, patch_artist=True,
-            boxprops={"facecolor": paint + "40", "edgecolor": paint},
-            medianprops={"color": paint, "linewidth": 2.5},
-            whiskerprops={"color": paint}, capprops={"color": paint},
-            flierprops={"markeredgecolor": paint, "markersize": 3.5},
+            boxprops={"facecolor": method_color + "40", "edgecolor": method_color},
+            medianprops={"color": method_color, "linewidth": 2.5},
+            whiskerprops={"color": method_color}, capprops={"color": method_color},
+            flierprops={"markeredgecolor": method_color, "markersize": 3.5},
             meanprops={"marker": "D", "markerfacecolor": "black", "markeredgecolor": "black",
                        "markersize": 3.5},
         )  # fmt: skip
     _name_rows(axes, boxes)
     axes.set_xlabel(chart.data["y"])
     if chart.data["share"]:
-        axes.xaxis.set_major_formatter(_per_cent())
+        axes.xaxis.set_major_formatter(_percent())
     return figure
 
 
@@ -82,7 +82,7 @@ def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
     for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
         for row, bar in enumerate(panel["bars"]):
             _draw_bar(axes, row, bar, color(methods.index(bar["method"])))
-        _dress(axes)
+        _style(axes)
         axes.set_xlabel(panel["label"])
         axes.margins(x=0.25)
         axes.set_xlim(left=0)
@@ -90,29 +90,29 @@ def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
     return figure
 
 
-def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], paint: str) -> None:
+def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], method_color: str) -> None:
     values = bar["values"]
     if values:
-        axes.barh(row, bar["mean"], color=paint, height=0.6)
+        axes.barh(row, bar["mean"], color=method_color, height=0.6)
         axes.plot(values, [row] * len(values), "o", color="white", markeredgecolor="0.2", ms=3.5)
-    some = f" ({len(values)}/{bar['seeds']})" if 0 < len(values) < bar["seeds"] else ""
-    text = f"{bar['mean']:.3g}{some}" if values else "never"
+    reached = f" ({len(values)}/{bar['seeds']})" if 0 < len(values) < bar["seeds"] else ""
+    text = f"{bar['mean']:.3g}{reached}" if values else "never"
     axes.annotate(
         text, (max(values, default=0), row), (5, 0), textcoords="offset points", va="center",
         fontsize=8,
     )  # fmt: skip
 
 
-def _one(width: float, height: float) -> "tuple[Figure, Axes]":
+def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
-    _dress(axes)
+    _style(axes)
     return figure, axes
 
 
-def _dress(axes: "Axes") -> None:
+def _style(axes: "Axes") -> None:
     axes.grid(alpha=0.25)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -124,7 +124,7 @@ def _name_rows(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
 
 
-def _per_cent() -> Any:
+def _percent() -> Any:
     from matplotlib.ticker import PercentFormatter  # noqa: PLC0415
 
     return PercentFormatter(1.0, decimals=0)

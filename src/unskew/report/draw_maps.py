@@ -1,4 +1,4 @@
-"""Pictures drawn by matplotlib, for papers: maps, bubbles and points."""
+"""Charts drawn with matplotlib, for papers: maps, bubbles and points."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-_NAMED = 60
-"""Up to so many points have their client's number beside them."""
+_MAX_LABELS = 60
+"""The maximum number of points that are labelled with their client."""
 
 
 def draw_maps(chart: Chart, methods: Sequence[str]) -> "Figure":
-    """Draw maps on one scale, three in a row."""
+    """Draw maps on one scale, three per row."""
     del methods
     figure, images = _maps(chart, cmap="cividis", vmin=0, vmax=chart.data["top"])
     top = chart.data["top"]
-    rows = [row for one in chart.data["maps"] for row in one["values"]]
+    rows = [row for map_ in chart.data["maps"] for row in map_["values"]]
     beyond = any(value is not None and value > 1.0001 * top for row in rows for value in row)
     figure.colorbar(
         images[-1], ax=figure.axes, label=chart.data["value"], pad=0.01, aspect=30,
@@ -33,14 +33,14 @@ def draw_maps(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def draw_clusters(chart: Chart, methods: Sequence[str]) -> "Figure":
-    """Draw maps of clusters, a colour each."""
+    """Draw maps of clusters, with one colour per cluster."""
     from matplotlib.colors import ListedColormap  # noqa: PLC0415 (slow to import)
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     del methods
     colors = len(COLORS)
     figure, _ = _maps(chart, colors, cmap=ListedColormap(COLORS), vmin=0, vmax=colors - 1)
-    rows = [row for one in chart.data["maps"] for row in one["values"]]
+    rows = [row for map_ in chart.data["maps"] for row in map_["values"]]
     found = sorted({cluster for row in rows for cluster in row if cluster is not None})
     figure.legend(
         handles=[Patch(color=COLORS[c % colors], label=str(c)) for c in found[:colors]],
@@ -50,7 +50,7 @@ def draw_clusters(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def draw_bubbles(chart: Chart, methods: Sequence[str]) -> "Figure":
-    """Draw who holds what."""
+    """Draw the data distribution."""
     del methods
     counts, clients = np.array(chart.data["counts"]), chart.data["clients"]
     numbered = clients == [str(k) for k in range(len(clients))]
@@ -58,7 +58,7 @@ def draw_bubbles(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
-    """Draw clients as points, coloured by a figure."""
+    """Draw clients as points, coloured by a metric."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     del methods
@@ -69,9 +69,9 @@ def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
         x, y, c=values, s=20 + 120 * sizes / max(1, sizes.max()), cmap="cividis", edgecolors="0.4",
         plotnonfinite=True,
     )  # fmt: skip
-    if len(x) <= _NAMED:
-        for client, place in enumerate(zip(x, y, strict=True)):
-            axes.annotate(str(client), place, (5, 3), textcoords="offset points", fontsize=7)
+    if len(x) <= _MAX_LABELS:
+        for client, point in enumerate(zip(x, y, strict=True)):
+            axes.annotate(str(client), point, (5, 3), textcoords="offset points", fontsize=7)
     axes.set_xticks([])
     axes.set_yticks([])
     figure.colorbar(dots, label=chart.data["value"])
@@ -79,7 +79,7 @@ def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def _maps(chart: Chart, period: float = np.inf, **options: Any) -> "tuple[Figure, list[AxesImage]]":
-    """Draw each map; values that are colours by number start again after a period."""
+    """Draw each map; values are taken modulo ``period``, so that colours repeat."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     data, maps = chart.data, chart.data["maps"]
@@ -90,35 +90,35 @@ def _maps(chart: Chart, period: float = np.inf, **options: Any) -> "tuple[Figure
     for axes in grid[len(maps) :]:
         axes.remove()
     images = []
-    for axes, one in zip(grid, maps, strict=False):
-        values = np.fmod(np.array(one["values"], dtype=np.float64), period)
+    for axes, map_ in zip(grid, maps, strict=False):
+        values = np.fmod(np.array(map_["values"], dtype=np.float64), period)
         images.append(axes.imshow(values, aspect="auto", interpolation="nearest", **options))
-        axes.set_title(one.get("method", ""), fontsize=9)
+        axes.set_title(map_.get("method", ""), fontsize=9)
         axes.set_xlabel(data["x"], fontsize=9)
         axes.set_ylabel(data["y"], fontsize=9)
-        _name_cells(axes, one, data)
+        _label_cells(axes, map_, data)
     return figure, images
 
 
-def _name_cells(axes: "Axes", one: dict[str, Any], data: dict[str, Any]) -> None:
-    """Name some of the cells of a map's sides."""
-    rows = one.get("rows") or data["rows"]
-    places = range(0, len(rows), max(1, -(-len(rows) // 12)))
-    axes.set_yticks(list(places), [rows[i] for i in places], fontsize=7)
-    across, texts = _column_ticks(one, data)
+def _label_cells(axes: "Axes", map_: dict[str, Any], data: dict[str, Any]) -> None:
+    """Label some rows and columns of a map."""
+    rows = map_.get("rows") or data["rows"]
+    labelled = range(0, len(rows), max(1, -(-len(rows) // 12)))
+    axes.set_yticks(list(labelled), [rows[i] for i in labelled], fontsize=7)
+    across, texts = _column_ticks(map_, data)
     axes.set_xticks(across, texts, fontsize=7)
 
 
-def _column_ticks(one: dict[str, Any], data: dict[str, Any]) -> tuple[list[float], list[str]]:
-    """Return which places along a map are named, in columns, and how."""
-    columns = one["columns"]
+def _column_ticks(map_: dict[str, Any], data: dict[str, Any]) -> tuple[list[float], list[str]]:
+    """Return the positions of the labels along a map, in columns, and their texts."""
+    columns = map_["columns"]
     if "ticks" in data:
         first, *_, last = data["edges"]
         scale = len(columns) / (last - first)
-        places = [(place - first) * scale - 0.5 for place, _ in data["ticks"]]
-        return places, [text for _, text in data["ticks"]]
-    if "method" not in one:
+        positions = [(position - first) * scale - 0.5 for position, _ in data["ticks"]]
+        return positions, [text for _, text in data["ticks"]]
+    if "method" not in map_:
         return [], []
     step = max(1, -(-len(columns) // 6))
-    named = range(step - 1, len(columns), step)
-    return [float(i) for i in named], [columns[i] for i in named]
+    labelled = range(step - 1, len(columns), step)
+    return [float(i) for i in labelled], [columns[i] for i in labelled]

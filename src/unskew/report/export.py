@@ -1,10 +1,10 @@
-"""The figures and the table of a comparison as files for papers."""
+"""The figures and tables of a comparison as files, for papers."""
 
 from pathlib import Path
 
 from unskew.errors import UnskewError
 from unskew.report.charts import all_charts
-from unskew.report.draw import draw_picture
+from unskew.report.draw import draw_chart
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
@@ -16,16 +16,16 @@ _DPI = 200
 def export_figures(
     folder: str | Path, runs: Runs, *, target: float | None = None, embedding: bool = False
 ) -> list[Path]:
-    """Write each figure as PNG, SVG and CSV into a folder, and return the files."""
-    folder = _made(folder)
+    """Write each chart as PNG, SVG and CSV into a folder, and return the files."""
+    folder = _created(folder)
     written = []
     for chart in all_charts(runs, target=target, embedding=embedding):
-        metric = draw_picture(chart, runs.methods)
+        figure = draw_chart(chart, runs.methods)
         for suffix in ("png", "svg"):
             path = folder / f"{chart.name}.{suffix}"
             # Without a date, the same runs give the same bytes.
             facts = {"Date": None} if suffix == "svg" else {}
-            metric.savefig(path, dpi=_DPI, metadata=facts)
+            figure.savefig(path, dpi=_DPI, metadata=facts)
             written.append(path)
         path = folder / f"{chart.name}.csv"
         write_bytes(path, chart.table.to_csv().encode())
@@ -36,9 +36,9 @@ def export_figures(
 def export_table(folder: str | Path, runs: Runs, *, target: float | None = None) -> list[Path]:
     """Write the table as CSV, LaTeX and Markdown into a folder, and return the files.
 
-    Where methods were tuned, what was chosen is a table of its own.
+    If methods were tuned, the chosen hyper-parameters are a second table.
     """
-    folder = _made(folder)
+    folder = _created(folder)
     tables = {"table": runs.table_with_verdict(target), "tuning": tuning_table(runs)}
     return [
         path
@@ -55,10 +55,10 @@ def _write_table(path: Path, table: Table) -> list[Path]:
     return [path.with_suffix(suffix) for suffix in texts]
 
 
-def _made(folder: str | Path) -> Path:
+def _created(folder: str | Path) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnskewError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise UnskewError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder

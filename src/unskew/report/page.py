@@ -11,14 +11,14 @@ from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import has_personal_models
 from unskew.report.densities import density_notes
 from unskew.report.reproduce import configuration, python_text
-from unskew.report.summary import compared, leader_card
+from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
-from unskew.report.tuning_table import tuned_rates, tuning_table
+from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
 
-_MOST_CSV = 100_000
-"""A table of more characters than this is not put into the page; the exported files have it."""
+_MAX_CSV = 100_000
+"""The maximum length of a table that is embedded in the page; exported files have all of it."""
 
 
 def write_page(
@@ -29,13 +29,14 @@ def write_page(
     command: str | None = None,
     embedding: bool = False,
 ) -> Path:
-    """Write the page; ``command`` is what a reader types to get it again, where it is known.
+    """Write the page of a comparison and return its path.
 
-    ``target`` is the figure whose cost is told, ``embedding`` asks for the t-SNE of the clients.
+    ``target`` is the value of the metric whose cost is shown, ``command`` the shell command that
+    creates the page, and ``embedding`` adds a t-SNE of the clients.
     """
     path = Path(path)
     if not any(run.metrics for run in runs):
-        raise UnskewError("runs: no round has been played yet, so there is nothing to report")
+        raise UnskewError("runs: there is nothing to report, because no round is finished yet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, page_text(runs, target, command, embedding=embedding).encode())
@@ -54,7 +55,7 @@ def page_text(
         "page.html.j2",
         title=runs.table(target).title,
         heading=f"{runs[0].data} · {data['skew']}" if data.get("skew") else runs[0].data,
-        compared=compared(runs),
+        description=describe(runs),
         leader=leader_card(runs),
         diagnosis=data.get("diagnosis"),
         classes=data.get("classes"),
@@ -64,28 +65,28 @@ def page_text(
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
         densities=density_notes(runs),
         tuning=tuning_table(runs),
-        tuned_rates=tuned_rates(runs),
+        tuned_lrs=tuned_lrs(runs),
         configuration=configuration(runs),
         command=command,
         python=python_text(runs),
-        data={"methods": runs.methods, "charts": list(map(_drawn, charts))},
+        data={"methods": runs.methods, "charts": list(map(_chart_values, charts))},
     )
 
 
 def _section(name: str, members: Iterable[Chart]) -> dict[str, Any]:
-    """Return what a section shows; it has a note only if all its pictures share one."""
+    """Return the values of a section; it has a note only if all its charts share it."""
     charts = list(members)
     notes = {chart.note for chart in charts}
     return {"name": name, "note": notes.pop() if len(notes) == 1 else None, "charts": charts}
 
 
-def _drawn(chart: Chart) -> dict[str, Any]:
-    """Return what the script needs to draw a picture."""
+def _chart_values(chart: Chart) -> dict[str, Any]:
+    """Return the values from which the script draws a chart."""
     csv = chart.table.to_csv()
     return {
         "name": chart.name,
         "title": chart.title,
         "kind": chart.kind,
         "data": chart.data,
-        "csv": csv if len(csv) <= _MOST_CSV else None,
+        "csv": csv if len(csv) <= _MAX_CSV else None,
     }

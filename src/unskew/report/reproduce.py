@@ -1,4 +1,4 @@
-"""What a reader needs to do the same: the settings, the versions, and the lines of Python."""
+"""How to reproduce a comparison: settings, versions, and Python code."""
 
 import re
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from unskew.methods import make_method
 from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
 
-_OF_DATA = ("skew", "samples", "clients", "train", "test", "common")
+_DATA_FIELDS = ("skew", "samples", "clients", "train", "test", "common")
 
-_NOT_ASKED = ("seed", "workers", "checkpoint_seconds", "runner")
-"""Settings that do not change what is computed, or that a comparison sets itself."""
+_IRRELEVANT = ("seed", "workers", "checkpoint_seconds", "runner")
+"""Settings that do not affect results, or that a comparison sets itself."""
 
 
 def configuration(runs: Runs) -> dict[str, str]:
-    """Return settings, data and versions by name, as texts."""
+    """Return settings, data and versions as text, by name."""
     facts = runs[0].facts
     data, settings = facts.get("data", {}), facts.get("configuration", {})
     rows = {
@@ -25,7 +25,7 @@ def configuration(runs: Runs) -> dict[str, str]:
         "seeds": ", ".join(str(seed) for seed in sorted({run.seed for run in runs})),
         "network": runs[0].network,
         "data": runs[0].data,
-        **{k: data[k] for k in _OF_DATA if k in data},
+        **{k: data[k] for k in _DATA_FIELDS if k in data},
         **{key: value for key, value in settings.items() if key not in ("seed", "lr")},
         "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
@@ -34,31 +34,31 @@ def configuration(runs: Runs) -> dict[str, str]:
 
 
 def python_text(runs: Runs) -> str:
-    """Return the Python that makes these runs again; what is the user's own has a name there."""
+    """Return Python code that repeats these runs, with placeholders for custom objects."""
     first = runs[0]
     data = first.facts.get("data", {})
     if data.get("cut"):
-        return "# Some of the source's samples were taken first: play the study again instead."
+        return "# These runs use a sample of the source; run the study instead."
     seeds = sorted({run.seed for run in runs})
     methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
     found = tuning_facts(runs)
     if found:
-        methods = [facts["asked"] for facts in found.values()]
+        methods = [facts["requested"] for facts in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
     network = "your_network" if first.facts.get("custom_network") else repr(first.network)
-    spelled = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
-    spelled += [f"{k}={v!r}" for k, v in settings.items()]
+    arguments = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
+    arguments += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
         f"{_federation(runs)}\n"
-        f"runs = us.compare(deal, {', '.join(spelled)})\n"
+        f"runs = us.compare(federation, {', '.join(arguments)})\n"
         "print(runs.table())"
     )
 
 
 def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"lr": facts["rates"], "trials": facts["trials"], "rounds": facts["rounds"]}
+    return {"lr": facts["lrs"], "trials": facts["trials"], "rounds": facts["rounds"]}
 
 
 def _method(name: str) -> str:
@@ -73,23 +73,25 @@ def _federation(runs: Runs) -> str:
     name, data = runs[0].data, runs[0].facts.get("data", {})
     if data.get("skew") is None:
         opened = "your_federation" if name == "custom" else f"us.Federation.open({name!r})"
-        return f"deal = {opened}  # your own data, as these runs had it"
+        return f"federation = {opened}  # the data of these runs"
     options = data.get("options") or {"samples": data.get("samples")}
     more = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
     loaded = f"us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})"
-    dealt_by = {run.facts.get("data", {}).get("seed") for run in runs}
-    if len(dealt_by) == 1 and dealt_by != {None} and dealt_by != {run.seed for run in runs}:
-        return f"seed = {dealt_by.pop()}  # one deal for all runs\ndeal = {loaded}"
-    return f"def deal(seed):\n    return {loaded}\n"
+    partition_seeds = {run.facts.get("data", {}).get("seed") for run in runs}
+    run_seeds = {run.seed for run in runs}
+    if len(partition_seeds) == 1 and partition_seeds not in ({None}, run_seeds):
+        seed = partition_seeds.pop()
+        return f"seed = {seed}  # one partition for all runs\nfederation = {loaded}"
+    return f"def federation(seed):\n    return {loaded}\n"
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are not at their defaults."""
-    usual = Settings().model_dump()
+    """Return the settings that differ from their defaults."""
+    defaults = Settings().model_dump()
     return {
         key: value
         for key, value in settings.items()
-        if key not in _NOT_ASKED and value != usual.get(key)
+        if key not in _IRRELEVANT and value != defaults.get(key)
     }
 
 

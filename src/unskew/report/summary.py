@@ -1,4 +1,4 @@
-"""The first screen of a report: what was compared, who leads, how skewed the data is."""
+"""The first screen of a report: what was compared, and the best method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from unskew.stats.verdict import TEST, Verdict
 
 @dataclass(frozen=True)
 class LeaderCard:
-    """What the card about the leader says, as texts; ``badge`` is empty without a rival."""
+    """The texts of the card about the best method; ``badge`` is empty if there is no other."""
 
     method: str
     score: str
@@ -22,29 +22,29 @@ class LeaderCard:
     judged_by: str = TEST
 
 
-def compared(runs: Runs) -> str:
-    """Say in one sentence what was compared."""
+def describe(runs: Runs) -> str:
+    """Return one sentence that describes what was compared."""
     first, settings = runs[0], runs[0].facts.get("configuration", {})
     seeds = len({run.seed for run in runs})
     parts = [
-        f"{_several(len(runs.methods), 'method')}, {_several(seeds, 'seed')}",
-        f"{first.network} on {_several(first.clients, 'client')}{_cohort(settings)}",
-        f"{_several(first.task_rounds, 'round')}",
+        f"{_plural(len(runs.methods), 'method')}, {_plural(seeds, 'seed')}",
+        f"{first.network} on {_plural(first.clients, 'client')}{_cohort(settings)}",
+        f"{_plural(first.task_rounds, 'round')}",
     ]
     if settings:
         work = f"{settings['steps']} steps" if settings.get("steps") else (
-            _several(settings.get("epochs") or 1, "epoch")
+            _plural(settings.get("epochs") or 1, "epoch")
         )  # fmt: skip
-        parts.append(f"{work} of {settings['optimizer']} a round, {_rate(runs)}")
+        parts.append(f"{work} of {settings['optimizer']} per round, {_lr(runs)}")
     return "; ".join(parts)
 
 
 def leader_card(runs: Runs) -> LeaderCard | None:
-    """Return what is said of the leader; None if no test was made."""
+    """Return the card about the best method; None if the runs were not evaluated."""
     verdict = runs.verdict()
     if verdict is None:
         return None
-    where = "common test" if runs.level == "global" else "clients' own tests"
+    where = "common test" if runs.level == "global" else "clients' local tests"
     values = [run.last(runs.level, runs.metric.name) for run in runs.of(verdict.leader)]
     mean = runs.metric.text(sum(values) / len(values))
     personal = runs.verdict("personal") if has_personal_models(runs) else None
@@ -62,27 +62,23 @@ def _badge(verdict: Verdict) -> str:
     if not verdict.differences:
         return ""
     if verdict.is_significant:
-        return "the lead is significant"
-    num_others = len(verdict.differences)
-    num_worse = num_others - len(verdict.not_significant)
-    if not num_worse:
-        return "not significant"
-    return f"significantly better than {num_worse} of {num_others}"
+        return "significantly better"
+    others = len(verdict.differences)
+    worse = others - len(verdict.not_significant)
+    return f"significantly better than {worse} of {others}" if worse else "not significant"
 
 
-def _rate(runs: Runs) -> str:
-    rates = {method: runs.learning_rate(method) for method in runs.methods}
-    if len(set(rates.values())) > 1:
-        return "each method's own rate"
-    return f"rate {next(iter(rates.values())):g}"
+def _lr(runs: Runs) -> str:
+    lrs = {runs.learning_rate(method) for method in runs.methods}
+    return f"lr {lrs.pop():g}" if len(lrs) == 1 else "a tuned lr per method"
 
 
 def _cohort(settings: Mapping[str, Any]) -> str:
     if settings.get("cohort"):
-        return f", {settings['cohort']} a round"
+        return f", {settings['cohort']} per round"
     share = settings.get("participation")
-    return f", {100 * share:g} % a round" if share and share < 1 else ""
+    return f", {100 * share:g} % per round" if share and share < 1 else ""
 
 
-def _several(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

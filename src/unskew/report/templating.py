@@ -1,4 +1,4 @@
-"""HTML from the templates of this package, in which every value is escaped."""
+"""HTML rendered from the templates of this package; every value is escaped."""
 
 from functools import cache
 from importlib.resources import files
@@ -7,14 +7,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def render(template: str, **values: object) -> str:
-    """Return the text of a template; every value that it uses must be given."""
+    """Render a template; every value that it uses must be given."""
     return environment().get_template(template).render(values)
 
 
 @cache
 def environment() -> Environment:
     """Return the environment of all templates, in which an undefined name is an error."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("unskew.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -22,14 +22,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals["asset"] = _asset
-    # NaN is not valid JSON, and a browser would reject all of the data because of it.
-    made.policies["json.dumps_kwargs"] = {
+    templates.globals["asset"] = _asset
+    # NaN is not valid JSON; a browser would reject all of the data.
+    templates.policies["json.dumps_kwargs"] = {
         "separators": (",", ":"),
         "allow_nan": False,
         "ensure_ascii": False,
     }
-    return made
+    return templates
 
 
 def _asset(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a search chose for each method, for tables and pages."""
+"""The hyper-parameters a search chose for each method, for tables and pages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Facts = Mapping[str, Any]
 
 
 def tuning_facts(runs: Runs) -> dict[str, Facts]:
-    """Return what is known of each method's search; empty where nothing was tuned."""
+    """Return the facts of each method's search; empty if nothing was tuned."""
     return {
         method: facts
         for method in runs.methods
@@ -20,7 +20,7 @@ def tuning_facts(runs: Runs) -> dict[str, Facts]:
 
 
 def tuning_table(runs: Runs) -> Table | None:
-    """Return one row a method: what was chosen, and how it did on the validation part."""
+    """Return one row per method: the chosen settings, and their value on the validation part."""
     found = tuning_facts(runs)
     if not found:
         return None
@@ -29,27 +29,28 @@ def tuning_table(runs: Runs) -> Table | None:
     return Table(columns, rows, title=_title(next(iter(found.values()))))
 
 
-def tuned_rates(runs: Runs) -> str:
-    """Return the learning rates that every method tried first; empty where nothing was tuned."""
+def tuned_lrs(runs: Runs) -> str:
+    """Return the learning rates that every method tried first; empty if nothing was tuned."""
     for facts in tuning_facts(runs).values():
-        return ", ".join(f"{rate:g}" for rate in facts["rates"])
+        return ", ".join(f"{lr:g}" for lr in facts["lrs"])
     return ""
 
 
 def _title(facts: Facts) -> str:
     return (
-        f"tuned on {100 * facts['share']:g} % of each client's training samples (trials a method: "
-        f"{facts['trials']}, rounds a trial: {facts['rounds']}, seed: {facts['seed']})"
+        f"tuned on {100 * facts['share']:g} % of each client's training samples "
+        f"(trials per method: {facts['trials']}, rounds per trial: {facts['rounds']}, "
+        f"seed: {facts['seed']})"
     )
 
 
 def _cells(method: str, facts: Facts, metric: Metric) -> list[str]:
-    values = [each["value"] for each in facts["tried"] if each["value"] is not None]
+    values = [result["value"] for result in facts["results"] if result["value"] is not None]
     worst = min if metric.more_is_better else max
     return [
         method,
         f"{facts['chosen']['lr']:g}",
         metric.text(facts["chosen"]["value"]),
         metric.text(worst(values) if values else None),
-        f"{facts['level']} {facts['figure']}",
+        f"{facts['level']} {facts['metric']}",
     ]

@@ -1,4 +1,4 @@
-"""Following runs live: a table that keeps up with what they write, and trackers that do too."""
+"""Live view of runs: a table of their latest metrics, which trackers receive too."""
 
 import math
 import time
@@ -13,11 +13,11 @@ from unskew.utils.tables import Table
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
-"""The marks of a run's curve in the table."""
+"""The number of characters of a run's curve in the table."""
 
 
 class Watch:
-    """Keeps up with the runs at and below some folders; new ones are noticed as they appear."""
+    """Follows the runs in folders and their subfolders, including runs that start later."""
 
     def __init__(
         self, paths: Sequence[Path], open_tracker: Callable[[Tail], Tracker] | None = None
@@ -36,11 +36,11 @@ class Watch:
 
     @property
     def is_done(self) -> bool:
-        """Whether every run has played its last round."""
+        """Whether every run has finished its last round."""
         return all(tail.is_done for tail in self._tails.values())
 
-    def look(self) -> Table:
-        """Read what is new, pass it on to the trackers, and return the table as it is now."""
+    def update(self) -> Table:
+        """Read new rounds, pass them to the trackers, and return the current table."""
         for folder in (folder for path in self._paths for folder in run_folders(path)):
             tail = self._tails.setdefault(folder, Tail(folder))
             before = len(tail.rows)
@@ -48,7 +48,7 @@ class Watch:
             if self._open is not None:
                 self._track(tail, new, first=len(tail.rows) - len(new) if new else before)
         rows = [_cells(tail) for tail in self._tails.values()]
-        return Table(_HEADS, rows, title=time.strftime("%H:%M:%S"))
+        return Table(_COLUMNS, rows, title=time.strftime("%H:%M:%S"))
 
     def _track(self, tail: Tail, new: Sequence[dict[str, object]], first: int) -> None:
         if tail.folder not in self._trackers:
@@ -60,7 +60,7 @@ class Watch:
             self._trackers[tail.folder].log(step, row)
 
 
-_HEADS = ("run", "round", "left", "train loss", "figure", "worst client", "course", "MB sent")
+_COLUMNS = ("run", "round", "left", "train loss", "metric", "worst client", "curve", "MB sent")
 
 
 def _cells(tail: Tail) -> list[str]:
@@ -84,7 +84,7 @@ def _cells(tail: Tail) -> list[str]:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Draw a curve with block characters, its last part if it is long; gaps where it has none."""
+    """Draw the end of a curve with block characters; missing values are spaces."""
     shown = list(values[-_WIDTH:])
     known = [value for value in shown if not math.isnan(value)]
     if not known:

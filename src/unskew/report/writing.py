@@ -1,4 +1,4 @@
-"""Everything that is written beside the runs of a comparison, and read back for a new report."""
+"""The files written next to the runs of a comparison, which later reports read."""
 
 import json
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ def write_comparison(
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a comparison's folder says of itself, as far as it does."""
+class ComparisonFacts:
+    """The command, target and methods stored in a comparison's folder, if any."""
 
     command: str | None = None
     target: float | None = None
@@ -34,14 +34,14 @@ class Known:
 
     def sorted(self, runs: Runs) -> Runs:
         """Return runs in the order of the comparison, so that methods keep their colours."""
-        places = {method: place for place, method in enumerate(self.methods)}
-        return Runs(sorted(runs, key=lambda run: places.get(run.method, len(places))))
+        order = {method: index for index, method in enumerate(self.methods)}
+        return Runs(sorted(runs, key=lambda run: order.get(run.method, len(order))))
 
 
-def read_comparison(out: str | Path) -> Known:
-    """Return what a comparison's folder says of itself."""
+def read_comparison(out: str | Path) -> ComparisonFacts:
+    """Return the facts stored in a comparison's folder; empty if there are none."""
     try:
         facts = json.loads((Path(out) / _FACTS).read_text(encoding="utf-8"))
-        return Known(facts["command"], facts["target"], tuple(facts["methods"]))
+        return ComparisonFacts(facts["command"], facts["target"], tuple(facts["methods"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Known()
+        return ComparisonFacts()

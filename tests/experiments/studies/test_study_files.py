@@ -1,4 +1,4 @@
-"""Every study that comes with the package is whole at every scale, and mistakes are named."""
+"""Every included study is valid at every scale, and mistakes are named."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from unskew.methods import make_method, name_of
 from unskew.models import MODELS
 from unskew.utils.specs import build
 
-ASKED = {
+PUBLISHED = {
     "feddisk": [
         *(f"Fig. {figure}{panel}" for figure in (3, 4, 5, 7) for panel in "abc"),
         *("Fig. 6", "Table I", "Table II"),
@@ -26,7 +26,7 @@ ASKED = {
 SMALL = """
 title = "A study"
 paper = "ida"
-makes = ["Table 9"]
+reproduces = ["Table 9"]
 measures = ["global"]
 data = { name = "digits", skew = "iid" }
 train = { participation = 0.5, epochs = 2 }
@@ -52,18 +52,18 @@ seeds = 2
 """
 
 
-def test_all_that_the_papers_show_is_made_by_some_study():
-    made = {paper: set() for paper in ASKED}
+def test_every_published_table_and_figure_is_reproduced_by_a_study():
+    reproduced = {paper: set() for paper in PUBLISHED}
     for name in study_names():
         file = read_study(name)
-        made[file.paper] |= set(file.makes)
-    for paper, wanted in ASKED.items():
-        assert set(wanted) <= made[paper], paper
+        reproduced[file.paper] |= set(file.reproduces)
+    for paper, published in PUBLISHED.items():
+        assert set(published) <= reproduced[paper], paper
 
 
 @pytest.mark.parametrize("scale", ["paper", "cpu", "smoke"])
 @pytest.mark.parametrize("name", study_names())
-def test_a_study_names_what_there_is(name, scale):
+def test_a_study_refers_to_known_names(name, scale):
     study = open_study(name, scale)
     assert set(study.file.measures) <= set(MEASURES)
     assert set(study.file.probes) <= set(PROBES)
@@ -71,8 +71,8 @@ def test_a_study_names_what_there_is(name, scale):
         assert case.missing or case.data.name in CATALOGUE
         if case.model is not None:
             build(MODELS, case.model, "model")
-        spelled = [name_of(make_method(text)) for text in case.methods.values()]
-        assert len(set(spelled)) == len(spelled)
+        specs = [name_of(make_method(spec)) for spec in case.methods.values()]
+        assert len(set(specs)) == len(specs)
         assert case.methods or study.file.probes
     assert study.changes.strip()
 
@@ -88,14 +88,14 @@ def test_smoke_needs_no_data_and_claims_name_known_methods(name):
             assert {claim.method, *claim.than} <= known
 
 
-def settled(scale, text=SMALL):
+def resolved(scale, text=SMALL):
     from unskew.experiments.studies.study import at_scale
 
     return at_scale("small", parse_study("small", text), scale)
 
 
 def test_a_case_changes_the_study_and_a_scale_changes_the_case():
-    paper, cpu, smoke = (settled(scale) for scale in ("paper", "cpu", "smoke"))
+    paper, cpu, smoke = (resolved(scale) for scale in ("paper", "cpu", "smoke"))
     one, two = paper.cases
     assert (one.train.cohort, one.train.participation, one.train.epochs) == (3, None, 2)
     assert (two.data.clients, two.train.participation) == (7, 0.5)
@@ -107,52 +107,52 @@ def test_a_case_changes_the_study_and_a_scale_changes_the_case():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("old", "new", "message"),
     [
-        ("makes", "make", "make is not known; did you mean 'makes'"),
+        ("reproduces", "reproduce", "reproduce is not known; did you mean 'reproduces'"),
         ("cohort = 3", "cohorts = 3", "case 'one': train.cohorts is not known"),
         ('skew = "iid"', 'skew = "idd"', "did you mean 'iid'"),
         ("samples = 100", "sample = 100", "data.sample is not known"),
         ('paper = "ida"', 'paper = "idas"', "paper must be"),
-        ('cases = ["two"]', 'cases = ["three"]', "no case is called"),
+        ('cases = ["two"]', 'cases = ["three"]', "no case matches"),
         ("[scales.smoke]", "[scales.smokes]", "scales"),
         ("title =", "title", "is not TOML"),
     ],
 )
-def test_mistakes_are_named(old, new, complaint):
+def test_mistakes_are_named(old, new, message):
     assert old in SMALL
-    with pytest.raises(UnskewError, match=complaint):
+    with pytest.raises(UnskewError, match=message):
         parse_study("small", SMALL.replace(old, new))
 
 
 @pytest.mark.parametrize(
-    ("claim", "complaint"),
+    ("claim", "message"),
     [
-        ('than = ["FedAvg"]\ncases = ["three"]', "no case is called 'three'"),
+        ('than = ["FedAvg"]\ncases = ["three"]', "no case matches 'three'"),
         ("", "give one of than"),
         ('than = ["FedAvg"]\nthan_value = 1.0', "give one of than"),
     ],
 )
-def test_mistakes_in_claims_are_named(claim, complaint):
+def test_mistakes_in_claims_are_named(claim, message):
     text = f'{SMALL}\n[[claims]]\ntext = "x"\nmeasure = "global"\nmethod = "IDA"\n{claim}\n'
-    with pytest.raises(UnskewError, match=complaint):
+    with pytest.raises(UnskewError, match=message):
         parse_study("small", text)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("old", "new", "message"),
     [
         ('"fedavg"', '"fedavgs"', "case 'one': method: 'fedavgs' is not known"),
-        ('"ida"\n[[', '"fedavg"\n[[', "methods: two are the same"),
+        ('"ida"\n[[', '"fedavg"\n[[', "methods must be distinct"),
         ('name = "digits"', 'name = "digit"', "data: 'digit' is not known"),
         ('measures = ["global"]', 'measures = ["globe"]', "measure: 'globe' is not known"),
         ("seeds = 2", 'seeds = 2\nmodel = "mpl"', "model: 'mpl' is not known"),
     ],
 )
-def test_wrong_names_are_told_before_anything_is_played(old, new, complaint):
+def test_unknown_names_are_reported_before_anything_is_run(old, new, message):
     assert old in SMALL
-    study = settled("smoke", SMALL.replace(old, new))
-    with pytest.raises(UnskewError, match=complaint.replace("'one'", "'two'")):
+    study = resolved("smoke", SMALL.replace(old, new))
+    with pytest.raises(UnskewError, match=message.replace("'one'", "'two'")):
         check_study(study)
 
 
@@ -165,7 +165,7 @@ def test_unknown_studies_and_scales_are_named():
         open_study("ida-table1", "smoke", 0)
 
 
-def test_runs_go_by_what_shapes_their_numbers():
+def test_cached_runs_are_found_by_what_affects_their_results():
     case = open_study("ida-table1", "smoke").cases[0]
     key = content_key(case, None)
 

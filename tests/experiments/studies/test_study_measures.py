@@ -1,4 +1,4 @@
-"""The papers' measures, by numbers that can be checked by hand."""
+"""Measures of papers, with values that can be checked by hand."""
 
 import math
 
@@ -21,13 +21,13 @@ from unskew.experiments.studies.measures import (
     two_phase_cost,
     worst_clients,
 )
-from unskew.experiments.studies.values import OF_A_RUN
+from unskew.experiments.studies.values import RUN_MEASURES
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
 
 
-def test_the_papers_own_costs_of_femnist():
+def test_the_papers_costs_of_femnist():
     """Tables I and II give 907 million for FedROD and 112 million for FedDisk."""
     assert communication_cost(447_000, 1015) == 907_410_000
     assert two_phase_cost([(614_000, 15), (447_000, 105)]) == 112_290_000
@@ -38,7 +38,7 @@ def test_the_two_phase_form_of_a_run_splits_its_rounds():
 
 
 def test_effective_rounds_of_the_paper_femnist():
-    """FedDisk needs 105 rounds to FedROD's best, and 15 before; rivals until their own best."""
+    """FedDisk needs 105 rounds to reach FedROD's best, and 15 before; rivals reach theirs."""
     curves = {
         "FedDisk": ([100, 105, 200], [0.50, 0.57, 0.78]),
         "FedROD": ([500, 1015, 1500], [0.55, 0.57, 0.56]),
@@ -64,25 +64,25 @@ def curve_of(levels: dict[int, dict[str, float]]) -> Run:
 
 def test_the_last_ten_rounds_are_rounds_not_evaluations():
     run = curve_of({round_: {"global": round_ / 100} for round_ in range(2, 21, 2)})
-    assert OF_A_RUN["global-last10"](run) == pytest.approx(16)  # rounds 12, 14, 16, 18 and 20
-    assert math.isnan(OF_A_RUN["global-last10"](curve_of({})))
+    assert RUN_MEASURES["global-last10"](run) == pytest.approx(16)  # rounds 12, 14, 16, 18 and 20
+    assert math.isnan(RUN_MEASURES["global-last10"](curve_of({})))
 
 
 def test_outputs_are_those_of_several_models_or_the_global_one():
-    assert OF_A_RUN["outputs"](curve_of({1: {"global": 0.1, "outputs": 0.4}})) == 40
-    assert OF_A_RUN["outputs"](curve_of({1: {"global": 0.1}})) == 10
+    assert RUN_MEASURES["outputs"](curve_of({1: {"global": 0.1, "outputs": 0.4}})) == 40
+    assert RUN_MEASURES["outputs"](curve_of({1: {"global": 0.1}})) == 10
 
 
-def test_a_method_alone_counts_to_its_own_best():
+def test_a_method_without_rivals_counts_to_its_best():
     assert effective_rounds({"a": ([1, 2, 3], [0.1, 0.4, 0.4])}, "a") == {"a": 2}
 
 
-def test_an_unknown_method_of_ours_is_refused():
+def test_an_unknown_method_is_an_error():
     with pytest.raises(UnskewError, match="ours"):
         effective_rounds({"a": ([1], [0.1])}, "b")
 
 
-def test_gaps_in_a_curve_are_passed_over():
+def test_gaps_in_a_curve_are_ignored():
     assert rounds_to_best(([1, 2, 3], [math.nan, 0.2, 0.1])) == 2
     assert math.isnan(rounds_to_best(([1], [math.nan])))
 
@@ -107,17 +107,17 @@ def run_of(*metrics, tables=()):
     return Run("m", "n", "d", 0, 2, metrics=list(metrics), client_tables=list(tables))
 
 
-def test_what_a_run_exchanged_leaves_out_rounds_without_models():
+def test_rounds_without_models_are_not_counted():
     run = run_of(row("density", 500), row("density", 500), row("ratio", 4), row("task", 100))
     assert exchange_of(run) == Exchange(500, 2, 100)
 
 
-def test_what_is_received_counts_as_what_is_sent():
+def test_downloads_count_like_uploads():
     exchange = exchange_of(run_of(row("task", 100, received=300)))
     assert exchange.cost(3) == (100 + 300) * 3
 
 
-def test_what_is_received_once_is_no_part_of_every_round():
+def test_a_model_received_once_does_not_count_in_every_round():
     once = run_of(row("task", 100, received=900), *(row("task", 100) for _ in range(4)))
     assert exchange_of(once) == Exchange(0, 0, 100)
 
@@ -148,7 +148,7 @@ def test_a_network_without_norm_layers_has_no_bias():
     assert math.isnan(parameter_bias(vector, vector, network.layout))
 
 
-def test_the_worst_clients_come_by_their_numbers():
+def test_the_worst_clients_are_sorted_by_index():
     table = {"kind": "local", "client": [2, 5, 7, 9], "accuracy": [0.9, 0.1, 0.5, 0.2]}
     metrics = {**row("task", 9), "local": {"accuracy": 0.4}}
     assert worst_clients(run_of(metrics, tables=[table]), 2) == [5, 9]

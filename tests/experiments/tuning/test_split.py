@@ -1,4 +1,4 @@
-"""The validation part: training samples alone, each client's own, and never a test sample."""
+"""The validation split: training samples only, per client, and never a test sample."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from unskew.experiments.tuning.split import validation_split
 
 
 def numbered(sizes, tests, common) -> us.Federation:
-    """A federation in which every sample has a number of its own as its feature."""
+    """A federation in which the feature of every sample is a unique number."""
     owner = np.repeat(np.arange(len(sizes)), sizes)
     number = np.arange(len(owner), dtype=np.float32)[:, None]
-    far = 10_000 + np.arange(common, dtype=np.float32)[:, None]
+    common_number = 10_000 + np.arange(common, dtype=np.float32)[:, None]
     return us.Federation.from_arrays(
         number, np.zeros(len(owner), int), owner,
-        common=(far, np.zeros(common, int)), holdout=tests, classes=1,
+        common=(common_number, np.zeros(common, int)), holdout=tests, classes=1,
     )  # fmt: skip
 
 
@@ -33,30 +33,30 @@ def numbers(columns) -> list[float]:
 )
 def test_only_training_samples_and_no_test_sample(sizes, tests, share, seed):
     federation = numbered(sizes, tests, common=3)
-    kept = np.floor(np.round(federation.train.sizes * share, 9)).astype(int)
-    if not kept.any():
-        with pytest.raises(UnskewError, match="no client has the"):
+    held_out = np.floor(np.round(federation.train.sizes * share, 9)).astype(int)
+    if not held_out.any():
+        with pytest.raises(UnskewError, match="no client has"):
             validation_split(federation, share, seed)
         return
-    parted = validation_split(federation, share, seed)
-    assert parted.test.sizes.tolist() == kept.tolist()
+    split = validation_split(federation, share, seed)
+    assert split.test.sizes.tolist() == held_out.tolist()
     for k in range(len(sizes)):
-        parts = [*parted.train.client(k)[0][:, 0], *parted.test.client(k)[0][:, 0]]
+        parts = [*split.train.client(k)[0][:, 0], *split.test.client(k)[0][:, 0]]
         assert sorted(parts) == sorted(federation.train.client(k)[0][:, 0])
-    assert sorted(numbers(parted.common)) == sorted(numbers(parted.test))
-    seen = {*numbers(parted.train), *numbers(parted.test), *numbers(parted.common)}
+    assert sorted(numbers(split.common)) == sorted(numbers(split.test))
+    seen = {*numbers(split.train), *numbers(split.test), *numbers(split.common)}
     assert not seen & {*numbers(federation.test), *numbers(federation.common)}
 
 
-def test_the_seed_decides_who_is_kept_back():
+def test_the_seed_decides_which_samples_are_held_out():
     federation = numbered([50, 50], 0.2, common=3)
-    first, again, other = (numbers(validation_split(federation, 0.2, s).test) for s in (0, 0, 1))
-    assert first == again != other
+    first, same, other = (numbers(validation_split(federation, 0.2, s).test) for s in (0, 0, 1))
+    assert first == same != other
 
 
 def test_labels_stay_with_their_samples():
     x = np.arange(40, dtype=np.float32)[:, None]
     federation = us.Federation.from_arrays(x, np.arange(40) % 7, np.arange(40) % 2)
-    parted = validation_split(federation, 0.2, 0)
-    for part in (parted.train, parted.test, parted.common):
+    split = validation_split(federation, 0.2, 0)
+    for part in (split.train, split.test, split.common):
         assert (part.x[:, 0] % 7).tolist() == part.y.tolist()

@@ -1,1 +1,1 @@
-"""Studies: the tables and figures of papers as files, played at a scale, each claim judged."""
+"""Studies: tables and figures of papers as TOML files, run at a scale, with claims judged."""

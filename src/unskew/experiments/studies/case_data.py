@@ -1,4 +1,4 @@
-"""The data of a study's case: a source, perhaps cut down to some of its samples, dealt out."""
+"""The data of a study's case: a source, optionally subsampled, partitioned over clients."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,10 +17,10 @@ _source = lru_cache(maxsize=2)(source)
 
 
 def open_case_data(data: StudyData, seed: int, skew: str | None = None) -> Federation:
-    """Deal a case's data out by a seed; ``skew`` stands in for the case's own."""
+    """Partition a case's data with a seed; ``skew`` overrides the case's."""
     whole = _source(data.name)
     federation = federate(
-        cut_down(whole, data.samples, data.test_samples, seed),
+        subsample(whole, data.samples, data.test_samples, seed),
         skew or data.skew or "iid",
         data.clients,
         seed,
@@ -33,23 +33,23 @@ def open_case_data(data: StudyData, seed: int, skew: str | None = None) -> Feder
     return replace(federation, report=replace(federation.report, cut=True))
 
 
-def cut_down(whole: Source, train: int | None, test: int | None, seed: int) -> Source:
-    """Keep so many training and test samples, drawn at random, in their order."""
+def subsample(whole: Source, train: int | None, test: int | None, seed: int) -> Source:
+    """Keep ``train`` training and ``test`` test samples, drawn at random, in their order."""
     kept = _rows(len(whole.y_train), train, seed, 0)
-    tested = _rows(len(whole.y_test), test, seed, 1)
+    kept_test = _rows(len(whole.y_test), test, seed, 1)
     return replace(
         whole,
         x_train=whole.x_train[kept],
         y_train=whole.y_train[kept],
         group_train=None if whole.group_train is None else whole.group_train[kept],
-        x_test=whole.x_test[tested],
-        y_test=whole.y_test[tested],
-        group_test=None if whole.group_test is None else whole.group_test[tested],
+        x_test=whole.x_test[kept_test],
+        y_test=whole.y_test[kept_test],
+        group_test=None if whole.group_test is None else whole.group_test[kept_test],
     )
 
 
-def _rows(length: int, wanted: int | None, seed: int, part: int) -> NDArray[Any] | slice:
-    if wanted is None or wanted >= length:
+def _rows(length: int, count: int | None, seed: int, part: int) -> NDArray[Any] | slice:
+    if count is None or count >= length:
         return slice(None)
-    drawn = generator(seed, "study samples", part).choice(length, wanted, replace=False)
+    drawn = generator(seed, "study samples", part).choice(length, count, replace=False)
     return np.sort(drawn)

@@ -1,4 +1,4 @@
-"""Pictures that papers show and reports do not: losses of densities, and accuracy over time."""
+"""Charts that papers show and reports do not: losses of densities, and accuracy over time."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from unskew.utils.tables import Table
 _POINTS = 200
 
 
-def density_picture(runs: Runs) -> Chart | None:
+def density_chart(runs: Runs) -> Chart | None:
     """Return the training and validation loss of the global density (FedDisk, Fig. 5)."""
     learned = [run for run in runs if any(row["stage"] == "density" for row in run.metrics)]
     if not learned:
@@ -36,23 +36,23 @@ def density_picture(runs: Runs) -> Chart | None:
         name="density-losses",
         section="Over the rounds",
         title="Loss of the global density",
-        note=f"{run.method}, seed {run.seed}; it stops when the validation loss rises.",
+        note=f"{run.method}, seed {run.seed}; training stops when the validation loss rises.",
         kind="curves",
         data={"x": "round", "y": "loss of the global density", "share": False, "series": series},
         table=Table(["round", *losses], table),
     )
 
 
-def time_picture(runs: Runs) -> Chart:
-    """Return the judged figure over the seconds of training (FedFusion, Fig. 4)."""
+def time_chart(runs: Runs) -> Chart:
+    """Return the metric over the seconds of training (FedFusion, Fig. 4)."""
     series, rows = [], []
     metric, level = runs.metric, runs.level
     for method in runs.methods:
-        own = runs.of(method)
-        rounds, values = seed_curves(own, level, metric.name)
+        of_method = runs.of(method)
+        rounds, values = seed_curves(of_method, level, metric.name)
         if not values.size:
             continue
-        seconds = np.mean([_seconds_at(run, rounds) for run in own], axis=0)
+        seconds = np.mean([_seconds_at(run, rounds) for run in of_method], axis=0)
         mean, sd = values.mean(0), values.std(0, ddof=min(1, len(values) - 1))
         places = thinned(len(rounds), _POINTS)
         bands = {"mean": mean, "low": mean - sd, "high": mean + sd}
@@ -63,7 +63,7 @@ def time_picture(runs: Runs) -> Chart:
         name=f"{level}-{metric.name}-over-time",
         section="Over the rounds",
         title=f"{metric.name.capitalize()} over the seconds of training",
-        note="Seconds are those of this machine, evaluation included.",
+        note="Seconds depend on the machine and include evaluation.",
         kind="curves",
         data={"x": "seconds", "y": metric.name, "share": metric.more_is_better, "series": series},
         table=Table(["method", "seconds", "mean", "sd"], rows),
@@ -71,7 +71,7 @@ def time_picture(runs: Runs) -> Chart:
 
 
 def _seconds_at(run: Run, rounds: list[int]) -> list[float]:
-    """Return the time from the run's start to the end of some rounds of its task."""
+    """Return the seconds from the start of the run to the end of the given rounds of its task."""
     total, at = 0.0, {}
     for row in run.metrics:
         total += row["seconds"]

@@ -1,4 +1,4 @@
-"""A study as text, before it is played."""
+"""A study as text, before it is run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ def study_facts(study: Study) -> dict[str, Any]:
         "name": study.name,
         "title": study.file.title,
         "paper": PAPERS[study.file.paper],
-        "makes": study.file.makes,
+        "reproduces": study.file.reproduces,
         "seeds": study.seeds,
         "changes": study.changes,
         "measures": study.file.measures,
@@ -25,9 +25,9 @@ def study_facts(study: Study) -> dict[str, Any]:
 
 
 def study_text(studies: Sequence[Study]) -> str:
-    """Return a study at some scales for people to read."""
+    """Return a readable description of a study at the given scales."""
     file = studies[0].file
-    lines = [file.title, f"{', '.join(file.makes)} of: {PAPERS[file.paper]}"]
+    lines = [file.title, f"{', '.join(file.reproduces)} of: {PAPERS[file.paper]}"]
     if file.note:
         lines += ["", file.note.strip()]
     lines += ["", "measures:", *(f"  {m}: {measure_of(m).title}" for m in file.measures)]

@@ -1,4 +1,4 @@
-"""The studies that come with the package, by name."""
+"""The studies that are included in the package, by name."""
 
 import tomllib
 from importlib.resources import files
@@ -17,7 +17,7 @@ def study_names() -> list[str]:
 
 
 def read_study(name: str) -> StudyFile:
-    """Return a study that comes with the package, or the one in a TOML file at a path."""
+    """Return an included study by name, or the study in a TOML file by its path."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
         return parse_study(path.stem, path.read_text(encoding="utf-8"))
@@ -29,13 +29,13 @@ def read_study(name: str) -> StudyFile:
 
 
 def open_study(name: str, scale: str, seeds: int | None = None) -> Study:
-    """Read a study and settle it at a scale."""
+    """Read a study and resolve it at a scale."""
     return at_scale(Path(name).stem if name.endswith(".toml") else name, read_study(name), scale,
                     seeds)  # fmt: skip
 
 
 def parse_study(name: str, text: str) -> StudyFile:
-    """Read a study from TOML, and settle it at every scale so that mistakes show at once."""
+    """Parse a study from TOML, and resolve it at every scale so that mistakes are found at once."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -51,13 +51,13 @@ def parse_study(name: str, text: str) -> StudyFile:
 
 
 def _check_claim(name: str, file: StudyFile, claim: Claim) -> None:
-    """Complain about a claim that names a case or a method that is not there."""
+    """Raise if a claim names a case or a method that the study does not have."""
     names = [case.name for case in file.cases]
-    wanted = [*claim.cases, *(claim.than_cases or []), *([claim.since] if claim.since else [])]
-    for pattern in wanted:
+    patterns = [*claim.cases, *(claim.than_cases or []), *([claim.since] if claim.since else [])]
+    for pattern in patterns:
         if not any(matches(case, [pattern]) for case in names):
-            raise UnskewError(f"{name}: claim {claim.text!r}: no case is called {pattern!r}")
-    known = {label for each in (file, *file.cases) for label in each.methods}
+            raise UnskewError(f"{name}: claim {claim.text!r}: no case matches {pattern!r}")
+    known = {label for part in (file, *file.cases) for label in part.methods}
     if known and not file.probes:
         for label in (claim.method, *claim.than):
             if label not in known:

@@ -1,7 +1,7 @@
-"""The papers' own measures, as functions of plain numbers and of runs.
+"""Measures that papers define, as functions of plain numbers and of runs.
 
 Accuracy and its spread over clients are in a run's metrics, and the bytes to a target in
-:meth:`unskew.runs.run.Run.cost_to`; here is what papers count besides.
+:meth:`unskew.runs.run.Run.cost_to`; the other measures are here.
 """
 
 import math
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Curve = tuple[Sequence[int], Sequence[float]]
-"""Rounds, and a figure at each; more is better."""
+"""Rounds, and the value of a metric at each; more is better."""
 
-_FIGURES = 16
-"""A client that sends fewer numbers than this sends figures, not a model."""
+_MAX_METRICS = 16
+"""A client that sends at most this many numbers sends metrics, not a model."""
 
 
 def communication_cost(size: int, rounds: float) -> float:
-    """Return how many numbers a client sends and receives: ``2 S R`` (FedDisk, Eq. 18)."""
+    """Return the number of values a client sends and receives: ``2 S R`` (FedDisk, Eq. 18)."""
     return 2 * size * rounds
 
 
 def two_phase_cost(phases: Sequence[tuple[int, float]]) -> float:
-    """Add up the cost of phases, each a model's size and its rounds (FedDisk, Eq. 19)."""
+    """Return the total cost of phases, each a model size and its rounds (FedDisk, Eq. 19)."""
     return sum(communication_cost(size, rounds) for size, rounds in phases)
 
 
 def rounds_to(curve: Curve, target: float) -> float:
-    """Return the first round whose figure reaches the target; NaN if none does."""
+    """Return the first round whose value reaches the target; NaN if none does."""
     for round_, value in zip(*curve, strict=True):
         if value >= target:
             return float(round_)
@@ -45,7 +45,7 @@ def rounds_to(curve: Curve, target: float) -> float:
 
 
 def rounds_to_best(curve: Curve) -> float:
-    """Return the first round at which a curve is as high as it ever gets; NaN if it is empty."""
+    """Return the first round at which a curve reaches its maximum; NaN if it is empty."""
     known = [value for value in curve[1] if not math.isnan(value)]
     return rounds_to(curve, max(known)) if known else math.nan
 
@@ -55,12 +55,12 @@ def effective_rounds(
 ) -> dict[str, float]:
     """Return FedDisk's effective communication rounds of every method.
 
-    A rival's are the rounds until its own best figure; those of ``ours`` are the rounds until the
-    best rival's best, NaN if it never gets there. ``before`` are the rounds a method exchanged
-    other models in, which count too.
+    For a rival these are the rounds until its best value; for ``ours``, the rounds until the best
+    value of the best rival, NaN if it is never reached. ``before`` holds the rounds in which a
+    method exchanged other models, which count too.
     """
     if ours not in curves:
-        raise UnskewError(f"ours: {ours!r} is not among {', '.join(curves)}")
+        raise UnskewError(f"ours: {ours!r} must be one of {', '.join(curves)}")
     earlier = before or {}
     rivals = [curve for name, curve in curves.items() if name != ours and len(curve[1])]
     found = {name: rounds_to_best(curve) + earlier.get(name, 0.0) for name, curve in curves.items()}
@@ -72,27 +72,27 @@ def effective_rounds(
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a client of a run exchanges: models before the task and in it, and their sizes."""
+    """The models a client of a run exchanges before the task and in it, as sizes and rounds."""
 
     size_before: int
     rounds_before: int
     size: int
 
     def cost(self, rounds: float) -> float:
-        """Return the two-phase cost with so many rounds in all, those before the task included."""
+        """Return the two-phase cost of ``rounds`` in total, including those before the task."""
         task = rounds - self.rounds_before
         return two_phase_cost([(self.size_before, self.rounds_before), (self.size, task)])
 
 
 def exchange_of(run: Run) -> Exchange:
-    """Read from a run's traffic which models its clients exchanged, and in how many rounds.
+    """Derive from a run's traffic which models its clients exchanged, and in how many rounds.
 
-    A method that sends more down than up, such as IFCA, counts with the mean of both, as in most of
-    its rounds: what is sent down once, such as a VAE, is no part of each. Rounds in which clients
-    send a handful of figures and no model do not count.
+    A size is the mean of upload and download, which differ for methods such as IFCA. The task's is
+    the median over rounds, so that a model sent once, such as a VAE, does not count in every round.
+    Rounds in which clients send only a few metrics and no model do not count.
     """
     before = [row for row in run.metrics if row["stage"] != "task"]
-    models = [_exchanged(row) for row in before if _sent(row) > _FIGURES]
+    models = [_exchanged(row) for row in before if _sent(row) > _MAX_METRICS]
     task = [_exchanged(row) for row in run.metrics if row["stage"] == "task"]
     return Exchange(max(models, default=0), len(models), round(median(task)) if task else 0)
 
@@ -101,29 +101,29 @@ def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> flo
     """Return the mean absolute error of normalisation parameters against a reference model.
 
     FedFusion's Fig. 6: running means and deviations, shifts and scales of all BatchNorm layers,
-    against a network of the same layout that was trained on all samples in one place. NaN if the
-    network has no such layer.
+    compared with a network of the same layout trained centrally on all samples. NaN if the network
+    has no such layer.
     """
     total, count = 0.0, 0
     for entry in layout:
         if not entry.batch_norm or entry.kind is Kind.COUNTER:
             continue
-        own, other = vector[entry.place].double(), reference[entry.place].double()
+        ours, other = vector[entry.place].double(), reference[entry.place].double()
         if entry.name.endswith("running_var"):
-            own, other = own.clamp_min(0).sqrt(), other.clamp_min(0).sqrt()
-        total += float((own - other).abs().sum())
+            ours, other = ours.clamp_min(0).sqrt(), other.clamp_min(0).sqrt()
+        total += float((ours - other).abs().sum())
         count += entry.size
     return total / count if count else math.nan
 
 
 def seconds_per_round(run: Run) -> float:
-    """Return the median time of a round of the task, which a busy machine disturbs least."""
+    """Return the median seconds per round of the task, which is robust to a busy machine."""
     times = [row["seconds"] for row in run.metrics if row["stage"] == "task"]
     return float(np.median(times)) if times else math.nan
 
 
 def worst_clients(run: Run, count: int) -> list[int]:
-    """Return the clients whose last figure on their own test is worst, sorted by their number."""
+    """Return the clients whose last value on their local test is worst, sorted by index."""
     tables = [table for table in run.client_tables if table["kind"] == "local"]
     if not tables:
         return []
@@ -133,11 +133,11 @@ def worst_clients(run: Run, count: int) -> list[int]:
 
 
 def _sent(row: Mapping[str, Any]) -> float:
-    """Return how many numbers each client sent in a round."""
+    """Return the number of values each client sent in a round."""
     return float(row["traffic"]["parameters_up"] / max(1, row["clients"]))
 
 
 def _exchanged(row: Mapping[str, Any]) -> int:
-    """Return how many numbers went each way in a round, a client."""
+    """Return the number of values per client and direction in a round."""
     received = float(row["traffic"]["parameters_down"] / max(1, row["clients"]))
     return round((_sent(row) + received) / 2)

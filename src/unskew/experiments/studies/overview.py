@@ -11,7 +11,7 @@ _DPI = 110
 
 
 def draw_overview(path: Path, study: Study, result: dict[str, Any]) -> Path | None:
-    """Draw the study's first measure: filled points are ours, rings the paper's."""
+    """Draw the study's first measure: filled points are our values, rings the paper's."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
     name = study.file.measures[0]
@@ -26,16 +26,16 @@ def draw_overview(path: Path, study: Study, result: dict[str, Any]) -> Path | No
     cases = [case["name"] for case in result["cases"]]
     figure = Figure(figsize=(max(4.5, 1.2 + 1.1 * len(cases)), 3.6), layout="constrained")
     axes = figure.subplots()
-    for place, label, ours, told in points:
+    for place, label, ours, paper in points:
         at = labels.index(label)
         x = place + 0.7 * ((at + 0.5) / len(labels) - 0.5)
         if ours and ours["mean"] is not None:
             axes.errorbar(x, ours["mean"], ours["sd"] or 0, fmt="o", color=color(at), ms=5)
-        if told is not None:
-            axes.plot(x, told, "o", markerfacecolor="none", markeredgecolor=color(at), ms=9)
+        if paper is not None:
+            axes.plot(x, paper, "o", markerfacecolor="none", markeredgecolor=color(at), ms=9)
     for at, label in enumerate(labels):
         axes.plot([], [], "o", color=color(at), label=label)
-    axes.plot([], [], "o", color="0.4", markerfacecolor="none", ms=9, label="the paper's")
+    axes.plot([], [], "o", color="0.4", markerfacecolor="none", ms=9, label="paper")
     axes.set_xticks(range(len(cases)), cases, rotation=30 if len(cases) > 2 else 0, ha="right",
                     fontsize=8)  # fmt: skip
     axes.set_ylabel(measure_of(name).title, fontsize=8)

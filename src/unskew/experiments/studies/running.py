@@ -1,4 +1,4 @@
-"""Running a study from its file to its folder of results."""
+"""Running a study: from its file to its folder of results."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unskew.experiments.studies.charts import density_picture, time_picture
-from unskew.experiments.studies.claims import Judged, judge_claims
+from unskew.experiments.studies.charts import density_chart, time_chart
+from unskew.experiments.studies.claims import JudgedClaim, judge_claims
 from unskew.experiments.studies.overview import draw_overview
 from unskew.experiments.studies.probing import probe_study
 from unskew.experiments.studies.result import markdown_of, result_of
@@ -15,23 +15,23 @@ from unskew.experiments.studies.scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.study import Study
 from unskew.experiments.studies.values import cells_of
 from unskew.report.charts import all_charts
-from unskew.report.draw import draw_picture
+from unskew.report.draw import draw_chart
 from unskew.report.page import write_page
 from unskew.runs.atomic import write_bytes, write_json
 from unskew.utils.jsonable import to_jsonable
 
 _DPI = 110
-_DRAWN = ("curves", "boxes", "bars", "bubbles", "histograms")
-"""The kinds of pictures that papers print; the pages have the others too."""
+_PRINTED_KINDS = ("curves", "boxes", "bars", "bubbles", "histograms")
+"""The kinds of charts that papers print; the pages have the others too."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a study came to, and the folder it is written to."""
+class StudyOutcome:
+    """The result of a study, its judged claims, and the folder they are written to."""
 
     study: Study
     result: dict[str, Any]
-    judged: Sequence[Judged]
+    judged: Sequence[JudgedClaim]
     folder: Path
 
 
@@ -43,47 +43,47 @@ def run_study(
     jobs: int | None = None,
     progress: bool | None = None,
     command: str | None = None,
-) -> Outcome:
-    """Play a study and write result.json, result.md, figures and pages into a folder.
+) -> StudyOutcome:
+    """Run a study and write result.json, result.md, figures and pages into a folder.
 
-    Runs are kept in ``runs`` beside the folder, by content, so that studies share them.
+    Runs are cached by content in the folder ``runs`` next to it, so that studies share them.
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     cache = out.parent / "runs"
-    played = run_study_cases(study, cache, resume=resume, jobs=jobs, progress=progress)
-    cells = cells_of(played)
+    study_runs = run_study_cases(study, cache, resume=resume, jobs=jobs, progress=progress)
+    cells = cells_of(study_runs)
     figures = out / "figures"
     for case, found in probe_study(study, cache / "probes", figures).items():
         for label, measures in found.items():
             cells.setdefault(case, {}).setdefault(label, {}).update(measures)
     judged = judge_claims(study.file, cells, study.scale)
-    result = to_jsonable(result_of(played, cells, judged))
+    result = to_jsonable(result_of(study_runs, cells, judged))
     write_json(out / "result.json", result)
     write_bytes(out / "result.md", markdown_of(study, result).encode())
     figures.mkdir(exist_ok=True)
     draw_overview(figures / "overview.png", study, result)
-    _write_pages(out, figures, played, command)
-    return Outcome(study, result, judged, out)
+    _write_pages(out, figures, study_runs, command)
+    return StudyOutcome(study, result, judged, out)
 
 
-def _write_pages(out: Path, figures: Path, played: StudyRuns, command: str | None) -> None:
-    """Write a report's page for every case, and its pictures as PNG."""
-    for case, runs in played.runs.items():
-        alone = len(played.runs) == 1
-        write_page(out / ("report.html" if alone else f"report-{slug(case)}.html"), runs,
+def _write_pages(out: Path, figures: Path, study_runs: StudyRuns, command: str | None) -> None:
+    """Write one report page per case, and its charts as PNG."""
+    for case, runs in study_runs.runs.items():
+        single = len(study_runs.runs) == 1
+        write_page(out / ("report.html" if single else f"report-{slug(case)}.html"), runs,
                    command=command)  # fmt: skip
-        named = played.labelled(case)
-        density = density_picture(named)
-        charts = (*all_charts(named), time_picture(named))
-        drawings = [(one, named.methods) for one in charts if one.kind in _DRAWN]
+        labelled = study_runs.labelled(case)
+        density = density_chart(labelled)
+        charts = (*all_charts(labelled), time_chart(labelled))
+        drawings = [(chart, labelled.methods) for chart in charts if chart.kind in _PRINTED_KINDS]
         if density is not None:
             drawings.append((density, ["training", "validation"]))
         for chart, names in drawings:
-            name = chart.name if alone else f"{slug(case)}-{chart.name}"
-            draw_picture(chart, names).savefig(figures / f"{name}.png", dpi=_DPI)
+            name = chart.name if single else f"{slug(case)}-{chart.name}"
+            draw_chart(chart, names).savefig(figures / f"{name}.png", dpi=_DPI)
 
 
 def slug(text: str) -> str:
-    """Return a text as a file's name."""
+    """Return a text as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""Playing a study: all its runs on one board, cached by content, as many at once as cores."""
+"""Running a study: all its runs in one progress display, cached by content, one per core."""
 
 import hashlib
 import json
@@ -26,25 +26,25 @@ from unskew.runs.stage_cache import stage_cache_in
 from unskew.utils.specs import build, lookup
 
 _WORST = 3
-"""So many clients get twice their samples where one case follows another."""
+"""The number of clients that get twice their samples where a case follows another."""
 
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """The runs of a study, by case, and which spelling each label had."""
+    """The runs of a study, by case."""
 
     study: Study
     runs: dict[str, Runs] = field(default_factory=dict)
 
     def of(self, case: str, label: str) -> list[Run]:
-        """Return a method's runs in a case, none if it was not played there."""
-        spelled = self.study.case(case).methods.get(label)
-        if spelled is None or case not in self.runs:
+        """Return the runs of a method in a case; empty if it was not run there."""
+        spec = self.study.case(case).methods.get(label)
+        if spec is None or case not in self.runs:
             return []
-        return self.runs[case].of(name_of(make_method(spelled)))
+        return self.runs[case].of(name_of(make_method(spec)))
 
     def labelled(self, case: str) -> Runs:
-        """Return a case's runs under the labels of the study, which are shorter than spellings."""
+        """Return the runs of a case named by the study's labels instead of spec strings."""
         labels = self.study.case(case).methods
         return Runs(replace(run, method=label) for label in labels for run in self.of(case, label))
 
@@ -57,46 +57,46 @@ def run_study_cases(
     jobs: int | None = None,
     progress: bool | None = None,
 ) -> StudyRuns:
-    """Play every method of every case with every seed; runs that are in the cache are read.
+    """Run every method of every case with every seed; runs that are in the cache are read.
 
-    Cases that follow others come after them. Cases whose data is missing are left out.
+    Cases that follow others are run after them. Cases whose data is missing are skipped.
     """
     check_study(study)
-    played = StudyRuns(study)
-    playable = [case for case in study.cases if case.missing is None and case.methods]
-    rounds = max((case.train.rounds for case in playable), default=1)
-    count = study.seeds * sum(len(case.methods) for case in playable)
+    study_runs = StudyRuns(study)
+    runnable = [case for case in study.cases if case.missing is None and case.methods]
+    rounds = max((case.train.rounds for case in runnable), default=1)
+    count = study.seeds * sum(len(case.methods) for case in runnable)
     parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
     with show_progress_of_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
         scheduler = RunScheduler(None, resume, parallelism, board, stages)
         for followers in (False, True):
-            cases = [case for case in playable if (case.follows is not None) == followers]
+            cases = [case for case in runnable if (case.follows is not None) == followers]
             tasks = [
                 _Task(case, label, seed)
                 for case in cases
                 for seed in range(study.seeds)
                 for label in case.methods
             ]
-            requests = _StudyRequests(cache, played, one_core=parallelism > 1)
+            requests = _StudyRequests(cache, study_runs, one_core=parallelism > 1)
             runs = scheduler.run([requests.of(task) for task in tasks])
             for case in cases:
-                played.runs[case.name] = _by_method(case, tasks, runs)
-    return played
+                study_runs.runs[case.name] = _by_method(case, tasks, runs)
+    return study_runs
 
 
 def check_study(study: Study) -> None:
-    """Complain, before anything is trained, about names that are not known and missing data."""
+    """Raise, before anything is trained, if a name is not known or data is missing."""
     for name in study.file.measures:
         measure_of(name)
     for case in study.cases:
         _check_case(study.name, case)
-    wanted = {case.data.name for case in study.cases if case.missing is None}
-    lacking = sorted(name for name in wanted if CATALOGUE[name].file and find(name) is None)
-    if lacking:
-        commands = ", ".join(f"`unskew data fetch {name}`" for name in lacking)
+    sources = {case.data.name for case in study.cases if case.missing is None}
+    missing = sorted(name for name in sources if CATALOGUE[name].file and find(name) is None)
+    if missing:
+        commands = ", ".join(f"`unskew data fetch {name}`" for name in missing)
         raise UnskewError(
-            f"data: {study.name} at scale {study.scale} needs {', '.join(lacking)}, which is not "
-            f"on this machine; {commands} gets it or says how, or point UNSKEW_DATA to a folder "
+            f"data: {study.name} at scale {study.scale} needs {', '.join(missing)}, which is not "
+            f"installed; {commands} downloads it or explains how, or point UNSKEW_DATA to a folder "
             "that has it, or use --scale smoke"
         )
 
@@ -107,23 +107,26 @@ def _check_case(study: str, case: Case) -> None:
             lookup(CATALOGUE, case.data.name, "data")
         if case.model is not None:
             build(MODELS, case.model, "model")
-        spelled = [name_of(make_method(text)) for text in case.methods.values()]
+        specs = [name_of(make_method(spec)) for spec in case.methods.values()]
     except UnskewError as error:
         raise UnskewError(f"{study}: case {case.name!r}: {error}") from None
-    if len(set(spelled)) < len(spelled):
-        raise UnskewError(f"{study}: case {case.name!r}: methods: two are the same ({spelled})")
+    if len(set(specs)) < len(specs):
+        raise UnskewError(
+            f"{study}: case {case.name!r}: methods must be distinct (got {', '.join(specs)})"
+        )
 
 
 def content_key(case: Case, skew: str | None) -> str:
-    """Return a short hash of everything that shapes a run's numbers, but its seed and method.
+    """Return a short hash of everything that affects a run's results, except seed and method.
 
-    What is as it is by default is left out: a new setting must not make old runs unknown.
+    Settings at their defaults are not part of it, so that a new setting does not invalidate the
+    cached runs.
     """
-    shaping = {*case.train.training_identity(), "rounds"}
+    settings = {*case.train.training_identity(), "rounds"}
     content = {
         "data": case.data.model_dump(exclude_defaults=True) | {"skew": skew or case.data.skew},
         "model": case.model,
-        "train": case.train.model_dump(exclude_defaults=True, include=shaping),
+        "train": case.train.model_dump(exclude_defaults=True, include=settings),
     }
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -131,6 +134,8 @@ def content_key(case: Case, skew: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Task:
+    """One run of a study: a case, the label of a method, and a seed."""
+
     case: Case
     label: str
     seed: int
@@ -140,18 +145,18 @@ class _Task:
 
 
 def _by_method(case: Case, tasks: Sequence[_Task], runs: Sequence[Run]) -> Runs:
-    """Return the runs of a case, those of one method after the other's."""
+    """Return the runs of a case, ordered by method."""
     labels = list(case.methods)
-    own = [pair for pair in zip(tasks, runs, strict=True) if pair[0].case is case]
-    return Runs(run for _, run in sorted(own, key=lambda pair: labels.index(pair[0].label)))
+    of_case = [pair for pair in zip(tasks, runs, strict=True) if pair[0].case is case]
+    return Runs(run for _, run in sorted(of_case, key=lambda pair: labels.index(pair[0].label)))
 
 
 @dataclass(eq=False)
 class _StudyRequests:
-    """Says what each run of a study needs; tasks in a row with the same data share it."""
+    """Creates the run requests of a study; consecutive tasks with the same data share it."""
 
     cache: Path
-    played: StudyRuns
+    study_runs: StudyRuns
     one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
@@ -161,7 +166,7 @@ class _StudyRequests:
         skew = self._skew(task)
         changes = {"seed": task.seed}
         if self.one_core:
-            changes["workers"] = 1  # a run keeps to its core; a pool gives the same bits
+            changes["workers"] = 1  # one core per run; a pool gives the same bits
         return RunRequest(
             label=str(task),
             method=method,
@@ -172,10 +177,10 @@ class _StudyRequests:
         )
 
     def _skew(self, task: _Task) -> str | None:
-        """Return the skew of a case that follows another: with its worst clients doubled."""
+        """Return the skew of a case that follows another: the worst clients get double samples."""
         if task.case.follows is None:
             return None
-        before = self.played.runs[task.case.follows]
+        before = self.study_runs.runs[task.case.follows]
         run = next(run for run in before if run.seed == task.seed)
         return f"{task.case.data.skew},double={'/'.join(map(str, worst_clients(run, _WORST)))}"
 

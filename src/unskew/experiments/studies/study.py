@@ -1,4 +1,4 @@
-"""A study: what a paper did, as a file that can be checked, changed to a scale, and played."""
+"""A study: a paper's experiment as a file that is validated, adapted to a scale, and run."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -29,15 +29,15 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class StudyData(DataConfig):
-    """Data of a study: as for a run, and perhaps only so many samples of its source."""
+    """The data of a study: as for a run, optionally limited to a number of samples."""
 
     samples: Positive | None = None
-    """So many training samples of the source, drawn at random by the seed."""
+    """The number of training samples to use, drawn at random with the seed; None uses all."""
     test_samples: Positive | None = None
 
 
 class Changes(BaseModel):
-    """What a case or a scale changes. Tables are merged, texts replaced."""
+    """The changes of a case or a scale. Tables are merged, strings are replaced."""
 
     model_config = _STRICT
 
@@ -45,7 +45,7 @@ class Changes(BaseModel):
     train: dict[str, Any] = Field(default_factory=dict)
     model: str | None = None
     methods: dict[str, str] = Field(default_factory=dict)
-    """Another spelling of a method, by its label; an empty one leaves the method out."""
+    """Spec strings of methods, by label; an empty string removes the method."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the study's probes."""
 
@@ -55,31 +55,31 @@ class CaseFile(Changes):
 
     name: str
     paper: dict[str, Values] = Field(default_factory=dict)
-    """What the paper reports: measure, label, figure as printed."""
+    """The paper's values as printed, by measure and label."""
     follows: str | None = None
-    """Another case: the three clients it serves worst in the end get twice their samples here."""
+    """Another case, whose three worst clients get twice their samples in this one."""
     missing: str | None = None
-    """Why the case cannot be played by anyone: its data is not in the catalogue."""
+    """The reason why the case cannot be run: its data is not in the catalogue."""
 
 
 class ScaleFile(Changes):
-    """How a study is made smaller: what it changes, in words and in settings."""
+    """A smaller version of a study: its changes, in words and in settings."""
 
     changes: str
     seeds: Positive | None = None
     cases: list[str] = Field(default_factory=lambda: ["*"])
-    """The cases that are played, as patterns of their names."""
+    """The cases to run, as patterns of their names."""
     where: dict[str, Changes] = Field(default_factory=dict)
-    """Further changes, for the cases that match a pattern."""
+    """Further changes for the cases that match a pattern."""
 
 
 class Claim(BaseModel):
-    """What a paper says, as a difference that can be measured over seeds.
+    """A statement of a paper, as a difference that can be measured over seeds.
 
-    A method's figure, averaged over ``cases``, stands against that of each rival in ``than``, or
-    against its own in ``than_cases``, or against a number, ``than_value``. With ``since``, figures
-    are changes since that case. ``kind`` says what the difference is to be; ``margin`` is how much
-    "at least" and "level" allow.
+    A method's value, averaged over ``cases``, is compared with that of each rival in ``than``, with
+    its value in ``than_cases``, or with the number ``than_value``. With ``since``, values are
+    changes relative to that case. ``kind`` is the expected difference; ``margin`` is the tolerance
+    of "at least" and "equivalent".
     """
 
     model_config = _STRICT
@@ -87,7 +87,7 @@ class Claim(BaseModel):
     text: str
     measure: str
     method: str
-    kind: Literal["better", "worse", "at least", "level"] = "better"
+    kind: Literal["better", "worse", "at least", "equivalent"] = "better"
     than: list[str] = Field(default_factory=list)
     cases: list[str] = Field(default_factory=lambda: ["*"])
     than_cases: list[str] | None = None
@@ -95,27 +95,27 @@ class Claim(BaseModel):
     since: str | None = None
     margin: Annotated[float, Field(ge=0)] = 0.0
     above: float | None = None
-    """A figure that one of the methods must reach, or equality means that nothing was learned."""
+    """A value that one of the methods must reach; otherwise too little was learned to compare."""
     scales: list[Scale] = ["paper", "cpu"]
-    """Where it can be tested; elsewhere ``why`` tells what is lacking."""
-    why: str = "this scale plays too little, and other data"
+    """The scales at which the claim can be tested; ``why`` is the reason for the others."""
+    why: str = "this scale trains too little, on different data"
 
 
 class StudyFile(Changes):
-    """The whole file."""
+    """The contents of a study file."""
 
     title: str
     paper: Paper
-    makes: list[str]
-    """The tables and figures of the paper that the study makes."""
+    reproduces: list[str]
+    """The tables and figures of the paper that the study reproduces."""
     note: str = ""
     measures: Annotated[list[str], Field(min_length=1)]
-    """What is measured; the first is what the overview draws."""
+    """The names of the measures; the first is drawn in the overview."""
     probes: list[str] = Field(default_factory=list)
     ours: list[str] = Field(default_factory=list)
-    """The paper's own method, or versions of it: effective rounds are counted from its side."""
+    """The paper's method, or versions of it; its effective rounds are counted against rivals."""
     reference: str | None = None
-    """The method whose model parameter bias is measured against."""
+    """The method whose model is the reference for parameter bias."""
     seeds: Positive = 3
     cases: Annotated[list[CaseFile], Field(min_length=1)]
     claims: list[Claim] = Field(default_factory=list)
@@ -123,7 +123,7 @@ class StudyFile(Changes):
 
 
 class Case(BaseModel):
-    """One comparison at a scale, with everything settled."""
+    """One comparison at a scale, with all settings resolved."""
 
     model_config = _STRICT
 
@@ -164,7 +164,7 @@ class Study(BaseModel):
 
 
 def at_scale(name: str, file: StudyFile, scale: str, seeds: int | None = None) -> Study:
-    """Settle a study at a scale; every complaint names the study and the case."""
+    """Resolve a study at a scale; every error names the study and the case."""
     if scale not in get_args(Scale):
         raise UnskewError(f"scale must be one of smoke, cpu, paper (got {scale!r})")
     if seeds is not None and seeds < 1:
@@ -173,35 +173,35 @@ def at_scale(name: str, file: StudyFile, scale: str, seeds: int | None = None) -
     patterns = ["*"] if changes is None else changes.cases
     chosen = [case for case in file.cases if matches(case.name, patterns)]
     if not chosen:
-        raise UnskewError(f"{name}: scale {scale}: cases: no case is called {patterns}")
-    cases = [_settled(name, file, case, changes) for case in chosen]
-    own = None if changes is None else changes.seeds
+        raise UnskewError(f"{name}: scale {scale}: cases: no case matches {patterns}")
+    cases = [_resolved(name, file, case, changes) for case in chosen]
+    scale_seeds = None if changes is None else changes.seeds
     return Study(
         name=name,
         scale=scale,
         file=file,
-        seeds=seeds or own or file.seeds,
+        seeds=seeds or scale_seeds or file.seeds,
         cases=cases,
         changes="nothing: this is the paper's setting" if changes is None else changes.changes,
     )
 
 
 def matches(name: str, patterns: list[str]) -> bool:
-    """Tell whether a case's name matches one of some patterns such as ``CIFAR-10*``."""
+    """Return whether a case's name matches one of the patterns, such as ``CIFAR-10*``."""
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _settled(name: str, file: StudyFile, case: CaseFile, scale: ScaleFile | None) -> Case:
+def _resolved(name: str, file: StudyFile, case: CaseFile, scale: ScaleFile | None) -> Case:
     layers: list[Changes] = [file, case]
     if scale is not None:
-        narrower = [more for pattern, more in scale.where.items() if matches(case.name, [pattern])]
-        layers += [scale, *narrower]
+        where = [more for pattern, more in scale.where.items() if matches(case.name, [pattern])]
+        layers += [scale, *where]
     label = f"{name}: case {case.name!r}: "
     methods = _merged(layer.methods for layer in layers)
     values: dict[str, Any] = {
         "name": case.name,
         "data": _merged(layer.data for layer in layers),
-        "train": _one_of_each_pair([layer.train for layer in layers]),
+        "train": _merged_settings([layer.train for layer in layers]),
         "model": next((layer.model for layer in reversed(layers) if layer.model), None),
         "methods": {key: text for key, text in methods.items() if text},
         "options": _merged(layer.options for layer in layers),
@@ -219,8 +219,8 @@ def _merged(layers: Any) -> dict[str, Any]:
     return merged
 
 
-def _one_of_each_pair(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge settings; one of a pair that excludes the other takes its place."""
+def _merged_settings(layers: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge settings; of two mutually exclusive settings the later one replaces the other."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for pair in (("participation", "cohort"), ("epochs", "steps")):

@@ -1,8 +1,8 @@
-"""Labelled samples from a VAE, and what a classifier learns from them.
+"""Labelled samples from a VAE, and the accuracy of a classifier trained on them.
 
-The VAE knows no labels. Clients tell, for each class, the number, sum and outer products of their
-samples' mean codes: a few numbers that add up over clients, from which the server has a normal
-distribution of codes a class. Codes drawn from it and decoded are samples of that class.
+The VAE is not conditioned on labels. For each class, clients send the count, sum and outer products
+of their samples' mean codes. The server adds these up over clients to a normal distribution of
+codes per class. Codes drawn from it and decoded are samples of that class.
 
 The classification accuracy score (Ravuri and Vinyals 2019) is the accuracy on real test samples of
 a classifier that was trained on synthetic ones alone.
@@ -25,7 +25,7 @@ from unskew.models.vae import VAE
 from unskew.utils.rng import torch_generator
 
 _RIDGE = 1e-6
-"""Added to variances, so that a class with one sample has a distribution too."""
+"""Added to variances, so that a class with a single sample has a distribution too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +44,17 @@ class ClassCodes:
 
 @torch.no_grad()
 def class_codes(vae: VAE, x: Tensor, y: Tensor, classes: int) -> ClassCodes:
-    """Sum up the mean codes of one client's samples."""
+    """Return the sums over the mean codes of one client's samples."""
     mean = vae.encode(FunctionalModel(vae).inputs(x))[0].double()
-    shares = torch.nn.functional.one_hot(y.long(), classes).double()
+    one_hot = torch.nn.functional.one_hot(y.long(), classes).double()
     return ClassCodes(
-        shares.sum(0), shares.T @ mean, torch.einsum("nc,ni,nj->cij", shares, mean, mean)
+        one_hot.sum(0), one_hot.T @ mean, torch.einsum("nc,ni,nj->cij", one_hot, mean, mean)
     )
 
 
 @torch.no_grad()
 def synthesise(vae: VAE, codes: ClassCodes, samples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Draw so many samples with labels, in the shares of the classes; features lie in [0, 1]."""
+    """Draw ``samples`` labelled samples with the class frequencies; features are in [0, 1]."""
     generator = torch_generator(seed, "synthesis")
     y = torch.multinomial(codes.counts, samples, replacement=True, generator=generator)
     known = codes.counts.clamp(min=1)
@@ -103,5 +103,5 @@ def classification_score(
 
 
 def _unit(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return bytes as numbers from 0 to 1, like the synthetic ones."""
+    """Return bytes scaled to [0, 1], like the synthetic features."""
     return x.astype(np.float32) / 255 if x.dtype == np.uint8 else x

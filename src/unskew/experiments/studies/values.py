@@ -1,4 +1,4 @@
-"""What was measured in a study: a number for every case, method, measure and seed."""
+"""The values of a study: one number per case, method, measure and seed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,24 +18,25 @@ from unskew.runs.run import Run
 from unskew.stats.paired import BySeed
 
 Cells = dict[str, dict[str, dict[str, dict[int, float]]]]
-"""By case, label, measure and seed, in the units of the papers."""
+"""Values by case, label, measure and seed, in the units of the papers."""
 
 _LAST = 10
-"""Rounds at the end whose evaluations are averaged."""
+"""The number of final rounds whose evaluations are averaged."""
 
 
-def cells_of(played: StudyRuns) -> Cells:
-    """Measure everything the study asks for, of the runs that were played."""
-    study = played.study
+def cells_of(study_runs: StudyRuns) -> Cells:
+    """Compute all measures of the study from its runs."""
+    study = study_runs.study
     cells: Cells = {}
     for case in study.cases:
         found: dict[str, dict[str, dict[int, float]]] = {label: {} for label in case.methods}
         for name in study.file.measures:
             for label in case.methods:
-                alone = OF_A_RUN.get(name)
-                if alone is not None:
-                    found[label][name] = {r.seed: alone(r) for r in played.of(case.name, label)}
-        for name, values in _together(played, case.name).items():
+                measure = RUN_MEASURES.get(name)
+                if measure is not None:
+                    runs = study_runs.of(case.name, label)
+                    found[label][name] = {run.seed: measure(run) for run in runs}
+        for name, values in _relative_measures(study_runs, case.name).items():
             if name in study.file.measures:
                 for label, by_seed in values.items():
                     found[label][name] = by_seed
@@ -44,45 +45,47 @@ def cells_of(played: StudyRuns) -> Cells:
 
 
 def mean_and_sd(values: BySeed) -> tuple[float, float]:
-    """Return the mean over seeds and its deviation, NaN where there are too few."""
+    """Return mean and standard deviation over seeds; NaN where there are too few."""
     known = [value for value in values.values() if not math.isnan(value)]
     if not known or len(known) < len(values):
         return (float(np.mean(known)) if known else math.nan), math.nan
     return float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
 
 
-def _together(played: StudyRuns, case: str) -> dict[str, dict[str, dict[int, float]]]:
-    """Return the measures that compare methods: effective rounds, their cost, and bias."""
-    study = played.study
+def _relative_measures(study_runs: StudyRuns, case: str) -> dict[str, dict[str, dict[int, float]]]:
+    """Return the measures that relate methods: effective rounds, their cost, and bias."""
+    study = study_runs.study
     runs: dict[int, dict[str, Run]] = {}
     for label in study.case(case).methods:
-        for run in played.of(case, label):
+        for run in study_runs.of(case, label):
             runs.setdefault(run.seed, {})[label] = run
     found: dict[str, dict[str, dict[int, float]]] = {}
 
-    def note(measure: str, label: str, seed: int, value: float) -> None:
+    def record(measure: str, label: str, seed: int, value: float) -> None:
         found.setdefault(measure, {}).setdefault(label, {})[seed] = value
 
     for seed, by_label in runs.items():
         for measure, values in _effective(study.file.ours, by_label).items():
             for label, value in values.items():
-                note(measure, label, seed, value)
+                record(measure, label, seed, value)
         for label, value in _biases(study.file.reference, by_label).items():
-            note("bias", label, seed, value)
+            record("bias", label, seed, value)
     return found
 
 
 def _effective(ours: Sequence[str], runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
-    """Count each version of our method against the rivals alone."""
+    """Return effective rounds and costs, each version of our method against the rivals alone."""
     found: dict[str, dict[str, float]] = {}
-    for own in ours:
-        met = {label: run for label, run in runs.items() if label == own or label not in ours}
-        if own not in met:
+    for version in ours:
+        compared = {
+            label: run for label, run in runs.items() if label == version or label not in ours
+        }
+        if version not in compared:
             continue
-        exchanges = {label: exchange_of(run) for label, run in met.items()}
+        exchanges = {label: exchange_of(run) for label, run in compared.items()}
         before = {label: float(exchange.rounds_before) for label, exchange in exchanges.items()}
-        curves = {label: run.curve("personal", run.metric.name) for label, run in met.items()}
-        rounds = effective_rounds(curves, own, before)
+        curves = {label: run.curve("personal", run.metric.name) for label, run in compared.items()}
+        rounds = effective_rounds(curves, version, before)
         cost = {label: exchanges[label].cost(value) for label, value in rounds.items()}
         for name, values in (("rounds", rounds), ("cost", cost), ("rounds-before", before)):
             found.setdefault(name, {}).update(values)
@@ -95,13 +98,13 @@ def _biases(reference: str | None, runs: Mapping[str, Run]) -> dict[str, float]:
     module = runs[reference].model
     assert module is not None
     layout = FunctionalModel(module).layout
-    right = flatten(module, layout)
+    target = flatten(module, layout)
     found = {}
     for label, run in runs.items():
-        own = FunctionalModel(run.model).layout if run.model is not None else None
-        same = own is not None and [e.name for e in own] == [e.name for e in layout]
+        other = FunctionalModel(run.model).layout if run.model is not None else None
+        same = other is not None and [e.name for e in other] == [e.name for e in layout]
         if label != reference and same and run.model is not None:
-            found[label] = parameter_bias(flatten(run.model, layout), right, layout)
+            found[label] = parameter_bias(flatten(run.model, layout), target, layout)
     return found
 
 
@@ -110,18 +113,18 @@ def _last(level: str, metric: str = "accuracy") -> Callable[[Run], float]:
 
 
 def _outputs(run: Run) -> float:
-    """Return the mean over the models of a method; one that makes a single one has no such row."""
+    """Return the mean over the models of a method; with a single model, the global one."""
     level = "outputs" if any("outputs" in row for row in run.metrics) else "global"
     return 100 * run.last(level)
 
 
 def _mean_of_last(level: str) -> Callable[[Run], float]:
-    def of(run: Run) -> float:
+    def measure(run: Run) -> float:
         rounds, values = run.curve(level)
         late = [v for round_, v in zip(rounds, values, strict=True) if round_ > rounds[-1] - _LAST]
         return 100 * float(np.mean(late)) if late else math.nan
 
-    return of
+    return measure
 
 
 def _best(run: Run) -> float:
@@ -129,10 +132,10 @@ def _best(run: Run) -> float:
 
 
 def _loss_at(round_: int) -> Callable[[Run], float]:
-    def of(run: Run) -> float:
+    def measure(run: Run) -> float:
         return dict(zip(*run.curve("global", "loss"), strict=True)).get(round_, math.nan)
 
-    return of
+    return measure
 
 
 def _train_loss(run: Run) -> float:
@@ -141,12 +144,12 @@ def _train_loss(run: Run) -> float:
 
 
 def _made_loss(run: Run) -> float:
-    told = [row.get("diagnostics", {}).get("validation_loss") for row in run.metrics]
-    known = [value for value in told if value is not None]
+    losses = [row.get("diagnostics", {}).get("validation_loss") for row in run.metrics]
+    known = [value for value in losses if value is not None]
     return min(known) if known else math.nan
 
 
-OF_A_RUN: dict[str, Callable[[Run], float]] = {
+RUN_MEASURES: dict[str, Callable[[Run], float]] = {
     "global": _last("global"),
     "outputs": _outputs,
     "global-last10": _mean_of_last("global"),
@@ -163,4 +166,4 @@ OF_A_RUN: dict[str, Callable[[Run], float]] = {
     "seconds": seconds_per_round,
     "made-loss": _made_loss,
 }
-"""What can be measured of one run alone, by the measure's name."""
+"""The measures of a single run, by name."""

@@ -1,5 +1,5 @@
-"""Hyper-parameter search as papers do it: every method gets the same number of trials.
+"""Hyper-parameter search: every method gets the same number of trials.
 
-``plan`` is what is asked for, ``split`` the validation part, ``trials`` the settings that are
-tried, ``choice`` what came out, and ``search`` puts them together.
+``plan`` holds the options of a search, ``split`` the validation part of the data, ``trials`` the
+settings that are tried, ``choice`` the results of the trials, and ``search`` runs them all.
 """

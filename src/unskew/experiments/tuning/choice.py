@@ -1,4 +1,4 @@
-"""What a search found: every trial's figure, and the best of them."""
+"""The result of a search: the metric of every trial, and the best trial."""
 
 import math
 from dataclasses import dataclass
@@ -16,74 +16,78 @@ _LEVELS = {"global": "global", "global on local tests": "local", "personal": "pe
 
 
 def level_of(method: Method) -> str:
-    """Return the level a method is judged on: the one it is meant for."""
+    """Return the level of evaluation a method is judged on: the one it is designed for."""
     return _LEVELS[method.about.level]
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
-    """A trial, its figure on the validation part (NaN without one), and why it was refused."""
+class TrialResult:
+    """A trial and its value on the validation part.
+
+    The value is NaN if there is none; ``skipped`` then gives the reason if the method did not
+    support the network.
+    """
 
     trial: Trial
     metric: Metric
     value: float
-    refused: str | None = None
+    skipped: str | None = None
 
     @staticmethod
-    def of(trial: Trial, run: Run, level: str) -> "Tried":
-        """Read the figure of a trial that was played: its mean over the second half.
+    def of(trial: Trial, run: Run, level: str) -> "TrialResult":
+        """Read the value of a finished trial: the mean over the second half of its rounds.
 
-        Under skew the accuracy jumps from round to round, and a single one would make the choice
-        a lottery.
+        Under skew the accuracy jumps from round to round, so a single round would make the choice
+        depend on noise.
         """
         rounds, values = run.curve(level, run.metric.name)
         late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
         value = fmean(late) if late else math.nan
-        return Tried(trial, run.metric, value, run.facts.get("refused"))
+        return TrialResult(trial, run.metric, value, run.facts.get("skipped"))
 
     @property
-    def rank(self) -> float:
+    def score(self) -> float:
         """A number that is larger for a better trial."""
         if math.isnan(self.value):
             return -math.inf
         return self.value if self.metric.more_is_better else -self.value
 
 
-def best_of(tried: list[Tried]) -> Tried:
-    """Return the best trial; of several that are as good, the one that came first."""
-    return max(tried, key=lambda each: each.rank)
+def best_of(results: list[TrialResult]) -> TrialResult:
+    """Return the best trial; of several that are equally good, the first."""
+    return max(results, key=lambda result: result.score)
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The trials of one method, ``asked`` being how it was spelled."""
+    """The trials of one method; ``requested`` is the method's spec before the search."""
 
-    asked: str
+    requested: str
     level: str
     plan: Plan
-    tried: list[Tried]
+    results: list[TrialResult]
 
     @property
-    def chosen(self) -> Tried:
-        """The trial whose setting is used."""
-        return best_of(self.tried)
+    def chosen(self) -> TrialResult:
+        """The trial whose settings are used."""
+        return best_of(self.results)
 
     def facts(self) -> dict[str, Any]:
-        """Return all there is to know of the search as plain values, for ``run.json``."""
+        """Return the whole search as plain values, for ``run.json``."""
         facts: dict[str, Any] = to_jsonable(
             {
-                "asked": self.asked,
+                "requested": self.requested,
                 "chosen": _facts(self.chosen),
                 "level": self.level,
-                "figure": self.chosen.metric.name,
+                "metric": self.chosen.metric.name,
                 "share": SHARE,
                 **self.plan.model_dump(),
-                "tried": [_facts(each) for each in self.tried],
+                "results": [_facts(result) for result in self.results],
             }
         )
         return facts
 
 
-def _facts(tried: Tried) -> dict[str, Any]:
-    facts = {"method": tried.trial.name, "lr": tried.trial.lr, "value": tried.value}
-    return facts if tried.refused is None else {**facts, "refused": tried.refused}
+def _facts(result: TrialResult) -> dict[str, Any]:
+    facts = {"method": result.trial.name, "lr": result.trial.lr, "value": result.value}
+    return facts if result.skipped is None else {**facts, "skipped": result.skipped}

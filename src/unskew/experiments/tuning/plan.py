@@ -1,4 +1,4 @@
-"""What a search is asked to do, the same for all methods."""
+"""The plan of a search: its options, which are the same for all methods."""
 
 import math
 from collections.abc import Mapping
@@ -9,83 +9,82 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.tuning.trials import rates_around
+from unskew.experiments.tuning.trials import lrs_around
 from unskew.utils.specs import validated
 
 SHARE = 0.2
-"""The part of each client's training samples that trials are judged by, rounded down."""
+"""The share of each client's training samples used for validation, rounded down."""
 
 TRIALS = 6
-"""How many settings each method tries, unless said otherwise."""
+"""The default number of trials per method."""
 
 ROUNDS = 0.25
-"""How much of the rounds a trial plays, rounded up, unless said otherwise."""
+"""The default number of rounds per trial, as a share of the run's rounds, rounded up."""
 
 FACTOR = 4
-"""Unless said otherwise, the learning rates are the run's, and that divided and multiplied."""
+"""The default learning rates are the run's, and the run's divided and multiplied by this."""
 
-Rate = Annotated[float, Field(gt=0)]
+LearningRate = Annotated[float, Field(gt=0)]
 
 
 class Tuning(BaseModel):
-    """The options of a search; what is left out follows from the settings of the runs."""
+    """The options of a search; options that are None follow from the settings of the runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    lr: Annotated[tuple[Rate, ...], Field(strict=False)] | None = None
+    lr: Annotated[tuple[LearningRate, ...], Field(strict=False)] | None = None
     trials: Annotated[int, Field(ge=1, le=100)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("lr")
     @classmethod
-    def _enough(cls, rates: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if rates is not None and len(set(rates)) < max(2, len(rates)):
+    def _at_least_two(cls, lrs: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if lrs is not None and len(set(lrs)) < max(2, len(lrs)):
             raise ValueError(
-                "give at least two learning rates, each once: some methods have nothing else "
-                "to tune"
+                "give at least two distinct learning rates: some methods have nothing else to tune"
             )
-        return rates
+        return lrs
 
 
 class Plan(BaseModel):
-    """A search: so many trials of so many rounds for each method, the first with these rates."""
+    """A search: the trials and rounds per method, and the learning rates that are tried first."""
 
     model_config = ConfigDict(frozen=True)
 
-    rates: tuple[float, ...]
+    lrs: tuple[float, ...]
     trials: int
     rounds: int
     seed: int
 
     @property
-    def further(self) -> int:
-        """How many trials are left once every rate is tried."""
-        return self.trials - len(self.rates)
+    def remaining(self) -> int:
+        """The number of trials that remain after every learning rate was tried."""
+        return self.trials - len(self.lrs)
 
 
 def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> Plan | None:
-    """Return the search that is asked for: True, or options of :class:`Tuning`; None if none."""
+    """Return the plan for ``tune``: True or options of :class:`Tuning`; False gives None."""
     if tune is False:
         return None
-    asked = Tuning() if tune is True else validated(Tuning, tune, "tune: ")
-    rates = asked.lr or (settings.lr / FACTOR, settings.lr, settings.lr * FACTOR)
-    trials = asked.trials or max(TRIALS, len(rates))
-    if trials < len(rates):
+    options = Tuning() if tune is True else validated(Tuning, tune, "tune: ")
+    lrs = options.lr or (settings.lr / FACTOR, settings.lr, settings.lr * FACTOR)
+    trials = options.trials or max(TRIALS, len(lrs))
+    if trials < len(lrs):
         raise UnskewError(
-            f"tune: trials must be at least the number of learning rates, {len(rates)} "
-            f"(got {trials}); give more trials or fewer rates"
+            f"tune: trials must be at least the number of learning rates, {len(lrs)} "
+            f"(got {trials}); give more trials or fewer learning rates"
         )
-    _check_room(rates, trials - len(rates))
-    rounds = asked.rounds or math.ceil(ROUNDS * settings.rounds)
-    return Plan(rates=rates, trials=trials, rounds=rounds, seed=seed)
+    _check_spread(lrs, trials - len(lrs))
+    rounds = options.rounds or math.ceil(ROUNDS * settings.rounds)
+    return Plan(lrs=lrs, trials=trials, rounds=rounds, seed=seed)
 
 
-def _check_room(rates: tuple[float, ...], further: int) -> None:
-    """Complain about rates too close to each other for all trials, whichever is the best."""
-    room = min(len(list(islice(rates_around(best, rates), further))) for best in rates)
-    if room < further:
+def _check_spread(lrs: tuple[float, ...], remaining: int) -> None:
+    """Raise if the learning rates are too close to fit all trials, whichever is the best."""
+    available = min(len(list(islice(lrs_around(best, lrs), remaining))) for best in lrs)
+    if available < remaining:
         raise UnskewError(
-            f"tune: lr: the rates {', '.join(f'{rate:g}' for rate in rates)} are so close that "
-            f"only {room} of {further} further trials fit between them; spread them, or give "
-            "fewer trials"
+            f"tune: lr: the learning rates {', '.join(f'{lr:g}' for lr in lrs)} are so close that "
+            f"only {available} of {remaining} remaining trials fit between them; spread them or "
+            "give fewer trials"
         )

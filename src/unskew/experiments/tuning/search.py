@@ -1,4 +1,4 @@
-"""The search itself: all methods try their rates, then each what its best rate leads to."""
+"""The search: first the learning rates of all methods, then trials around each best one."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, folder_name
-from unskew.experiments.tuning.choice import Choice, Tried, best_of, level_of
+from unskew.experiments.tuning.choice import Choice, TrialResult, best_of, level_of
 from unskew.experiments.tuning.plan import SHARE, Plan
 from unskew.experiments.tuning.split import validation_split
-from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, settings_of_grid
+from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, grid_options
 from unskew.methods import name_of, with_options
 from unskew.methods.common.base import Method
 from unskew.runs.read import TUNING
@@ -19,7 +19,7 @@ from unskew.runs.run import Run
 Execute = Callable[[Sequence[RunRequest]], list[Run]]
 
 _EVALUATIONS = 10
-"""How often a trial is measured, at least; those of the second half count."""
+"""The minimum number of evaluations per trial; those of the second half count."""
 
 
 def search(
@@ -30,43 +30,44 @@ def search(
     settings: Settings,
     out: Path | None,
 ) -> list[Choice]:
-    """Try every method's settings on a part of the training samples and choose the best.
+    """Try every method's settings on the validation part and return the best for each method.
 
-    With ``out`` every trial is a run in a folder below it, so that none is played twice.
+    With ``out`` every trial is a run in a folder below it, so that no trial is trained twice.
     """
-    check_apart(methods)
-    parted = validation_split(federation, SHARE, plan.seed)
-    trials = _TrialRunner(plan, parted, execute, settings, out)
-    first = trials.try_all([first_trials(method, plan.rates) for method in methods], first=True)
-    more = trials.try_all(
+    check_disjoint(methods)
+    split = validation_split(federation, SHARE, plan.seed)
+    runner = _TrialRunner(plan, split, execute, settings, out)
+    first = runner.run([first_trials(method, plan.lrs) for method in methods], skip=False)
+    further = runner.run(
         [
-            further_trials(method, best_of(tried).trial.lr, plan.rates, plan.further, plan.seed)
-            for method, tried in zip(methods, first, strict=True)
+            further_trials(method, best_of(results).trial.lr, plan.lrs, plan.remaining, plan.seed)
+            for method, results in zip(methods, first, strict=True)
         ],
-        first=False,
+        skip=True,
     )
     return [
         Choice(name_of(method), level_of(method), plan, early + late)
-        for method, early, late in zip(methods, first, more, strict=True)
+        for method, early, late in zip(methods, first, further, strict=True)
     ]
 
 
-def check_apart(methods: Sequence[Method]) -> None:
-    """Refuse methods of which one's search could choose what is another's."""
-    reached: dict[str, str] = {}
+def check_disjoint(methods: Sequence[Method]) -> None:
+    """Raise if the searches of two methods could choose the same spec."""
+    searched_by: dict[str, str] = {}
     for method in methods:
-        asked = name_of(method)
-        others = [with_options(method, values) for values in settings_of_grid(method)]
-        for name in {asked, *map(name_of, others)}:
-            if name in reached:
+        requested = name_of(method)
+        candidates = [with_options(method, options) for options in grid_options(method)]
+        for name in {requested, *map(name_of, candidates)}:
+            if name in searched_by:
                 raise UnskewError(
-                    f"tune: {reached[name]} and {asked} may both become {name}; leave one away"
+                    f"tune: {searched_by[name]} and {requested} may both become {name}; "
+                    "remove one of them"
                 )
-            reached[name] = asked
+            searched_by[name] = requested
 
 
 class _TrialRunner:
-    """Where trials are played."""
+    """Runs trials on the validation split."""
 
     def __init__(
         self,
@@ -77,30 +78,29 @@ class _TrialRunner:
         out: Path | None,
     ) -> None:
         self._federation, self._execute = federation, execute
-        rounds = plan.rounds
         self._settings = settings.changed(
             {
-                "rounds": rounds,
-                "evaluate_every": max(1, rounds // _EVALUATIONS),
+                "rounds": plan.rounds,
+                "evaluate_every": max(1, plan.rounds // _EVALUATIONS),
                 "seed": plan.seed,
             }
         )
-        self._out = None if out is None else out / TUNING / f"{rounds}-rounds"
+        self._out = None if out is None else out / TUNING / f"{plan.rounds}-rounds"
 
-    def try_all(self, trials: Sequence[Sequence[Trial]], *, first: bool) -> list[list[Tried]]:
-        """Play the trials of all methods and return what each method's were worth.
+    def run(self, trials: Sequence[Sequence[Trial]], *, skip: bool) -> list[list[TrialResult]]:
+        """Run the trials of all methods and return the results of each method.
 
-        A published value that does not suit the network is passed over; a method that cannot be
-        trained as it was spelled is an error.
+        With ``skip`` a published value that the network does not support is skipped; without it,
+        a method that cannot be trained as requested is an error.
         """
-        requests = [self._request(trial, may_refuse=not first) for each in trials for trial in each]
+        requests = [self._request(trial, skip) for group in trials for trial in group]
         runs = iter(self._execute(requests))
         return [
-            [Tried.of(trial, next(runs), level_of(trial.method)) for trial in each]
-            for each in trials
+            [TrialResult.of(trial, next(runs), level_of(trial.method)) for trial in group]
+            for group in trials
         ]
 
-    def _request(self, trial: Trial, *, may_refuse: bool) -> RunRequest:
+    def _request(self, trial: Trial, skip: bool) -> RunRequest:
         folder = None
         if self._out is not None:
             folder = self._out / folder_name(trial.name) / f"lr={trial.lr:g}"
@@ -110,5 +110,5 @@ class _TrialRunner:
             data=lambda: self._federation,
             settings=self._settings.changed({"lr": trial.lr}),
             folder=folder,
-            may_refuse=may_refuse,
+            skip_unsupported=skip,
         )

@@ -1,4 +1,4 @@
-"""The validation part: some of each client's training samples, and never a test sample."""
+"""The validation split: a part of each client's training samples, never a test sample."""
 
 from dataclasses import replace
 
@@ -9,16 +9,16 @@ from unskew.utils.rng import stream
 
 
 def validation_split(federation: Federation, share: float, seed: int) -> Federation:
-    """Return a federation of training samples alone, with a share of them in the place of tests.
+    """Return a federation of training samples only, with a share of them as its test samples.
 
-    Each client keeps the share of its training samples back, rounded down, for its own test, and
-    all that is kept back is the common test. The federation's own tests are not in it.
+    Each client holds out the share of its training samples, rounded down, as its local test; all
+    held-out samples together are the common test. The federation's test samples are not used.
     """
-    own = replace(federation, test=Columns.empty_like(federation.train))
-    parted = own.held_out(share, int(stream(seed, "validation")) >> 1)
-    if not parted.test.samples:
+    train_only = replace(federation, test=Columns.empty_like(federation.train))
+    split = train_only.held_out(share, int(stream(seed, "validation")) >> 1)
+    if not split.test.samples:
         raise UnskewError(
-            f"tune: no client has the {round(1 / share)} training samples of which one can be "
-            "kept back; leave tune away"
+            f"tune: no client has {round(1 / share)} training samples, of which one would be held "
+            "out for validation; use fewer clients or turn tune off"
         )
-    return replace(parted, common=Columns.whole(parted.test.x, parted.test.y))
+    return replace(split, common=Columns.whole(split.test.x, split.test.y))

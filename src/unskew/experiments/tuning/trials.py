@@ -1,8 +1,9 @@
-"""Which settings are tried: first the learning rates, then the method's published values.
+"""The settings that are tried: first the learning rates, then the method's published values.
 
-A method is first tried as it is spelled with every rate; with the best rate, its published values
-are tried in a seeded order. Trials that are left over, all of them for a method that publishes
-none, go to rates around the best one. So every method gets exactly as many trials as any other.
+A method is first tried as requested with every learning rate. With the best one, its published
+values are tried in a seeded order. The remaining trials, which are all of them for a method without
+published values, use learning rates around the best one. So every method gets the same number of
+trials.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from unskew.methods.common.base import Method
 from unskew.utils.rng import generator
 
 _HALVINGS = 12
-"""Steps are halved so often at most; by then rates of four digits hardly differ."""
+"""The maximum number of halvings of a step; by then rates of four digits hardly differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,56 +28,56 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """The method's spelling."""
+        """The method's spec string."""
         return name_of(self.method)
 
 
-def first_trials(method: Method, rates: Sequence[float]) -> list[Trial]:
-    """Return the trials of the learning rates."""
-    return [Trial(method, rate) for rate in rates]
+def first_trials(method: Method, lrs: Sequence[float]) -> list[Trial]:
+    """Return one trial per learning rate."""
+    return [Trial(method, lr) for lr in lrs]
 
 
 def further_trials(
-    method: Method, best: float, rates: Sequence[float], number: int, seed: int
+    method: Method, best: float, lrs: Sequence[float], count: int, seed: int
 ) -> list[Trial]:
-    """Return so many more trials, given the best of the rates: published values, then rates."""
-    published = settings_of_grid(method)
-    order = generator(seed, "tuning").permutation(len(published))[:number]
-    trials = [Trial(with_options(method, published[place]), best) for place in order]
-    closer = islice(rates_around(best, rates), number - len(trials))
-    return trials + [Trial(method, rate) for rate in closer]
+    """Return ``count`` more trials, given the best of ``lrs``: published values, then rates."""
+    published = grid_options(method)
+    order = generator(seed, "tuning").permutation(len(published))[:count]
+    trials = [Trial(with_options(method, published[index]), best) for index in order]
+    closer = islice(lrs_around(best, lrs), count - len(trials))
+    return trials + [Trial(method, lr) for lr in closer]
 
 
-def settings_of_grid(method: Method) -> list[dict[str, Any]]:
-    """Return every combination of a method's published values but the one it has.
+def grid_options(method: Method) -> list[dict[str, Any]]:
+    """Return every combination of a method's published values except its current one.
 
-    An option that was given another value than its default stays as it was given.
+    An option that was set to a value other than its default keeps that value.
     """
     free = {name: method.grid[name] for name in method.grid if _is_at_default(method, name)}
     combinations = [dict(zip(free, values, strict=True)) for values in product(*free.values())]
     return [values for values in combinations if not _has(method, values)]
 
 
-def rates_around(best: float, rates: Sequence[float]) -> Iterator[float]:
-    """Return ever closer rates on both sides of the best, each one new.
+def lrs_around(best: float, lrs: Sequence[float]) -> Iterator[float]:
+    """Yield new learning rates on both sides of the best, in ever finer steps.
 
-    They lie less than a step away, a step being the mean ratio of neighbouring rates, and never
-    outside of the rates' range: a method with nothing else to try must not reach further. They have
-    four digits, so rates that are close to each other leave but few between them.
+    They are less than a step away, where a step is the mean ratio of neighbouring rates, and always
+    within the range of ``lrs``: a method with nothing else to tune must not search a wider range.
+    They have four significant digits, so few fit between rates that are close together.
     """
-    low, high = min(rates), max(rates)
-    step = (high / low) ** (1 / (len(rates) - 1))
-    seen = set(rates)
-    for part in _parts_of_a_step():
-        for exponent in (part, -part):
-            rate = float(f"{best * step**exponent:.4g}")
-            if low < rate < high and rate not in seen:
-                seen.add(rate)
-                yield rate
+    low, high = min(lrs), max(lrs)
+    step = (high / low) ** (1 / (len(lrs) - 1))
+    seen = set(lrs)
+    for fraction in _step_fractions():
+        for exponent in (fraction, -fraction):
+            lr = float(f"{best * step**exponent:.4g}")
+            if low < lr < high and lr not in seen:
+                seen.add(lr)
+                yield lr
 
 
-def _parts_of_a_step() -> Iterator[float]:
-    """Return 1/2, then 1/4 and 3/4, then the odd eighths, and so on."""
+def _step_fractions() -> Iterator[float]:
+    """Yield 1/2, then 1/4 and 3/4, then the odd eighths, and so on."""
     for halvings in range(1, _HALVINGS + 1):
         for odd in range(1, 2**halvings, 2):
             yield odd / 2**halvings

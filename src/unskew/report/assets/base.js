@@ -1,5 +1,5 @@
 "use strict";
-// What every picture needs: SVG nodes, scales, axes, colours, the tip that follows the pointer.
+// Shared by all charts: SVG nodes, scales, axes, colours, and the tooltip.
 const DATA = JSON.parse(document.getElementById("report-data").textContent);
 const hidden = new Set();
 const DRAW = {};
@@ -11,9 +11,9 @@ function svgNode(name, attributes, ...children) {
   return node;
 }
 
-function canvasOf(picture, width, height) {
+function canvasOf(chart, width, height) {
   return svgNode("svg", {
-    width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": picture.title,
+    width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": chart.title,
   });
 }
 
@@ -25,8 +25,8 @@ function line(x1, y1, x2, y2, options) {
   return svgNode("line", { x1, y1, x2, y2, stroke: "var(--line)", ...options });
 }
 
-const isShown = (thing) => !hidden.has(thing.method);
-const colour = (method) => `var(--m${DATA.methods.indexOf(method) % 7})`;
+const isShown = (item) => !hidden.has(item.method);
+const color = (method) => `var(--m${DATA.methods.indexOf(method) % 7})`;
 const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
 const dash = (method) => DASHES[Math.floor(DATA.methods.indexOf(method) / 7) % DASHES.length];
 
@@ -102,18 +102,18 @@ function showTip(event, head, rows) {
     TIP.append(row);
   }
   TIP.style.display = "block";
-  const place = TIP.getBoundingClientRect();
-  const flip = event.clientX + place.width + 24 > innerWidth;
-  const x = flip ? event.clientX - place.width - 14 : event.clientX + 14;
+  const frame = TIP.getBoundingClientRect();
+  const flip = event.clientX + frame.width + 24 > innerWidth;
+  const x = flip ? event.clientX - frame.width - 14 : event.clientX + 14;
   TIP.style.left = `${Math.max(4, x)}px`;
-  TIP.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - place.height - 4))}px`;
+  TIP.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - frame.height - 4))}px`;
 }
 
 function hideTip() {
   TIP.style.display = "none";
 }
 
-// Calls back with the pointer's place in the drawing's own units.
+// Calls back with the position of the pointer in the units of the drawing.
 function follow(svg, target, onMove, onLeave) {
   const move = (event) => {
     const frame = svg.getBoundingClientRect();
@@ -125,14 +125,14 @@ function follow(svg, target, onMove, onLeave) {
   target.addEventListener("pointerleave", () => { hideTip(); if (onLeave) onLeave(); });
 }
 
-// Cividis, which looks much the same to everybody, with or without colour vision.
+// Cividis, which looks much the same with every kind of colour vision.
 const SHADES = ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838"]
   .map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 
 function shade(share) {
-  const place = Math.max(0, Math.min(1, share)) * (SHADES.length - 1);
-  const i = Math.min(SHADES.length - 2, Math.floor(place));
-  return SHADES[i].map((value, c) => Math.round(value + (place - i) * (SHADES[i + 1][c] - value)));
+  const position = Math.max(0, Math.min(1, share)) * (SHADES.length - 1);
+  const i = Math.min(SHADES.length - 2, Math.floor(position));
+  return SHADES[i].map((value, c) => Math.round(value + (position - i) * (SHADES[i + 1][c] - value)));
 }
 
 function drawShades(svg, left, top, width, low, high) {

@@ -8,7 +8,7 @@ function range(values, share) {
   return share ? [Math.max(0, low), Math.min(1, high)] : [low, high];
 }
 
-function pieces(xs, ys) {
+function pathOf(xs, ys) {
   let path = "", open = false;
   ys.forEach((y, i) => {
     if (y !== null) path += `${open ? "L" : "M"}${xs[i].toFixed(1)} ${y.toFixed(1)}`;
@@ -17,10 +17,10 @@ function pieces(xs, ys) {
   return path;
 }
 
-DRAW.curves = (picture, width) => {
-  const { data } = picture, series = data.series.filter(isShown);
+DRAW.curves = (chart, width) => {
+  const { data } = chart, series = data.series.filter(isShown);
   const height = 280, box = { left: 54, right: width - 10, top: 8, bottom: height - 40 };
-  const svg = canvasOf(picture, width, height);
+  const svg = canvasOf(chart, width, height);
   const known = series.flatMap((s) => [...s.low, ...s.high]).filter((v) => v !== null);
   if (!known.length) return svg;
   const xs = series.flatMap((s) => s.x), first = Math.min(...xs), last = Math.max(...xs);
@@ -33,16 +33,16 @@ DRAW.curves = (picture, width) => {
     const ready = s.x.map((_, i) => i).filter((i) => s.low[i] !== null && s.high[i] !== null);
     const edge = [...ready.map((i) => [s.x[i], s.high[i]]), ...ready.reverse().map((i) => [s.x[i], s.low[i]])];
     const points = edge.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ");
-    svg.append(svgNode("polygon", { points, fill: colour(s.method), "fill-opacity": series.length > 3 ? 0.09 : 0.15 }));
+    svg.append(svgNode("polygon", { points, fill: color(s.method), "fill-opacity": series.length > 3 ? 0.09 : 0.15 }));
   }
   for (const s of series) {
-    const d = pieces(s.x.map(x), s.mean.map((v) => (v === null ? null : y(v))));
+    const d = pathOf(s.x.map(x), s.mean.map((v) => (v === null ? null : y(v))));
     svg.append(svgNode("path", {
-      d, fill: "none", stroke: colour(s.method), "stroke-width": 2, "stroke-linejoin": "round",
+      d, fill: "none", stroke: color(s.method), "stroke-width": 2, "stroke-linejoin": "round",
       "stroke-dasharray": dash(s.method), class: "curve",
     }));
     if (s.x.length === 1 && s.mean[0] !== null) {
-      svg.append(svgNode("circle", { cx: x(s.x[0]), cy: y(s.mean[0]), r: 3.5, fill: colour(s.method) }));
+      svg.append(svgNode("circle", { cx: x(s.x[0]), cy: y(s.mean[0]), r: 3.5, fill: color(s.method) }));
     }
   }
   hoverCurves(svg, series, box, x, y, data);
@@ -65,26 +65,26 @@ function hoverCurves(svg, series, box, x, y, data) {
       .sort((a, b) => b.mean - a.mean);
     marks.replaceChildren(line(x(round), box.top, x(round), box.bottom, { stroke: "var(--soft)" }));
     for (const h of here) {
-      marks.append(svgNode("circle", { cx: x(round), cy: y(h.mean), r: 3.5, fill: colour(h.method) }));
+      marks.append(svgNode("circle", { cx: x(round), cy: y(h.mean), r: 3.5, fill: color(h.method) }));
     }
-    showTip(event, `${data.x} ${round}`, here.map((h) => [h.method, number(h.mean, data.share), colour(h.method)]));
+    showTip(event, `${data.x} ${round}`, here.map((h) => [h.method, number(h.mean, data.share), color(h.method)]));
   }, () => marks.replaceChildren());
 }
 
-DRAW.histograms = (picture, width) => {
-  const { data } = picture, { edges } = data, series = data.series.filter(isShown);
+DRAW.histograms = (chart, width) => {
+  const { data } = chart, { edges } = data, series = data.series.filter(isShown);
   const height = 260, box = { left: 54, right: width - 14, top: 8, bottom: height - 40 };
-  const svg = canvasOf(picture, width, height);
+  const svg = canvasOf(chart, width, height);
   if (!series.length) return svg;
   const top = Math.max(...series.flatMap((s) => s.shares));
   const x = scale(edges[0], edges[edges.length - 1], box.left, box.right), y = scale(0, top * 1.05, box.bottom, box.top);
-  axisX(svg, x, box, data.ticks.map(([place]) => place), data.x, (v) => data.ticks.find(([place]) => place === v)[1]);
+  axisX(svg, x, box, data.ticks.map(([position]) => position), data.x, (v) => data.ticks.find(([position]) => position === v)[1]);
   axisY(svg, y, box, ticks(0, top, 4), (v) => tickText(v, true));
   for (const s of series) {
     const steps = s.shares.map((share, i) => `L${x(edges[i])} ${y(share)}L${x(edges[i + 1])} ${y(share)}`);
     svg.append(svgNode("path", {
-      d: `M${box.left} ${y(0)}${steps.join("")}L${box.right} ${y(0)}`, fill: colour(s.method), "fill-opacity": 0.13,
-      stroke: colour(s.method), "stroke-width": 1.8, "stroke-dasharray": dash(s.method), class: "steps",
+      d: `M${box.left} ${y(0)}${steps.join("")}L${box.right} ${y(0)}`, fill: color(s.method), "fill-opacity": 0.13,
+      stroke: color(s.method), "stroke-width": 1.8, "stroke-dasharray": dash(s.method), class: "steps",
     }));
   }
   const area = svgNode("rect", {
@@ -94,7 +94,7 @@ DRAW.histograms = (picture, width) => {
   svg.append(area);
   follow(svg, area, (px, _, event) => {
     const bin = Math.max(0, Math.min(data.bins.length - 1, edges.findIndex((edge) => px < x(edge)) - 1));
-    showTip(event, `weight ${data.bins[bin]}`, series.map((s) => [s.method, number(s.shares[bin], true), colour(s.method)]));
+    showTip(event, `weight ${data.bins[bin]}`, series.map((s) => [s.method, number(s.shares[bin], true), color(s.method)]));
   });
   return svg;
 };

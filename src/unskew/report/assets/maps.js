@@ -1,24 +1,24 @@
 "use strict";
-// Maps of clients over rounds, bubbles of who holds what, clients as points.
-function cells(map, paint) {
+// Maps of clients over rounds, bubbles of the data distribution, clients as points.
+function cells(map, rgbOf) {
   const canvas = document.createElement("canvas");
   canvas.width = map.values[0].length;
   canvas.height = map.values.length;
   const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
   map.values.forEach((row, r) => row.forEach((value, c) => {
     if (value === null) return;
-    image.data.set([...paint(value), 255], 4 * (r * canvas.width + c));
+    image.data.set([...rgbOf(value), 255], 4 * (r * canvas.width + c));
   }));
   context.putImageData(image, 0, 0);
   return canvas.toDataURL();
 }
 
-function drawMaps(picture, width, paint, format, legend) {
-  const { data } = picture, maps = data.maps.filter((m) => !m.method || isShown(m));
+function drawMaps(chart, width, rgbOf, format, legend) {
+  const { data } = chart, maps = data.maps.filter((m) => !m.method || isShown(m));
   const across = Math.max(1, Math.min(maps.length, Math.floor(width / 330))), each = width / across;
   const tall = Math.max(110, Math.min(300, 14 * Math.max(0, ...maps.map((m) => m.values.length))));
   const block = tall + 66, height = 30 + block * Math.max(1, Math.ceil(maps.length / across));
-  const svg = canvasOf(picture, width, height);
+  const svg = canvasOf(chart, width, height);
   legend(svg, width);
   maps.forEach((map, i) => {
     const rows = map.rows || data.rows, widest = Math.max(...rows.map((r) => shortened(r, 14).length));
@@ -27,21 +27,21 @@ function drawMaps(picture, width, paint, format, legend) {
     const count = { x: map.values[0].length, y: map.values.length };
     if (map.method) {
       svg.append(
-        svgNode("rect", { x: left, y: top - 17, width: 11, height: 11, fill: colour(map.method) }),
+        svgNode("rect", { x: left, y: top - 17, width: 11, height: 11, fill: color(map.method) }),
         label(shortened(map.method, 30), left + 17, top - 7, { fill: "var(--ink)" }),
       );
     }
     svg.append(
       svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "var(--empty)" }),
       svgNode("image", {
-        x: left, y: top, width: box.right - left, height: tall, href: cells(map, paint),
+        x: left, y: top, width: box.right - left, height: tall, href: cells(map, rgbOf),
         preserveAspectRatio: "none", style: "image-rendering: pixelated", class: "map",
       }),
       label(data.y, 0, 0, { "text-anchor": "middle", transform: `translate(${(i % across) * each + 12} ${top + tall / 2}) rotate(-90)` }),
       label(data.x, (left + box.right) / 2, box.bottom + 31, { "text-anchor": "middle" }),
     );
     labelCells(svg, box, rows, count.y, (at, text) => label(shortened(text, 14), left - 5, at + 4, { "text-anchor": "end" }), "y");
-    if (data.ticks) labelPlaces(svg, box, data);
+    if (data.ticks) labelTicks(svg, box, data);
     else if (map.method) labelCells(svg, box, map.columns, count.x, (at, text) => label(text, at, box.bottom + 15, { "text-anchor": "middle" }), "x");
     const area = svgNode("rect", { x: left, y: top, width: box.right - left, height: tall, fill: "transparent", class: "hover" });
     svg.append(area);
@@ -50,7 +50,7 @@ function drawMaps(picture, width, paint, format, legend) {
       const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
       const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
       const value = map.values[r][c];
-      showTip(event, head, [[data.value, value === null ? data.empty || "took no part" : format(value)]]);
+      showTip(event, head, [[data.value, value === null ? data.empty || "did not participate" : format(value)]]);
     });
   });
   return svg;
@@ -66,31 +66,31 @@ function labelCells(svg, box, texts, count, make, way) {
   }
 }
 
-function labelPlaces(svg, box, data) {
+function labelTicks(svg, box, data) {
   const x = scale(data.edges[0], data.edges[data.edges.length - 1], box.left, box.right);
-  for (const [place, text] of data.ticks) {
-    svg.append(label(text, x(place), box.bottom + 15, { "text-anchor": "middle" }), line(x(place), box.bottom, x(place), box.bottom + 4));
+  for (const [position, text] of data.ticks) {
+    svg.append(label(text, x(position), box.bottom + 15, { "text-anchor": "middle" }), line(x(position), box.bottom, x(position), box.bottom + 4));
   }
 }
 
-DRAW.maps = (picture, width) => {
-  const top = picture.data.top || 1;
-  return drawMaps(picture, width, (v) => shade(v / top), (v) => number(v), (svg, wide) => {
+DRAW.maps = (chart, width) => {
+  const top = chart.data.top || 1;
+  return drawMaps(chart, width, (v) => shade(v / top), (v) => number(v), (svg, wide) => {
     const bar = Math.min(180, wide / 3);
-    const more = picture.data.maps.some((m) => m.values.some((row) => row.some((v) => v > 1.0001 * top)));
-    drawShades(svg, wide - bar - 60, 2, bar, `${picture.data.value} 0`, (more ? "≥ " : "") + number(+top.toPrecision(3)));
+    const more = chart.data.maps.some((m) => m.values.some((row) => row.some((v) => v > 1.0001 * top)));
+    drawShades(svg, wide - bar - 60, 2, bar, `${chart.data.value} 0`, (more ? "≥ " : "") + number(+top.toPrecision(3)));
   });
 };
 
-DRAW.clusters = (picture, width) => {
+DRAW.clusters = (chart, width) => {
   const style = getComputedStyle(document.documentElement);
   const hues = [0, 1, 2, 3, 4, 5, 6].map((i) => style.getPropertyValue(`--m${i}`).trim());
   const rgb = (c) => [1, 3, 5].map((i) => parseInt(hues[((c % 7) + 7) % 7].slice(i, i + 2), 16));
-  return drawMaps(picture, width, rgb, (v) => String(v), (svg, wide) => {
-    const found = [...new Set(picture.data.maps.flatMap((m) => m.values.flat()))].filter((v) => v !== null).sort((a, b) => a - b);
+  return drawMaps(chart, width, rgb, (v) => String(v), (svg, wide) => {
+    const found = [...new Set(chart.data.maps.flatMap((m) => m.values.flat()))].filter((v) => v !== null).sort((a, b) => a - b);
     const fitting = found.slice(0, Math.min(7, Math.floor((wide - 90) / 34)));
     const start = wide - 34 * fitting.length - 8;
-    svg.append(label(fitting.length < found.length ? "cluster (some)" : "cluster", start - 8, 12, { "text-anchor": "end" }));
+    svg.append(label(fitting.length < found.length ? "cluster (first)" : "cluster", start - 8, 12, { "text-anchor": "end" }));
     fitting.forEach((cluster, i) => svg.append(
       svgNode("rect", { x: start + 34 * i, y: 2, width: 11, height: 11, fill: hues[cluster % 7] }),
       label(String(cluster), start + 34 * i + 15, 12),
@@ -98,14 +98,14 @@ DRAW.clusters = (picture, width) => {
   });
 };
 
-DRAW.bubbles = (picture, room) => {
-  const { counts, clients, classes } = picture.data, sizes = counts.map((row) => row.reduce((a, b) => a + b, 0));
+DRAW.bubbles = (chart, room) => {
+  const { counts, clients, classes } = chart.data, sizes = counts.map((row) => row.reduce((a, b) => a + b, 0));
   const left = 24 + Math.min(110, 7 * Math.max(...classes.map((c) => shortened(c, 16).length)));
   const width = Math.max(room, left + 12 + 13 * clients.length), tall = Math.max(17, Math.min(30, 300 / classes.length));
   const longest = Math.max(...clients.map((c) => shortened(c, 14).length)), turned = longest > 3;
   const below = turned ? 24 + 6 * longest : 38;
   const box = { left, right: width - 8, top: 74, bottom: 74 + tall * classes.length };
-  const svg = canvasOf(picture, width, box.bottom + below);
+  const svg = canvasOf(chart, width, box.bottom + below);
   const cell = (box.right - box.left) / clients.length, most = Math.max(1, ...counts.flat()), biggest = Math.max(1, ...sizes);
   const x = (k) => box.left + (k + 0.5) * cell, y = (c) => box.bottom - (c + 0.5) * tall, up = scale(0, biggest, 62, 10);
   for (const value of ticks(0, biggest, 2)) svg.append(line(box.left, up(value), box.right, up(value)), label(number(value), box.left - 6, up(value) + 4, { "text-anchor": "end" }));
@@ -133,9 +133,9 @@ DRAW.bubbles = (picture, room) => {
   return svg;
 };
 
-DRAW.points = (picture, width) => {
-  const { points, share, value } = picture.data, height = Math.min(420, Math.max(260, width * 0.6));
-  const svg = canvasOf(picture, width, height), box = { left: 14, right: width - 14, top: 34, bottom: height - 14 };
+DRAW.points = (chart, width) => {
+  const { points, share, value } = chart.data, height = Math.min(420, Math.max(260, width * 0.6));
+  const svg = canvasOf(chart, width, height), box = { left: 14, right: width - 14, top: 34, bottom: height - 14 };
   const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
   const x = scale(Math.min(...xs), Math.max(...xs), box.left + 12, box.right - 12);
   const y = scale(Math.min(...ys), Math.max(...ys), box.bottom - 12, box.top + 12);

@@ -1,25 +1,25 @@
 "use strict";
-// Puts the pictures in their places, hides methods, and hands pictures out as files.
+// Draws the charts, hides methods, and saves charts as files.
 function drawAll() {
-  draw((place) => Math.max(280, Math.floor(place.clientWidth)));
+  draw((slot) => Math.max(280, Math.floor(slot.clientWidth)));
 }
 
-// On paper, where two figures may stand beside each other, text must not shrink with them.
+// In print, where two figures may share a row, the text must not shrink with them.
 function drawForPaper() {
-  draw((place) => (place.closest(".wide") ? 700 : 390));
+  draw((slot) => (slot.closest(".wide") ? 700 : 390));
 }
 
 function draw(widthOf) {
   hideTip();
-  for (const picture of DATA.charts) {
-    const place = document.querySelector(`#${CSS.escape(picture.name)} .drawing`);
-    place.replaceChildren(DRAW[picture.kind](picture, widthOf(place)));
+  for (const chart of DATA.charts) {
+    const slot = document.querySelector(`#${CSS.escape(chart.name)} .drawing`);
+    slot.replaceChildren(DRAW[chart.kind](chart, widthOf(slot)));
   }
 }
 
 function swatch(method) {
   const svg = svgNode("svg", { class: "swatch", viewBox: "0 0 24 10", "aria-hidden": "true" });
-  svg.append(line(0, 5, 24, 5, { stroke: colour(method), "stroke-width": 4, "stroke-dasharray": dash(method) }));
+  svg.append(line(0, 5, 24, 5, { stroke: color(method), "stroke-width": 4, "stroke-dasharray": dash(method) }));
   return svg;
 }
 
@@ -40,7 +40,7 @@ function makeLegend() {
   document.querySelectorAll("td[data-method]").forEach((cell) => cell.prepend(swatch(cell.dataset.method)));
 }
 
-// An SVG that stands alone: the colours of the light page written out, on white.
+// A standalone SVG: with the colours of the light page, on white.
 function standalone(svg) {
   const light = document.createElement("div");
   light.className = "light";
@@ -57,7 +57,7 @@ function standalone(svg) {
   return text;
 }
 
-function hand(name, blob) {
+function save(name, blob) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;
@@ -65,32 +65,32 @@ function hand(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function handPng(name, svg) {
+function savePng(name, svg) {
   const text = standalone(svg), image = new Image(), box = svg.viewBox.baseVal, factor = 3;
   image.onload = () => {
     const canvas = document.createElement("canvas");
     canvas.width = box.width * factor;
     canvas.height = box.height * factor;
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((blob) => hand(name, blob));
+    canvas.toBlob((blob) => save(name, blob));
   };
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
-function makeTools(picture) {
-  const figure = document.getElementById(picture.name), tools = figure.querySelector(".tools");
+function makeTools(chart) {
+  const figure = document.getElementById(chart.name), tools = figure.querySelector(".tools");
   const drawn = () => figure.querySelector(".drawing svg");
-  const ways = {
-    SVG: () => hand(`${picture.name}.svg`, new Blob([standalone(drawn())], { type: "image/svg+xml" })),
-    PNG: () => handPng(`${picture.name}.png`, drawn()),
+  const formats = {
+    SVG: () => save(`${chart.name}.svg`, new Blob([standalone(drawn())], { type: "image/svg+xml" })),
+    PNG: () => savePng(`${chart.name}.png`, drawn()),
   };
-  if (picture.csv) ways.CSV = () => hand(`${picture.name}.csv`, new Blob([picture.csv], { type: "text/csv" }));
-  for (const [name, act] of Object.entries(ways)) {
+  if (chart.csv) formats.CSV = () => save(`${chart.name}.csv`, new Blob([chart.csv], { type: "text/csv" }));
+  for (const [name, saveAs] of Object.entries(formats)) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = name;
-    button.title = `Save this figure as ${name}`;
-    button.addEventListener("click", act);
+    button.title = `Save this chart as ${name}`;
+    button.addEventListener("click", saveAs);
     tools.append(button);
   }
 }
@@ -98,12 +98,12 @@ function makeTools(picture) {
 makeLegend();
 DATA.charts.forEach(makeTools);
 drawAll();
-let seen = innerWidth, waiting = 0;
+let lastWidth = innerWidth, timer = 0;
 addEventListener("resize", () => {
-  if (innerWidth === seen) return;
-  seen = innerWidth;
-  clearTimeout(waiting);
-  waiting = setTimeout(drawAll, 120);
+  if (innerWidth === lastWidth) return;
+  lastWidth = innerWidth;
+  clearTimeout(timer);
+  timer = setTimeout(drawAll, 120);
 });
 addEventListener("beforeprint", drawForPaper);
 addEventListener("afterprint", drawAll);

@@ -1,4 +1,4 @@
-"""How much each client counted, round by round: a heat map a method."""
+"""Aggregation weights of clients over the rounds: one heat map per method."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
 _CELLS = 30_000
-"""All maps of a page together have about so many cells."""
+"""The approximate number of cells of all maps together."""
 
 
-def weight_pictures(runs: Runs) -> list[Chart]:
-    """Return the maps of the methods that weigh clients, of their first seed each."""
+def weight_charts(runs: Runs) -> list[Chart]:
+    """Return the maps of the methods with aggregation weights, for the first seed of each."""
     first = [runs.of(method)[0] for method in runs.methods]
     known = [
         (run, matrix) for run in first if not np.isnan(matrix := client_rows(run, "weight")).all()
@@ -36,12 +36,12 @@ def weight_pictures(runs: Runs) -> list[Chart]:
     padded = [row + [""] * (len(heads) - len(row)) for row in rows]
     return [
         Chart(
-            name="weights",
-            section="Who counted how much",
-            title="Weight of each client over the rounds",
-            note=f"Seed {known[0][0].seed}. The weights of a round sum to one, with several models "
-            "inside each; all maps have the same scale, whose end may stand for more. Cells are "
-            "empty where a client took no part.",
+            name="aggregation-weights",
+            section="Aggregation weights",
+            title="Aggregation weight of each client over the rounds",
+            note=f"Seed {known[0][0].seed}. The weights of a round sum to one, or to one per model "
+            "for methods with several. All maps have the same scale, whose end includes larger "
+            "weights. Cells are empty where a client did not participate.",
             kind="maps",
             data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
             table=Table(heads, padded),
@@ -50,15 +50,15 @@ def weight_pictures(runs: Runs) -> list[Chart]:
 
 
 def scale_end(largest: list[float]) -> float:
-    """Return where the common scale of maps ends, given the largest number of each.
+    """Return the end of the common scale of maps, given the largest value of each.
 
-    One map with much larger numbers than most must not leave the others in the dark.
+    A single map with much larger values than the others does not extend the scale.
     """
     return min(max(largest), 1.5 * float(np.median(largest)))
 
 
 def client_rows(run: Run, column: str) -> NDArray[np.float64]:
-    """Return one of the clients' figures, or why they got it: clients x rounds, NaN if absent."""
+    """Return a column of the client tables as clients x rounds; NaN where a client is absent."""
     tables = round_tables(run)
     matrix = np.full((len(tables), run.clients), np.nan)
     for row, table in zip(matrix, tables, strict=True):
@@ -69,7 +69,7 @@ def client_rows(run: Run, column: str) -> NDArray[np.float64]:
 
 
 def _binned(matrix: NDArray[np.float64], cells: int) -> dict[str, Any]:
-    """Average neighbouring clients and rounds until a matrix has few enough cells."""
+    """Average neighbouring clients and rounds until the matrix has at most ``cells`` cells."""
     side = max(1, int(cells**0.5))
     clients = bin_starts(len(matrix), max(side, cells // max(1, matrix.shape[1])))
     rounds = bin_starts(matrix.shape[1], max(1, cells // len(clients)))

@@ -1,4 +1,4 @@
-"""One picture: what kind it is, the numbers to draw, and a table of them for papers."""
+"""A chart: its kind, the values to draw, and a table of all values."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Kind = Literal["curves", "boxes", "bars", "bubbles", "maps", "clusters", "histog
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture as plain values. ``name`` is that of its files, ``section`` its place on a page.
+    """A chart as plain values. ``name`` is that of its files, ``section`` its heading on a page.
 
-    ``data`` is thinned out to what an eye can tell apart; ``table`` holds every number.
+    ``data`` is thinned out to what is visible; ``table`` holds every value.
     """
 
     name: str
@@ -31,27 +31,27 @@ class Chart:
 
 
 def tidy(value: float | None) -> float | None:
-    """Return a number with five digits, which is more than a picture shows; None for NaN."""
+    """Return a number with five significant digits, which suffices for a chart; None for NaN."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")
 
 
 def tidied(values: Sequence[Any] | NDArray[np.float64]) -> list[float | None]:
-    """Return numbers with five digits each."""
+    """Return numbers with five significant digits each."""
     return [tidy(float(value)) for value in values]
 
 
 def cell(value: float | None) -> str:
-    """Write a number into a table for programs; what is no number is left empty."""
+    """Format a number for a CSV table; NaN and None are empty."""
     return "" if value is None or math.isnan(value) else f"{value:.8g}"
 
 
-def thinned(length: int, most: int) -> list[int]:
-    """Return at most so many places out of a length, evenly spread, both ends among them."""
-    if length <= most:
+def thinned(length: int, max_points: int) -> list[int]:
+    """Return at most ``max_points`` indices, evenly spread, including the first and the last."""
+    if length <= max_points:
         return list(range(length))
-    return sorted(set(np.linspace(0, length - 1, most).round().astype(int).tolist()))
+    return sorted(set(np.linspace(0, length - 1, max_points).round().astype(int).tolist()))
 
 
 def last_stage(run: Run) -> str:
@@ -60,6 +60,8 @@ def last_stage(run: Run) -> str:
 
 
 def round_tables(run: Run) -> list[dict[str, Any]]:
-    """Return the tables of the task's rounds."""
+    """Return the client tables of the task's rounds."""
     stage = last_stage(run)
-    return [t for t in run.client_tables if t["kind"] == "round" and t["stage"] == stage]
+    return [
+        table for table in run.client_tables if table["kind"] == "round" and table["stage"] == stage
+    ]

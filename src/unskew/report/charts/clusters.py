@@ -1,4 +1,4 @@
-"""Which cluster each client was in, where a method says so: ``cluster`` in its diagnostics."""
+"""The cluster of each client, for methods that report ``cluster`` in their diagnostics."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,21 +9,21 @@ from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
-_MOST = 200
-"""A map shows at most so many clients and rounds, evenly spread; clusters have no mean."""
+_MAX_CELLS = 200
+"""The maximum number of clients and of rounds in a map; clusters cannot be averaged."""
 
-_EMPTY = "took no part, or is in no cluster"
+_EMPTY = "did not participate, or is in no cluster"
 
 
-def cluster_pictures(runs: Runs) -> list[Chart]:
-    """Return a map of the clusters over the rounds, of the first seed of each method."""
+def cluster_charts(runs: Runs) -> list[Chart]:
+    """Return a map of the clusters over the rounds, for the first seed of each method."""
     maps, rows = [], []
     for method in runs.methods:
         matrix = _clusters(runs.of(method)[0])
         if np.isnan(matrix).all():
             continue
         known = [[None if np.isnan(value) else int(value) for value in row] for row in matrix]
-        clients, rounds = thinned(len(known), _MOST), thinned(matrix.shape[1], _MOST)
+        clients, rounds = thinned(len(known), _MAX_CELLS), thinned(matrix.shape[1], _MAX_CELLS)
         maps.append(
             {
                 "method": method,
@@ -41,8 +41,8 @@ def cluster_pictures(runs: Runs) -> list[Chart]:
         Chart(
             name="clusters",
             section="Clusters",
-            title="The cluster of each client over the rounds",
-            note=f"First seed. Numbers say nothing but who is together. Empty: {_EMPTY}.",
+            title="Cluster of each client over the rounds",
+            note=f"First seed. The numbers of clusters are arbitrary. Empty: the client {_EMPTY}.",
             kind="clusters",
             data={"x": "round", "y": "client", "value": "cluster", "maps": maps, "empty": _EMPTY},
             table=Table(["method", "client", "round", "cluster"], rows),
@@ -51,11 +51,11 @@ def cluster_pictures(runs: Runs) -> list[Chart]:
 
 
 def _clusters(run: Run) -> NDArray[np.float64]:
-    """Return the clusters, clients x rounds; NaN also for clients that no cluster took in.
+    """Return the clusters, clients x rounds; NaN also for clients in no cluster.
 
-    Weights that are multiplied with others tell what they come from under a name before a dot.
+    Weightings that are multiplied prefix their diagnostics with their name and a dot.
     """
     reasons = {name for table in round_tables(run) for name in table["reasons"]}
-    told = sorted(name for name in reasons if name.rpartition(".")[2] == "cluster")
-    matrix = client_rows(run, min(told, key=len, default="cluster"))
+    names = sorted(name for name in reasons if name.rpartition(".")[2] == "cluster")
+    matrix = client_rows(run, min(names, key=len, default="cluster"))
     return np.where(matrix < 0, np.nan, matrix)

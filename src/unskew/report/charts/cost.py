@@ -1,4 +1,4 @@
-"""What reaching the target cost: rounds and megabytes, a bar a method."""
+"""The cost to reach the target: rounds and megabytes, one bar per method."""
 
 import math
 from typing import Any
@@ -11,8 +11,8 @@ from unskew.stats.verdict import tested_on
 from unskew.utils.tables import Table
 
 
-def cost_pictures(runs: Runs, target: float | None = None) -> list[Chart]:
-    """Return the bars, if anything was measured."""
+def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
+    """Return the bar chart; empty if nothing was evaluated."""
     goal = runs.default_target() if target is None else target
     if math.isnan(goal):
         return []
@@ -30,15 +30,15 @@ def cost_pictures(runs: Runs, target: float | None = None) -> list[Chart]:
             rows.append([method, str(seed), *numbers])
     at = target_text(runs.metric, goal)
     note = (
-        f"Until the global model first reaches {at} on {tested_on(runs.level)}; every stage "
-        "counts, bytes of both directions and all clients. Dots are seeds; seeds that never "
-        "reach it are left out of the bar and named beside it."
+        f"Until the global model first reaches {at} on {tested_on(runs.level)}. All stages, both "
+        "directions and all clients are included. Dots are seeds; seeds that never reach the "
+        "target are not part of the bar, and are counted next to it."
     )
     panels = [{"label": "rounds", "bars": rounds}, {"label": "MB sent", "bars": megabytes}]
     return [
         Chart(
             name="cost-to-target",
-            section="What it cost",
+            section="Cost",
             title=f"Cost to reach {at}",
             note=note,
             kind="bars",

@@ -1,4 +1,4 @@
-"""Figures over the rounds: a line a method, with a band of one deviation over seeds."""
+"""Metrics over the rounds: one line per method, with a band of one standard deviation."""
 
 import math
 from collections.abc import Sequence
@@ -12,35 +12,34 @@ from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
 _POINTS = 200
-"""A line has at most so many points; a screen shows no more."""
+"""The maximum number of points per line; a screen shows no more."""
 
 _NOTE = "Lines are means over seeds, bands one standard deviation."
 
 
-def curve_pictures(runs: Runs) -> list[Chart]:
-    """Return the curves of every figure that was measured."""
-    judged = runs.metric
-    name, worst = judged.name, judged.worst
-    wanted = [
+def curve_charts(runs: Runs) -> list[Chart]:
+    """Return the curves of every metric that was measured."""
+    name, worst = runs.metric.name, runs.metric.worst
+    specs = [
         (f"global-{name}", "global", name, f"{name} on the common test"),
-        (f"local-{name}", "local", name, f"mean {name} on the clients' own tests"),
+        (f"local-{name}", "local", name, f"mean {name} on local tests"),
         (f"worst-{name}", "local", worst, f"{name} of the worst client"),
         (f"personal-{name}", "personal", name, f"mean {name} of personal models"),
         ("test-loss", "global", "loss", "loss on the common test"),
         ("train-loss", None, "train_loss", "training loss"),
     ]
     if not has_personal_models(runs):
-        del wanted[3]
+        del specs[3]
     if name == "loss":
-        wanted = [line for line in wanted if line[0] != "test-loss"]
-    if runs.level == "global":  # the mean over the clients' tests is in the table
-        wanted = [line for line in wanted if line[0] != f"local-{name}"]
-    charts = [_picture(runs, *line) for line in wanted]
+        specs = [spec for spec in specs if spec[0] != "test-loss"]
+    if runs.level == "global":  # the mean over local tests is in the table
+        specs = [spec for spec in specs if spec[0] != f"local-{name}"]
+    charts = [_chart(runs, *spec) for spec in specs]
     return [chart for chart in charts if chart.data["series"]]
 
 
 def has_personal_models(runs: Runs) -> bool:
-    """Tell whether any method gives clients models of their own."""
+    """Return whether any method gives clients personal models."""
     metric = runs.metric.name
     return any(run.last("personal", metric) != run.last("local", metric)
                for run in runs if not math.isnan(run.last("personal", metric)))  # fmt: skip
@@ -49,7 +48,7 @@ def has_personal_models(runs: Runs) -> bool:
 def seed_curves(
     runs: Sequence[Run], level: str | None, field: str
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the rounds all runs were measured at, and one row of figures a run."""
+    """Return the rounds at which all runs were evaluated, and one row of values per run."""
     curves = []
     for run in runs:
         if level is None:
@@ -61,7 +60,7 @@ def seed_curves(
     return rounds, np.array([[curve[r] for r in rounds] for curve in curves], dtype=np.float64)
 
 
-def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:
+def _chart(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:
     share = level is not None and field != "loss" and runs.metric.more_is_better
     series, rows = [], []
     for method in runs.methods:
@@ -72,19 +71,19 @@ def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -
         low, high = mean - sd, mean + sd
         if share:  # a share stays between 0 and 1
             low, high = low.clip(0, 1), high.clip(0, 1)
-        places = thinned(len(rounds), _POINTS)
+        points = thinned(len(rounds), _POINTS)
         series.append(
             {
                 "method": method,
-                "x": [rounds[i] for i in places],
-                "mean": tidied(mean[places]),
-                "low": tidied(low[places]),
-                "high": tidied(high[places]),
+                "x": [rounds[i] for i in points],
+                "mean": tidied(mean[points]),
+                "low": tidied(low[points]),
+                "high": tidied(high[points]),
             }
         )
         for i, round_ in enumerate(rounds):
-            figures = [cell(mean[i]), cell(sd[i]), *(cell(value) for value in values[:, i])]
-            rows.append([method, str(round_), *figures])
+            cells = [cell(mean[i]), cell(sd[i]), *(cell(value) for value in values[:, i])]
+            rows.append([method, str(round_), *cells])
     return Chart(
         name=name,
         section="Over the rounds",
@@ -97,7 +96,7 @@ def _picture(runs: Runs, name: str, level: str | None, field: str, title: str) -
 
 
 def _table(rows: list[list[str]]) -> Table:
-    """Lay rows out whose methods may have different numbers of seeds."""
+    """Return a table of rows whose methods may have different numbers of seeds."""
     width = max((len(row) for row in rows), default=4)
     seeds = [f"run {i}" for i in range(width - 4)]
     return Table(

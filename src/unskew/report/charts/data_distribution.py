@@ -1,4 +1,4 @@
-"""Who holds what: the clients' label counts, as bubbles, or as a map when they are many."""
+"""The data distribution: the clients' label counts as bubbles, or as a map for many clients."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
 _COLUMNS = 300
-"""A map on a page has at most so many columns; beyond, neighbours are drawn as one."""
+"""The maximum number of columns of a map; beyond it, neighbours share a column."""
 
 
-def holding_pictures(runs: Runs) -> list[Chart]:
-    """Return the picture of the first run's federation, if it was written down."""
+def distribution_charts(runs: Runs) -> list[Chart]:
+    """Return the chart of the first run's federation, if the run stored its label counts."""
     data = runs[0].facts.get("data", {}) if len(runs) else {}
     if not data.get("label_counts"):
         return []
@@ -22,22 +22,22 @@ def holding_pictures(runs: Runs) -> list[Chart]:
     classes = data["class_names"] or [str(c) for c in range(counts.shape[1])]
     clients = data["client_names"] or [str(k) for k in range(len(counts))]
     rows = [[name, *map(str, row)] for name, row in zip(clients, counts.tolist(), strict=True)]
-    few = len(counts) <= BUBBLES
-    several = len({run.facts.get("identity", {}).get("data") for run in runs}) > 1
-    which = f" The deal of seed {runs[0].seed}; each seed has its own." if several else ""
-    what = (
-        "The area of a bubble is the number of training samples; bars above are the clients' sizes."
-        if few
+    as_bubbles = len(counts) <= BUBBLES
+    differs = len({run.facts.get("identity", {}).get("data") for run in runs}) > 1
+    seed = f" The partition of seed {runs[0].seed}; it differs between seeds." if differs else ""
+    description = (
+        "The area of a bubble is the number of training samples; the bars are the clients' sizes."
+        if as_bubbles
         else "Shares of the clients' training samples, clients sorted by their most frequent class."
     )
     return [
         Chart(
-            name="who-holds-what",
-            section="Who holds what",
+            name="data-distribution",
+            section="Data distribution",
             title="Training samples by client and class",
-            note=what + which,
-            kind="bubbles" if few else "maps",
-            data=_bubbles(counts, clients, classes) if few else _map(counts, classes),
+            note=description + seed,
+            kind="bubbles" if as_bubbles else "maps",
+            data=_bubbles(counts, clients, classes) if as_bubbles else _map(counts, classes),
             table=Table(["client", *classes], rows),
         )
     ]
@@ -49,7 +49,7 @@ def _bubbles(counts: Any, clients: list[str], classes: list[str]) -> dict[str, A
 
 def _map(counts: Any, classes: list[str]) -> dict[str, Any]:
     shares, sizes = sorted_shares(counts, _COLUMNS)
-    one = {
+    map_ = {
         "values": [tidied(row) for row in shares],
         "columns": [f"about {size:.0f} samples" for size in sizes],
     }
@@ -59,5 +59,5 @@ def _map(counts: Any, classes: list[str]) -> dict[str, Any]:
         "value": "share of samples",
         "rows": classes,
         "top": float(min(1.0, max(shares.max(), 3 * shares.mean(axis=1).max()))),
-        "maps": [one],
+        "maps": [map_],
     }

@@ -1,4 +1,4 @@
-"""How clients weigh their samples, as the simulator saw it: all together, and client by client."""
+"""Sample weights, as the simulator sees them: over all samples, and per client."""
 
 import math
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
 _ROWS = 300
-"""A map has at most so many rows; beyond, neighbouring clients are drawn as one."""
+"""The maximum number of rows of a map; beyond it, neighbouring clients share a row."""
 
 _TICKS = 8
-"""With more ticks than these, only the powers of ten are named."""
+"""With more ticks than this, only the powers of ten are labelled."""
 
 
-def sample_weight_pictures(runs: Runs) -> list[Chart]:
-    """Return the pictures of the methods that weigh samples, of their first seed each."""
+def sample_weight_charts(runs: Runs) -> list[Chart]:
+    """Return the charts of the methods with sample weights, for the first seed of each."""
     found = [_Weights.of(runs.of(method)[0]) for method in runs.methods]
     known = _trimmed([weights for weights in found if weights is not None])
     if not known:
@@ -50,8 +50,8 @@ class _Weights:
         if table is None or not table["client"]:
             return None
         edges, counts = np.array(table["log10_edges"]), np.array(table["counts"])
-        own = (table["client"], table["effective"])
-        return _Weights(run.method, run.seed, edges, counts, *own)
+        clients, effective = table["client"], table["effective"]
+        return _Weights(run.method, run.seed, edges, counts, clients, effective)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -65,7 +65,7 @@ class _Weights:
 
 
 def _trimmed(known: list[_Weights]) -> list[_Weights]:
-    """Leave out the bins at both ends that nobody uses, but keep a weight of one in sight."""
+    """Remove the empty bins at both ends, but keep the bin of weight one."""
     if not known:
         return []
     edges = known[0].edges
@@ -87,7 +87,7 @@ def _overall(known: list[_Weights], axis: dict[str, Any], names: list[str]) -> C
         for weights in known
         for name, share in zip(names, weights.overall, strict=True)
     ]
-    return _picture(
+    return _chart(
         known,
         name="sample-weights",
         title="Weights of all samples",
@@ -116,12 +116,12 @@ def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) ->
                 "columns": names,
             }
         )
-        told = zip(numbers, weights.effective, weights.counts.tolist(), strict=True)
+        table = zip(numbers, weights.effective, weights.counts.tolist(), strict=True)
         rows += [
             [weights.method, str(weights.seed), number, cell(effective), *map(str, counts)]
-            for number, effective, counts in told
+            for number, effective, counts in table
         ]
-    return _picture(
+    return _chart(
         known,
         name="sample-weights-clients",
         title="Weights of each client's samples",
@@ -137,32 +137,32 @@ def _by_client(known: list[_Weights], axis: dict[str, Any], names: list[str]) ->
     )
 
 
-def _picture(known: list[_Weights], **parts: Any) -> Chart:
-    worth = "; ".join(
+def _chart(known: list[_Weights], **parts: Any) -> Chart:
+    effective = "; ".join(
         f"{w.method} {100 * np.median(w.effective):.0f} % (at least {100 * min(w.effective):.0f} %)"
         for w in known
     )
     return Chart(
-        section="How samples were weighed",
-        note=f"Seed {known[0].seed}, at the end of the run, on a scale of logarithms. "
-        "Weights never leave a client: the simulator looks at all of them, "
-        "a federation's server cannot. Effective sample size of the median client, as a share of "
-        f"its samples: {worth}.",
+        section="Sample weights",
+        note=f"Seed {known[0].seed}, at the end of the run, on a logarithmic scale. "
+        "Weights never leave a client: the simulator can read all of them, the server of a real "
+        "federation cannot. Effective sample size of the median client, as a share of its samples: "
+        f"{effective}.",
         **parts,
     )
 
 
 def _ticks(edges: NDArray[np.float64]) -> list[list[float | str]]:
-    """Return places on an axis of log10 and what stands there: 0.5, 1, 2 and so on."""
+    """Return the ticks of a log10 axis: positions, and labels such as 0.5, 1 and 2."""
     powers = range(math.floor(edges[0]), math.ceil(edges[-1]) + 1)
     for leading in ((1, 2, 5), (1,)):
-        places = [math.log10(digit) + power for power in powers for digit in leading]
-        inside = [place for place in places if edges[0] - 1e-9 <= place <= edges[-1] + 1e-9]
+        positions = [math.log10(digit) + power for power in powers for digit in leading]
+        inside = [x for x in positions if edges[0] - 1e-9 <= x <= edges[-1] + 1e-9]
         if len(inside) <= _TICKS:
             break
-    return [[round(place, 5), _text(place)] for place in inside]
+    return [[round(x, 5), _text(x)] for x in inside]
 
 
 def _text(log10: float) -> str:
-    """Write a weight with two digits."""
+    """Format a weight with two digits."""
     return f"{float(f'{10**log10:.2g}'):g}"

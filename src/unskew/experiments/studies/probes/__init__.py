@@ -1,10 +1,10 @@
-"""What figures show besides accuracy, a file each."""
+"""Probes: what papers' figures show besides accuracy, one file per probe."""
 
+from unskew.experiments.studies.probes.base import Probe
 from unskew.experiments.studies.probes.choices import draw_choices, measure_choices
 from unskew.experiments.studies.probes.codes import draw_codes, measure_codes
 from unskew.experiments.studies.probes.dispersion import draw_dispersion, measure_dispersion
 from unskew.experiments.studies.probes.features import draw_features, measure_features
-from unskew.experiments.studies.probing import Probe
 
 PROBES: dict[str, Probe] = {
     "dispersion": Probe(measure_dispersion, draw_dispersion),

@@ -1,15 +1,15 @@
-"""Where rules put a parameter on which clients differ: near the main peak? (FedSA, Fig. 2)"""
+"""How far rules' aggregates are from the main peak of clients' parameters (FedSA, Fig. 2)."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.aggregation.rule import Rule
 from unskew.experiments.studies.case_data import open_case_data
-from unskew.experiments.studies.probes.keeping import trace
-from unskew.experiments.studies.probing import Finding
+from unskew.experiments.studies.probes.base import Drawings, ProbeResult
+from unskew.experiments.studies.probes.client_models import train_client_models
 from unskew.experiments.studies.study import Case
 from unskew.methods import make_method
 from unskew.methods.common.base import Server
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_MOST, _SHOWN, _GRID = 2000, 6, 128
+_MAX_COORDINATES, _SHOWN, _GRID = 2000, 6, 128
 
 
 def main_peaks(values: Floats) -> Floats:
@@ -39,7 +39,7 @@ def main_peaks(values: Floats) -> Floats:
 
 
 def off_peak(chosen: Floats, values: Floats) -> float:
-    """Return the mean distance of chosen values from the main peak, in deviations of clients."""
+    """Return the mean distance of chosen values from the main peak, in standard deviations."""
     deviation = values.std(0, ddof=1)
     known = deviation > 0
     if not known.any():
@@ -47,25 +47,25 @@ def off_peak(chosen: Floats, values: Floats) -> float:
     return float((np.abs(chosen - main_peaks(values))[known] / deviation[known]).mean())
 
 
-def measure_choices(case: Case, seed: int) -> Finding:
-    """Compare what rules make of the same models, at the coordinates where FedSA acts."""
+def measure_choices(case: Case, seed: int) -> ProbeResult:
+    """Compare how rules aggregate the same models, at the coordinates where FedSA acts."""
     federation = open_case_data(case.data, seed)
     last = case.train.rounds
-    uploads = trace(case, federation, seed, (last,)).uploads(federation, last)
+    uploads = train_client_models(case, federation, seed, (last,)).uploads(federation, last)
     trainable = uploads.layout.trainable
     rules = _rules(case, Server(uploads.previous))
     vectors = {name: rule(uploads).double().numpy()[:trainable] for name, rule in rules.items()}
     acts = np.flatnonzero(vectors["FedSA"] != vectors["Mean"])
     share = 100 * len(acts) / trainable
     places = acts if len(acts) else np.arange(trainable)
-    if len(places) > _MOST:
-        places = generator(seed, "choices").choice(places, _MOST, replace=False)
+    if len(places) > _MAX_COORDINATES:
+        places = generator(seed, "choices").choice(places, _MAX_COORDINATES, replace=False)
     values = uploads.stack[:, :trainable].double().numpy()[:, places]
     found = {name: {"off-peak": off_peak(vector[places], values)} for name, vector in
              vectors.items()}  # fmt: skip
     found["FedSA"]["high-share"] = share
     shown = _most_skewed(values)
-    return Finding(
+    return ProbeResult(
         found,
         {
             "values": values[:, shown].T.tolist(),
@@ -74,14 +74,14 @@ def measure_choices(case: Case, seed: int) -> Finding:
     )
 
 
-def draw_choices(drawn: dict[str, dict[str, Any]]) -> "Figure":
-    """Draw the most skewed parameters of each case: clients as a histogram, rules as lines."""
+def draw_choices(drawings: Drawings) -> "Figure":
+    """Draw the most skewed parameters per case: clients as a histogram, rules as lines."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
-    across = max(len(one["values"]) for one in drawn.values())
-    figure = Figure(figsize=(2.2 * across, 2.2 * len(drawn)), layout="constrained")
-    grid = figure.subplots(len(drawn), across, squeeze=False)
-    for row, (case, one) in zip(grid, drawn.items(), strict=True):
+    across = max(len(one["values"]) for one in drawings.values())
+    figure = Figure(figsize=(2.2 * across, 2.2 * len(drawings)), layout="constrained")
+    grid = figure.subplots(len(drawings), across, squeeze=False)
+    for row, (case, one) in zip(grid, drawings.items(), strict=True):
         for place, (axes, values) in enumerate(zip(row, one["values"], strict=False)):
             axes.hist(values, bins=12, color="0.8")
             for at, (name, chosen) in enumerate(one["chosen"].items()):
@@ -94,14 +94,14 @@ def draw_choices(drawn: dict[str, dict[str, Any]]) -> "Figure":
 
 
 def _rules(case: Case, server: Server) -> dict[str, Rule]:
-    """Return the rules that are compared; an option ``fedsa`` spells FedSA's."""
-    spelled = {"FedAvg": "fedavg", "Mean": "mean", "Median": "median", "FedSA": "fedsa"}
-    spelled["FedSA"] = str(case.options.get("fedsa", "fedsa"))
-    return {name: make_method(text).rule(server) for name, text in spelled.items()}
+    """Return the rules that are compared; the option ``fedsa`` is FedSA's spec string."""
+    specs = {"FedAvg": "fedavg", "Mean": "mean", "Median": "median"}
+    specs["FedSA"] = str(case.options.get("fedsa", "fedsa"))
+    return {name: make_method(spec).rule(server) for name, spec in specs.items()}
 
 
 def _most_skewed(values: Floats) -> NDArray[np.int64]:
-    centred = values - values.mean(0)
+    centered = values - values.mean(0)
     deviation = np.maximum(values.std(0), 1e-12)
-    skewness = np.abs((centred**3).mean(0) / deviation**3)
+    skewness = np.abs((centered**3).mean(0) / deviation**3)
     return np.argsort(-skewness)[:_SHOWN]

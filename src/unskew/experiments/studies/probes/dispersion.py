@@ -1,4 +1,4 @@
-"""How client models scatter while they train (FedSA, Fig. 1)."""
+"""The spread of client models during training (FedSA, Fig. 1)."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.experiments.studies.case_data import open_case_data
-from unskew.experiments.studies.probes.keeping import trace
-from unskew.experiments.studies.probing import Finding
+from unskew.experiments.studies.probes.base import Drawings, ProbeResult
+from unskew.experiments.studies.probes.client_models import train_client_models
 from unskew.experiments.studies.study import Case
 from unskew.report.palette import color
 
@@ -17,58 +17,65 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DIMENSIONS = 30
-"""t-SNE starts from so many principal components."""
+"""The number of principal components that t-SNE starts from."""
 
 
-def scatter(stack: Tensor) -> float:
+def relative_spread(stack: Tensor) -> float:
     """Return the root mean squared distance of models from their mean, over the mean's norm."""
-    models = stack.double()
-    center = models.mean(0)
+    rows = stack.double()
+    center = rows.mean(0)
     norm = float(center.norm())
-    spread = float((models - center).square().sum(1).mean().sqrt())
+    spread = float((rows - center).square().sum(1).mean().sqrt())
     return spread / norm if norm else math.nan
 
 
-def measure_dispersion(case: Case, seed: int) -> Finding:
-    """Measure the scatter after the first, the middle and the last round, and map the models."""
+def measure_dispersion(case: Case, seed: int) -> ProbeResult:
+    """Measure the spread after the first, the middle and the last round, and embed the models."""
     last = case.train.rounds
     rounds = tuple(dict.fromkeys((1, max(1, last // 2), last)))
     federation = open_case_data(case.data, seed)
-    found = trace(case, federation, seed, rounds)
-    stacks = [found.stacks[r][:, : found.layout.trainable] for r in rounds]
+    models = train_client_models(case, federation, seed, rounds)
+    stacks = [models.stacks[r][:, : models.layout.trainable] for r in rounds]
     names = ("first round", "middle round", "last round")
     values = {
-        name: {"dispersion": scatter(stack)}
+        name: {"dispersion": relative_spread(stack)}
         for name, stack in zip(
             names, (stacks[0], stacks[len(stacks) // 2], stacks[-1]), strict=True
         )
     }
-    places = embed(np.concatenate([stack.numpy() for stack in stacks]))
+    points = embed(np.concatenate([stack.numpy() for stack in stacks]))
     labels = np.repeat(rounds, len(federation)).tolist()
-    return Finding(values, {"x": places[:, 0].tolist(), "y": places[:, 1].tolist(), "of": labels})
+    return ProbeResult(values, drawing_of(points, labels))
 
 
 def embed(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Map rows to the plane by t-SNE, from their first principal components."""
+    """Embed rows in the plane by t-SNE of their first principal components."""
     from sklearn.decomposition import PCA  # noqa: PLC0415 (slow to import)
     from sklearn.manifold import TSNE  # noqa: PLC0415
 
     rows = rows.astype(np.float64)
-    parts = PCA(min(_DIMENSIONS, *rows.shape), random_state=0).fit_transform(rows - rows.mean(0))
+    components = PCA(min(_DIMENSIONS, *rows.shape), random_state=0).fit_transform(
+        rows - rows.mean(0)
+    )
     perplexity = max(1.0, min(30.0, (len(rows) - 1) / 3))
-    places: NDArray[np.float64] = TSNE(
+    points: NDArray[np.float64] = TSNE(
         perplexity=perplexity, init="pca", random_state=0
-    ).fit_transform(parts)
-    return places.astype(np.float64)
+    ).fit_transform(components)
+    return points.astype(np.float64)
 
 
-def draw_dispersion(drawn: dict[str, dict[str, Any]]) -> "Figure":
-    """Draw a map a case; colours are rounds."""
+def drawing_of(points: NDArray[np.float64], labels: list[Any]) -> dict[str, Any]:
+    """Return the values that :func:`draw_dispersion` draws: coordinates and a label per point."""
+    return {"x": points[:, 0].tolist(), "y": points[:, 1].tolist(), "of": labels}
+
+
+def draw_dispersion(drawings: Drawings) -> "Figure":
+    """Draw one map per case; colours show the round."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 
-    figure = Figure(figsize=(3.4 * len(drawn), 3.2), layout="constrained")
+    figure = Figure(figsize=(3.4 * len(drawings), 3.2), layout="constrained")
     for axes, (case, points) in zip(
-        figure.subplots(1, len(drawn), squeeze=False)[0], drawn.items(), strict=True
+        figure.subplots(1, len(drawings), squeeze=False)[0], drawings.items(), strict=True
     ):
         of = np.array(points["of"])
         for place, label in enumerate(dict.fromkeys(points["of"])):

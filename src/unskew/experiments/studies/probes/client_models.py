@@ -1,4 +1,4 @@
-"""FedAvg that lets a probe look at the clients' models: each client keeps its own."""
+"""FedAvg whose clients keep their models, so that a probe can measure them."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,13 +21,13 @@ _MODEL = "probe.model."
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Keeping(FedAvg):
-    """FedAvg whose clients keep what they trained in some rounds."""
+class KeepClientModels(FedAvg):
+    """FedAvg whose clients keep the models they trained in the given rounds."""
 
     rounds: tuple[int, ...] = ()
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Keep the model of a round that is asked for."""
+        """Keep the model if this is one of the given rounds."""
         finished = super().finish(client, start, trained, state)
         if client.round + 1 not in self.rounds:
             return finished
@@ -35,15 +35,15 @@ class Keeping(FedAvg):
         return replace(finished, state={**state, **finished.state, **kept})
 
 
-class Trace(NamedTuple):
-    """What clients trained, and the network they trained: rounds to clients x coordinates."""
+class ClientModels(NamedTuple):
+    """The models clients trained: per round, a matrix with one row per client; and the network."""
 
     stacks: dict[int, Tensor]
     module: nn.Module
     layout: Layout
 
     def uploads(self, federation: Federation, round_: int) -> Uploads:
-        """Return a round's models as the server gets them."""
+        """Return a round's models as the server receives them."""
         stack = self.stacks[round_]
         samples = torch.from_numpy(federation.train.sizes).to(torch.float64)
         clients = tuple(range(len(stack)))
@@ -51,14 +51,17 @@ class Trace(NamedTuple):
         return Uploads(stack, self.layout, previous, samples, clients)
 
 
-def trace(case: Case, federation: Federation, seed: int, rounds: tuple[int, ...]) -> Trace:
-    """Train by FedAvg, everybody in every round, and return the clients' models of some rounds."""
+def train_client_models(
+    case: Case, federation: Federation, seed: int, rounds: tuple[int, ...]
+) -> ClientModels:
+    """Train by FedAvg with full participation and return the clients' models of the rounds."""
     settings = case.train.model_dump() | {"seed": seed, "workers": 1, "evaluate_every": 0}
     settings |= {"participation": None, "cohort": None}
-    run = train(federation, Keeping(rounds=rounds), model=case.model, progress=False, **settings)
+    method = KeepClientModels(rounds=rounds)
+    run = train(federation, method, model=case.model, progress=False, **settings)
     assert run.model is not None
     stacks = {
         round_: torch.stack([run.states[k][f"{_MODEL}{round_}"] for k in range(len(federation))])
         for round_ in rounds
     }
-    return Trace(stacks, run.model, FunctionalModel(run.model).layout)
+    return ClientModels(stacks, run.model, FunctionalModel(run.model).layout)
