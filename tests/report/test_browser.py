@@ -1,6 +1,6 @@
 """The page in a real browser: no errors, every figure drawn, hover and hiding work, also narrow.
 
-Skipped where there is no playwright, or no Chromium for it to start.
+Skipped where there is no playwright, or no Chromium for it to start; `make test-all` installs both.
 """
 
 import json
@@ -35,11 +35,14 @@ MARKS = {
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    """The page of a real comparison, with a method that has clusters and sample weights."""
+    """The page of a real comparison, with a method that has clusters and sample weights.
+
+    One method reaches the target, one reaches it with one seed of two, and one never does.
+    """
     runs = us.compare(FEDERATION, "fedavg,mean", seeds=2, model="logistic", rounds=4, batch_size=8)
     return write_page(
         tmp_path_factory.mktemp("page") / "report.html", Runs([*runs, clustered_run()]),
-        command="unskew compare --data digits", embedding=True,
+        command="unskew compare --data digits", embedding=True, target=0.3,
     )  # fmt: skip
 
 
@@ -158,9 +161,21 @@ def test_all_methods_can_be_hidden(opened):
 
 def test_a_method_has_one_colour(opened):
     page = opened()
-    line = page.locator("#global-accuracy path.curve").nth(1).get_attribute("stroke")
-    assert page.locator("#cost-to-target rect.bar").nth(1).get_attribute("fill") == line
-    assert page.locator("#clients-local rect.box").nth(1).get_attribute("fill") == line
+    data = {picture["name"]: picture["data"] for picture in pictures(page)}
+
+    def painted(marks, attribute, rows):
+        paints = [mark.get_attribute(attribute) for mark in page.locator(marks).all()]
+        return set(zip((row["method"] for row in rows), paints, strict=True))
+
+    lines = painted("#global-accuracy path.curve", "stroke", data["global-accuracy"]["series"])
+    boxes = painted("#clients-local rect.box", "fill", data["clients-local"]["boxes"])
+    rounds = data["cost-to-target"]["panels"][0]["bars"]
+    reached = [bar for bar in rounds if bar["mean"] is not None]  # the others have no bar
+    bars = painted("#cost-to-target rect.bar", "fill", reached * 2)  # rounds, then megabytes
+    assert len({paint for _, paint in lines}) == len(lines) == 3
+    assert boxes == lines
+    assert {method for method, _ in bars} == {"fedavg", "ifca"}
+    assert bars < lines
 
 
 @pytest.mark.parametrize("way", ["SVG", "PNG", "CSV"])
