@@ -77,10 +77,13 @@ def test_an_error_in_a_method_brings_the_place_where_it_happened(federation, met
 
 
 def test_jobs_run_at_once_and_come_back_in_order():
+    b_is_over = multiprocessing.get_context("fork").Event()
+
     def job(place):
         def play(watcher):
             watcher(1, {})
-            time.sleep(0.2 if place == 0 else 0)
+            if place == 0:
+                b_is_over.wait(60)
             return Run(f"method {place}", str(os.getpid()), "digits", place, 1)
 
         return play
@@ -94,6 +97,8 @@ def test_jobs_run_at_once_and_come_back_in_order():
 
         def finish(self, label):
             seen.append(f"finish {label}")
+            if label == "b":
+                b_is_over.set()
 
     runs = run_jobs(["a", "b", "c"], job, Noting(None, 3, 1), 2)
     assert [run.seed for run in runs] == [0, 1, 2]

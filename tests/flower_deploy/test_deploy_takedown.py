@@ -13,6 +13,8 @@ from deployments import A_RUN, make_app, until
 from terminal import PROGRAM
 from unskew.flower.loopback.families import descendants, end, living
 
+pytestmark = pytest.mark.long
+
 UP = [*PROGRAM, "flower", "up"]
 
 
@@ -38,7 +40,6 @@ def test_a_try_that_is_stopped_leaves_no_process(tmp_path, sign):
     assert errors == "stopped; what has a folder goes on with --resume\n"
 
 
-@pytest.mark.slow
 def test_a_whole_try_with_tls_holds_parity(tmp_path):
     app = make_app(tmp_path / "app", "ida")
     done = subprocess.run(

@@ -9,7 +9,7 @@ from unskew.studies.reading import open_study, study_names
 from unskew.studies.running import run_study
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", study_names())
 def test_a_study_plays_on_the_embedded_digits(name, tmp_path, monkeypatch):
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
