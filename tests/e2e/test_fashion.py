@@ -1,4 +1,4 @@
-"""Studies that need real data and minutes: `unskew data fetch fashion`, then `pytest -m real_data`."""
+"""What needs real data and minutes: `unskew data fetch fashion`, then `pytest -m real_data`."""
 
 import pytest
 

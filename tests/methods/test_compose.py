@@ -10,7 +10,7 @@ from unskew.errors import UnskewError
 from unskew.layout import flatten
 from unskew.methods.base import Method, Server
 from unskew.methods.fedprox import FedProx
-from unskew.methods.table import METHODS, make_method, name_of
+from unskew.methods.table import make_method, name_of
 from unskew.network import Network
 from unskew.rules.uploads import Uploads
 from unskew.spelling import OPTIONS
@@ -87,19 +87,6 @@ def test_both_parts_act():
     both = final("fedprox:mu=1+ida")
     assert not torch.allclose(both, final("ida"))
     assert not torch.allclose(both, final("fedprox:mu=1"))
-
-
-_QUICK = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
-def test_every_method_trains_and_says_what_it_is(name):
-    federation = small_federation(sizes=(12, 10, 9, 8, 11, 7, 9, 10), unit=True)
-    run = us.train(federation, _QUICK.get(name, name), model="mlp:hidden=8", rounds=2, lr=0.1)
-    assert [row["stage"] for row in run.metrics[-2:]] == ["task"] * 2
-    assert 0 <= run.accuracy <= 1
-    assert METHODS[name].about.title
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ def client(samples, classes=(0, 1, 2)):
 
 def texts():
     tokens = RNG.integers(1, 9, size=(48, 4))
+    tokens[::5, 2:] = 0  # short texts
+    tokens[::11] = 0  # texts without a word
     federation = us.Federation.from_arrays(
         tokens, RNG.integers(0, 2, 48), np.arange(48) % 8, holdout=0.2, tokens=True
     )
@@ -48,7 +50,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("method", SPELLINGS)
+VARIANTS = ["fedrod:head=hypernetwork", "cfl:wait=0,eps1=9,eps2=0", "fedgroup:mix=0.1"]
+
+
+@pytest.mark.parametrize("method", [*SPELLINGS, *VARIANTS])
 @pytest.mark.parametrize("case", CASES)
 def test_every_method_on_odd_federations(method, case):
     federation, options = CASES[case]

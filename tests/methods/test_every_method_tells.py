@@ -48,6 +48,8 @@ def test_what_travels_is_what_is_counted(spelling):
     run = play(FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0)
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
+    assert [row["stage"] for row in run.metrics[-3:]] == ["task"] * 3
+    assert method.about.title
     for way, told in (("down", method.about.down), ("up", method.about.up)):
         pieces = told.split(", ")
         always = [piece for piece in pieces if not piece.endswith(")")]

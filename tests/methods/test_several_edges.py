@@ -47,15 +47,6 @@ OPTIONS = {"model": "mlp:hidden=4", "rounds": 3, "batch_size": 4, "lr": 0.1}
 
 
 @pytest.fixture(scope="module")
-def text():
-    tokens = RNG.integers(1, 12, size=(24, 6)).astype(np.int32)
-    federation = us.Federation.from_arrays(
-        tokens, RNG.integers(0, 2, 24), np.arange(24) % 3, holdout=0.2, tokens=True
-    )
-    return us.Federation(**{**vars(federation), "vocabulary": tuple(map(str, range(12)))})
-
-
-@pytest.fixture(scope="module")
 def digits():
     return us.load("digits", skew="n-classes:n=3", clients=12, seed=0)
 
@@ -82,13 +73,6 @@ def test_batchnorm_and_a_client_it_rejects(method):
     assert {client for row in run.metrics for client in row.get("rejected", {})} == {"1"}
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "fedma"])
-def test_text(method, text):
-    options = OPTIONS | {"model": "bilstm:embedding=3,hidden=2", "rounds": 2, "runner": "loop"}
-    run = us.train(text, method, **options)
-    assert 0 <= run.last("personal") <= 1
-
-
 @pytest.mark.parametrize(("method", "golden"), GOLDEN.items())
 def test_golden(method, golden, digits):
     level, accuracy = golden
@@ -107,7 +91,12 @@ def test_golden_feddna(digits):
 @pytest.mark.parametrize("several", ["fesem:models=1", "fedgroup:models=1", "cfl:wait=99"])
 @pytest.mark.parametrize(
     "other",
-    ["latent:vae_rounds=1,encoder=8", "data-sharing", "fedavgm", "feddisk:density_rounds=1"],
+    [
+        "latent:vae_rounds=1,encoder=8",
+        "data-sharing",
+        "fedavgm",
+        "feddisk:density_rounds=1,local_rounds=1,ratio_rounds=1,hidden=8,ratio_hidden=8",
+    ],
 )
 def test_with_one_model_the_other_method_is_what_it_is_alone(several, other):
     """What it keeps for all models, as a VAE or shared samples, is seen from inside the one."""

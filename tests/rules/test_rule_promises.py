@@ -163,7 +163,7 @@ def test_other_numbers_of_clients_change_nothing(name, order, seed):
 
 @every_rule
 @pytest.mark.parametrize("scale", [1e-30, 1e30, 5e37])
-@pytest.mark.parametrize("clients", [1, 2, 3, 1000])
+@pytest.mark.parametrize("clients", [1, 2, 3, pytest.param(1000, marks=pytest.mark.long)])
 def test_scales_and_numbers_of_clients(name, scale, clients):
     stack = drawn(4, clients, 8)
     vector = RULES[name](of(stack * scale))
