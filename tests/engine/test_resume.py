@@ -139,9 +139,8 @@ PATIENCE = 600
 """Seconds after which a process hangs, even on a busy machine that measures coverage."""
 
 
-@pytest.mark.parametrize(
-    "signal_number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_killed_runs_resume_bit_for_bit(tmp_path, signal_number):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(data=DATA, training=TRAINING))

@@ -3,6 +3,8 @@
 Each must run without a crash, and keep a golden figure on digits.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,12 @@ def test_golden_feddna(digits):
     assert run.accuracy == pytest.approx(0.5515, abs=0.03)
 
 
+@cache
+def on_five_clients(method):
+    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
+    return us.train(federation, method, **OPTIONS)
+
+
 @pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
 @pytest.mark.parametrize("several", ["fesem:models=1", "fedgroup:models=1", "cfl:wait=99"])
 @pytest.mark.parametrize(
@@ -100,9 +108,8 @@ def test_golden_feddna(digits):
 )
 def test_with_one_model_the_other_method_is_what_it_is_alone(several, other):
     """What it keeps for all models, as a VAE or shared samples, is seen from inside the one."""
-    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
-    alone = us.train(federation, other, **OPTIONS)
-    joined = us.train(federation, f"{several}+{other}", **OPTIONS)
+    alone = on_five_clients(other)
+    joined = on_five_clients(f"{several}+{other}")
     np.testing.assert_allclose(joined.weights, alone.weights, atol=1e-6)
     assert joined.accuracy == pytest.approx(alone.accuracy, abs=0.02)
     assert joined.cost.bytes_down == alone.cost.bytes_down
