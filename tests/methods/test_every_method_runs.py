@@ -40,7 +40,7 @@ CASES = {
     "text": (texts(), TEXT),
 }
 QUICK = "a single sample"
-"""The one case of `make test`; `make test-all` has the others."""
+OTHERS = [pytest.param(case, marks=pytest.mark.long) for case in CASES if case != QUICK]
 FEW = ("two clients", "one client a round")
 REFUSED = {
     **{("krum", case): "krum: f=1 needs at least 5 clients" for case in FEW},
@@ -56,10 +56,7 @@ VARIANTS = ["fedrod:head=hypernetwork", "cfl:wait=0,eps1=9,eps2=0", "fedgroup:mi
 
 
 @pytest.mark.parametrize("method", [*SPELLINGS, *VARIANTS])
-@pytest.mark.parametrize(
-    "case",
-    [QUICK, *(pytest.param(case, marks=pytest.mark.long) for case in CASES if case != QUICK)],
-)
+@pytest.mark.parametrize("case", [QUICK, *OTHERS])
 def test_every_method_on_odd_federations(method, case):
     federation, options = CASES[case]
     options = {"rounds": 2, "evaluate_every": 2} | options
