@@ -3,30 +3,59 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+READY_ALL := $(VENV)/.ready-all
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
+# those and the rest; what needs real data is run by hand.
+PYTEST := $(BIN)/python -m pytest -n 2
+QUICK  := not (long or extras or real_data)
+REST   := (long or extras) and not real_data
 
 # The size of the demo.
 METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,ida+fedavg,feddisco,fedsa,fedavgm,ditto
 ROUNDS  ?= 60
 SEEDS   ?= 3
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test test-all test-rest coverage chromium lint format clean
+.NOTPARALLEL:
 help:            ## show this list
-	@grep -hE '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unskew needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,dp,flower]'
+	$(PIP) torch
+	$(PIP) -e '.[dev,dp,flower]'
 	@touch $@
+
+$(READY_ALL): $(READY)
+	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,browser]'
+	@touch $@
+
+# Playwright drives the system's browser; it downloads none.
+chromium:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+	  command -v apt-get || { echo "install Chromium first: the tests of reports need it" >&2; exit 1; }; \
+	  as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
+	  $$as_root apt-get update && $$as_root apt-get install -y --no-install-recommends chromium; }
 
 demo: $(READY)   ## compare methods on the embedded digits; writes demo/report.html
 	rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
 
-test: $(READY)   ## set up .venv and run the tests
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
+	$(PYTEST) -m "$(QUICK)" $(ARGS)
+
+test-all: test test-rest ## run all tests, those of the optional packages too; none may be skipped
+
+test-all test-rest coverage: PYTEST += --no-skips
+test-rest: $(READY_ALL) chromium
+	$(PYTEST) -m "$(REST)" $(ARGS)
+
+coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
+	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)
 
 lint: $(READY)   ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -38,4 +67,4 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:           ## remove what make and the tools made
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,35 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--no-skips", action="store_true", help="fail where a test would be skipped")
+
+
+def refuse_skips(config, report):
+    """Turn a skip into a failure where ``--no-skips`` was asked for; an expected failure stays."""
+    if config.option.no_skips and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"--no-skips: {report.longrepr[2]}"
+    return report
+
+
+def pytest_runtest_setup(item):
+    """Skip a test whose optional packages, the arguments of its mark ``extras``, are missing."""
+    for mark in item.iter_markers("extras"):
+        for package in mark.args:
+            pytest.importorskip(package)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return refuse_skips(item.config, (yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return refuse_skips(collector.config, (yield))
+
+
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch):
     """Skip waiting for the disk, which protects only against power cuts."""

@@ -163,7 +163,7 @@ def test_results_do_not_depend_on_client_ids(name, order, seed):
 
 @every_rule
 @pytest.mark.parametrize("scale", [1e-30, 1e30, 5e37])
-@pytest.mark.parametrize("clients", [1, 2, 3, 1000])
+@pytest.mark.parametrize("clients", [1, 2, 3, pytest.param(1000, marks=pytest.mark.long)])
 def test_scales_and_numbers_of_clients(name, scale, clients):
     stack = random_rows(4, clients, 8)
     vector = RULES[name](of(stack * scale))

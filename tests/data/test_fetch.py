@@ -368,6 +368,7 @@ def test_each_package_has_a_decoder_and_a_checksum():
         assert len(bytes.fromhex(package.sha256)) == 32
 
 
+@pytest.mark.real_data
 @pytest.mark.skipif("UNSKEW_DATA" not in os.environ, reason="needs the real files")
 @pytest.mark.parametrize("name", ["mnist", "fashion"])
 def test_checksums_are_those_of_the_real_data(name):

@@ -180,8 +180,9 @@ def test_parquet_without_pyarrow_names_the_package_to_install(tmp_path, monkeypa
         Federation.from_table(tmp_path / "a.parquet", label="y")
 
 
+@pytest.mark.extras("pyarrow")
 def test_parquet_is_read_like_csv(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow
     from pyarrow import parquet
 
     columns = {"x": [1.5, 2, 3], "c": ["b", "a", "b"], "y": [2, 0, 1], "ok": [True, False, True]}

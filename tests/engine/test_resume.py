@@ -129,18 +129,26 @@ import torch
 import unskew as us
 torch.set_num_threads(1)
 os.fsync = lambda descriptor: None  # a killed process loses nothing that the kernel has received
-fed = us.load("digits", skew="dirichlet:alpha=0.3", clients=12, seed=1)
-us.train(fed, "fedprox:mu=0.1", model="mlp:hidden=16", rounds={rounds}, cohort=6, batch_size=16,
-         lr=0.1, evaluate_every=5, checkpoint_seconds=0, out=sys.argv[1], resume=True)
+fed = us.load("digits", **{data})
+us.train(fed, **{training}, out=sys.argv[1], resume=True)
 """
+DATA = {"skew": "dirichlet:alpha=0.3", "clients": 12, "seed": 1}
+TRAINING = {
+    "method": "fedprox:mu=0.1", "model": "mlp:hidden=16", "rounds": 60, "cohort": 6,
+    "batch_size": 16, "lr": 0.1, "evaluate_every": 5, "checkpoint_seconds": 0,
+}  # fmt: skip
+PATIENCE = 600
+"""Seconds after which a process hangs, even on a busy machine that measures coverage."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_killed_runs_resume_bit_for_bit(tmp_path, signal_number):
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(rounds=60))
+    script.write_text(SCRIPT.format(data=DATA, training=TRAINING))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([sys.executable, script, whole], check=True, timeout=120)
+    digits = us.load("digits", **DATA)
+    us.train(digits, **TRAINING, out=whole)
     kills = 0
     for after in (5, 30):
         process = subprocess.Popen(
@@ -150,18 +158,18 @@ def test_killed_runs_resume_bit_for_bit(tmp_path, signal_number):
         if process.poll() is None:
             process.send_signal(signal_number)
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=PATIENCE)
             finally:
                 process.kill()
             kills += 1
-    subprocess.run([sys.executable, script, killed], check=True, timeout=120)
+    us.train(digits, **TRAINING, out=killed, resume=True)
     assert kills == 2
     assert _final_vector(whole).equal(_final_vector(killed))
     assert _metrics(whole) == _metrics(killed)
 
 
 def _wait_for_rounds(process, folder: Path, rounds: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         path = folder / "metrics.jsonl"
         if path.exists() and path.read_text().count("\n") >= rounds:

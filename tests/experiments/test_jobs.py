@@ -77,10 +77,13 @@ def test_an_error_in_a_method_carries_its_traceback(federation, method):
 
 
 def test_jobs_run_in_parallel_and_return_in_order():
+    b_finished = multiprocessing.get_context("fork").Event()
+
     def job(index):
         def execute(watcher):
             watcher(1, {})
-            time.sleep(0.2 if index == 0 else 0)
+            if index == 0:
+                b_finished.wait(600)
             return Run(f"method {index}", str(os.getpid()), "digits", index, 1)
 
         return execute
@@ -94,6 +97,8 @@ def test_jobs_run_in_parallel_and_return_in_order():
 
         def finish(self, label):
             seen.append(f"finish {label}")
+            if label == "b":
+                b_finished.set()
 
     runs = run_in_processes(["a", "b", "c"], job, RecordingBoard(None, 3, 1), 2)
     assert [run.seed for run in runs] == [0, 1, 2]
@@ -166,13 +171,15 @@ def test_runs_end_quietly_when_their_parent_is_killed(tmp_path):
         [sys.executable, "-c", ENDLESS, tmp_path], stderr=subprocess.PIPE, text=True
     )
     logs = [tmp_path / method / "seed0" / "metrics.jsonl" for method in ("fedavg", "mean")]
-    deadline = time.monotonic() + 60
-    while not all(log.is_file() and log.stat().st_size for log in logs):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.kill()
-    _, errors = process.communicate(timeout=60)  # workers hold the pipe open until they end
+    deadline = time.monotonic() + 600
+    try:
+        while not all(log.is_file() and log.stat().st_size for log in logs):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+    _, errors = process.communicate(timeout=600)  # workers hold the pipe open until they end
     assert errors == ""
     assert all((log.parent / "checkpoints").is_dir() for log in logs)
 

@@ -8,8 +8,7 @@ from toys import small_federation
 from unskew.errors import UnskewError
 
 grids = pytest.importorskip("grids")
-pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.extras("ray"), pytest.mark.filterwarnings("ignore")]
 
 OPTIONS = {"model": grids.MODEL, "lr": 0.1, "batch_size": 8, "seed": 2}
 

@@ -23,6 +23,8 @@ from deployments import (
 from unskew.flower.loopback.federation import Loopback, node_name
 from unskew.flower.loopback.parity import final_tensors
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def federation(tmp_path):
@@ -80,7 +82,6 @@ def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path)
     assert not {"missing", "rejected", "kept_model"} & set(third)
 
 
-@pytest.mark.slow
 def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tmp_path):
     app, out = make_faulty_app(tmp_path / "app", "fedavg"), tmp_path / "run"
     run = kill_in_round_two(
@@ -97,7 +98,6 @@ def test_a_node_that_was_killed_is_on_record_and_the_rest_goes_on(federation, tm
         assert "kept_model" not in row
 
 
-@pytest.mark.slow
 def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_path):
     federation.programs[node_name(2)].stop()
     app, out = make_app(tmp_path / "app", "fedavg"), tmp_path / "run"
@@ -116,7 +116,6 @@ def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_pat
     assert third["seconds"] > 20  # it waited for a second node
 
 
-@pytest.mark.slow
 def test_a_restarted_superlink_resumes_bit_for_bit(federation, tmp_path):
     app, out = make_app(tmp_path / "app", "scaffold"), tmp_path / "run"
     changes = settings(out, **{"train.rounds": 4})

@@ -9,6 +9,8 @@ from deployments import NODES, make_app, parity, rounds, run_app, settings, unti
 from unskew.flower.loopback.certificates import make_node_key
 from unskew.flower.loopback.federation import Loopback
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):

@@ -13,6 +13,8 @@ from deployments import RUN_TIMEOUT, make_app, until
 from terminal import PROGRAM
 from unskew.flower.loopback.process_tree import alive, descendants, terminate
 
+pytestmark = pytest.mark.long
+
 UP = [*PROGRAM, "flower", "up"]
 
 
@@ -38,7 +40,6 @@ def test_an_interrupted_command_leaves_no_process(tmp_path, sign):
     assert errors == "stopped; continue runs that have a folder with --resume\n"
 
 
-@pytest.mark.slow
 def test_a_run_with_tls_passes_the_parity_check(tmp_path):
     app = make_app(tmp_path / "app", "ida")
     done = subprocess.run(

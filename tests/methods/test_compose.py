@@ -8,7 +8,7 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.methods import METHODS, make_method, name_of
+from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Method, Server
 from unskew.methods.fedprox import FedProx
 from unskew.models.functional import FunctionalModel
@@ -90,19 +90,6 @@ def test_both_parts_have_an_effect():
     both = final("fedprox:mu=1+ida")
     assert not torch.allclose(both, final("ida"))
     assert not torch.allclose(both, final("fedprox:mu=1"))
-
-
-_QUICK = {"feddisk": "feddisk:density_rounds=2,ratio_rounds=2"}
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
-def test_every_method_trains_and_has_a_title(name):
-    federation = small_federation(sizes=(12, 10, 9, 8, 11, 7, 9, 10), unit=True)
-    run = us.train(federation, _QUICK.get(name, name), model="mlp:hidden=8", rounds=2, lr=0.1)
-    assert [row["stage"] for row in run.metrics[-2:]] == ["task"] * 2
-    assert 0 <= run.accuracy <= 1
-    assert METHODS[name].about.title
 
 
 @pytest.mark.parametrize(

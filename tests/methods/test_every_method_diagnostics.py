@@ -50,6 +50,8 @@ def test_the_described_traffic_is_the_counted_traffic(spec):
     )
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
+    assert [row["stage"] for row in run.metrics[-3:]] == ["task"] * 3
+    assert method.about.title
     for direction, description in (("down", method.about.down), ("up", method.about.up)):
         pieces = description.split(", ")
         always = [piece for piece in pieces if not piece.endswith(")")]

@@ -21,6 +21,8 @@ def client(samples, classes=(0, 1, 2)):
 
 def texts():
     tokens = RNG.integers(1, 9, size=(48, 4))
+    tokens[::5, 2:] = 0  # short texts
+    tokens[::11] = 0  # texts without a word
     federation = us.Federation.from_arrays(
         tokens, RNG.integers(0, 2, 48), np.arange(48) % 8, holdout=0.2, tokens=True
     )
@@ -37,6 +39,8 @@ CASES = {
     "BatchNorm": (federation_of(*EIGHT, test=TESTS), NORMED),
     "text": (texts(), TEXT),
 }
+QUICK = "a single sample"
+OTHERS = [pytest.param(case, marks=pytest.mark.long) for case in CASES if case != QUICK]
 TOO_FEW_CLIENTS = ("two clients", "one client per round")
 REJECTED = {
     **{("krum", case): "krum: f=1 needs at least 5 clients" for case in TOO_FEW_CLIENTS},
@@ -48,8 +52,11 @@ REJECTED = {
 }
 
 
-@pytest.mark.parametrize("method", SPECS)
-@pytest.mark.parametrize("case", CASES)
+VARIANTS = ["fedrod:head=hypernetwork", "cfl:wait=0,eps1=9,eps2=0", "fedgroup:mix=0.1"]
+
+
+@pytest.mark.parametrize("method", [*SPECS, *VARIANTS])
+@pytest.mark.parametrize("case", [QUICK, *OTHERS])
 def test_every_method_on_odd_federations(method, case):
     federation, options = CASES[case]
     options = {"rounds": 2, "evaluate_every": 2} | options

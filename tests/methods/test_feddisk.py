@@ -261,6 +261,7 @@ def test_a_client_with_one_sample_takes_part():
 TASK = {"model": "logistic", "rounds": 4, "steps": 300, "batch_size": 2000, "lr": 0.5}
 
 
+@pytest.mark.long
 def test_weights_recover_what_averaging_loses_on_opposite_densities():
     case = opposites(seed=0)
 

@@ -3,6 +3,8 @@
 Each must run without a crash, and keep a golden metric on digits.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -49,15 +51,6 @@ OPTIONS = {"model": "mlp:hidden=4", "rounds": 3, "batch_size": 4, "lr": 0.1}
 
 
 @pytest.fixture(scope="module")
-def text():
-    tokens = RNG.integers(1, 12, size=(24, 6)).astype(np.int32)
-    federation = us.Federation.from_arrays(
-        tokens, RNG.integers(0, 2, 24), np.arange(24) % 3, holdout=0.2, tokens=True
-    )
-    return us.Federation(**{**vars(federation), "vocabulary": tuple(map(str, range(12)))})
-
-
-@pytest.fixture(scope="module")
 def digits():
     return us.load("digits", skew="n-classes:n=3", clients=12, seed=0)
 
@@ -84,13 +77,6 @@ def test_batchnorm_and_a_client_it_rejects(method):
     assert {client for row in run.metrics for client in row.get("rejected", {})} == {"1"}
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "fedma"])
-def test_text(method, text):
-    options = OPTIONS | {"model": "bilstm:embedding=3,hidden=2", "rounds": 2, "runner": "loop"}
-    run = us.train(text, method, **options)
-    assert 0 <= run.last("personal") <= 1
-
-
 @pytest.mark.parametrize(("method", "golden"), GOLDEN.items())
 def test_golden(method, golden, digits):
     level, accuracy = golden
@@ -105,17 +91,27 @@ def test_golden_feddna(digits):
     assert run.accuracy == pytest.approx(0.5515, abs=0.03)
 
 
+@cache
+def on_five_clients(method):
+    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
+    return us.train(federation, method, **OPTIONS)
+
+
 @pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
 @pytest.mark.parametrize("several", ["fesem:models=1", "fedgroup:models=1", "cfl:wait=99"])
 @pytest.mark.parametrize(
     "other",
-    ["latent:vae_rounds=1,encoder=8", "data-sharing", "fedavgm", "feddisk:density_rounds=1"],
+    [
+        "latent:vae_rounds=1,encoder=8",
+        "data-sharing",
+        "fedavgm",
+        "feddisk:density_rounds=1,local_rounds=1,ratio_rounds=1,hidden=8,ratio_hidden=8",
+    ],
 )
 def test_with_one_model_the_other_method_is_unchanged(several, other):
     """The one model sees the slots shared by all models, such as a VAE or shared samples."""
-    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
-    alone = us.train(federation, other, **OPTIONS)
-    joined = us.train(federation, f"{several}+{other}", **OPTIONS)
+    alone = on_five_clients(other)
+    joined = on_five_clients(f"{several}+{other}")
     np.testing.assert_allclose(joined.weights, alone.weights, atol=1e-6)
     assert joined.accuracy == pytest.approx(alone.accuracy, abs=0.02)
     assert joined.cost.bytes_down == alone.cost.bytes_down

@@ -1,8 +1,5 @@
 """All methods that change the local objective work on any data, network and runner."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -94,16 +91,6 @@ def test_custom_networks(federation, method):
 def test_two_classes_and_one(method):
     for classes in (1, 2):
         train_quickly(small_federation(sizes=(9, 12), classes=classes), method)
-
-
-@EACH
-def test_text(method):
-    tokens = np.array([[2, 3, 0], [1, 3, 0], [2, 2, 2], [4, 1, 0], [0, 0, 0], [4, 1, 4]] * 4)
-    federation = us.Federation.from_arrays(
-        tokens, np.array([1, 0] * 12), np.repeat([0, 1, 2], 8), holdout=0.2, tokens=True
-    )
-    federation = replace(federation, vocabulary=("<pad>", "<unk>", "good", "film", "so"))
-    train_quickly(federation, method, model="bilstm:embedding=4,hidden=4", rounds=2, runner="loop")
 
 
 @EACH

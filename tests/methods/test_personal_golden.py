@@ -77,17 +77,6 @@ def test_one_client_per_round(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_text(name):
-    tokens = RNG.integers(0, 9, (24, 6)).astype(np.int32)
-    federation = us.Federation.from_arrays(
-        tokens, RNG.integers(0, 2, 24), np.repeat([0, 1], 12), tokens=True, holdout=0.25
-    )
-    federation = type(federation)(**{**federation.__dict__, "vocabulary": tuple("abcdefghi")})
-    run = us.train(federation, name, model="bilstm:embedding=4,hidden=4", rounds=2, workers=1)
-    assert 0 <= run.last("personal") <= 1
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_method_has_a_tuning_grid_and_a_page(name):
     cls = METHODS[name]
     page = Path(__file__).parents[2] / "docs" / "methods" / f"{name}.md"

@@ -23,9 +23,10 @@ WITH_BATCH_NORM = [
     ("mlp:hidden=16,norm=batch", (12,)),
     ("lenet5:norm=batch", (1, 28, 28)),
     ("feddisk-cnn", (1, 28, 28)),
-    ("resnet18", (1, 8, 8)),
-    ("densenet121", (1, 8, 8)),
-    ("mobilenetv2", (1, 8, 8)),
+    *(
+        pytest.param(name, (1, 8, 8), marks=pytest.mark.long)
+        for name in ("resnet18", "densenet121", "mobilenetv2")
+    ),
 ]
 
 

@@ -1,6 +1,6 @@
 """The page in a real browser: every chart is drawn, hovering and hiding work, at any width.
 
-Skipped without playwright or Chromium.
+Skipped without playwright or Chromium; `make test-all` installs both.
 """
 
 import json
@@ -14,11 +14,12 @@ from reports import FEDERATION, clustered_run
 from unskew.report.page import write_page
 from unskew.runs.runs import Runs
 
-playwright = pytest.importorskip("playwright.sync_api")
-
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = [
+    pytest.mark.extras("playwright"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+]
 
 MARKS = {
     "curves": "path.curve",
@@ -48,7 +49,9 @@ def path(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()

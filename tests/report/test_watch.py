@@ -142,8 +142,8 @@ def test_wandb_is_offline(folder, monkeypatch, tmp_path):
     assert logged == [(1, {"train_loss": 0.5})]
 
 
+@pytest.mark.extras("tensorboard")
 def test_tensorboard_has_the_metrics(folder, tmp_path):
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     with Watch([folder], lambda tail: open_tracker(f"tensorboard:{tmp_path}", tail.run)) as watch:
@@ -156,10 +156,11 @@ def test_tensorboard_has_the_metrics(folder, tmp_path):
     assert read == expected
 
 
+@pytest.mark.extras("mlflow", "sqlalchemy")
 @pytest.mark.filterwarnings("ignore")  # mlflow's warnings about its dependencies
 def test_mlflow_has_the_metrics(folder, tmp_path):
-    tracking = pytest.importorskip("mlflow.tracking")
-    pytest.importorskip("sqlalchemy")
+    from mlflow import tracking
+
     with Watch([folder], lambda tail: open_tracker(f"mlflow:{tmp_path}", tail.run)) as watch:
         watch.update()
     client = tracking.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")

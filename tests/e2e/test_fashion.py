@@ -1,10 +1,10 @@
-"""Studies that need real data and minutes: `unskew data fetch fashion`, then `pytest -m slow`."""
+"""What needs real data and minutes: `unskew data fetch fashion`, then `pytest -m real_data`."""
 
 import pytest
 
 import unskew as us
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real_data
 
 
 def test_fedavg_on_iid_fashion_reaches_central_training_within_a_point():

@@ -9,7 +9,7 @@ from unskew.experiments.studies.library import open_study, study_names
 from unskew.experiments.studies.running import run_study
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", study_names())
 def test_a_study_runs_on_the_bundled_digits(name, tmp_path, monkeypatch):
     monkeypatch.delenv("UNSKEW_DATA", raising=False)
