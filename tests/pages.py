@@ -1,4 +1,4 @@
-"""The examples of a page of docs: what they are, and what they print."""
+"""The Python examples of a docs page, and their expected outputs."""
 
 import re
 from contextlib import redirect_stdout
@@ -9,7 +9,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def examples(page: str) -> list[tuple[str, str]]:
-    """Each piece of Python on a page that is followed by what it prints, with that."""
+    """Return the Python examples of a page that are followed by their output, with the output."""
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
     assert len(found) == text.count("```text"), f"{page}: an output without its example"
