@@ -127,7 +127,7 @@ def test_buffers_do_not_affect_distances():
 
 def test_inverse_accuracies_by_hand():
     uploads = Uploads.of(LINE, train_accuracy=[0.5, 0.25, 1.0])
-    explained = inverse_accuracy(chance=0.1).explain(uploads)
+    explained = inverse_accuracy(chance_level=0.1).explain(uploads)
     close(explained["weights"], [2 / 7, 4 / 7, 1 / 7])
     close(explained["accuracies"], [0.5, 0.25, 1.0])
 
@@ -169,9 +169,9 @@ def test_missing_numbers_are_named():
         (lambda: inverse_distance(center="origin"), "center"),
         (lambda: inverse_distance(eps=-1), "eps"),
         (lambda: inverse_distance(cap=0.5), "cap"),
-        (lambda: inverse_accuracy(0), "chance"),
-        (lambda: inverse_accuracy(1.5), "chance"),
-        (lambda: inverse_accuracy("half"), "chance"),
+        (lambda: inverse_accuracy(0), "chance_level"),
+        (lambda: inverse_accuracy(1.5), "chance_level"),
+        (lambda: inverse_accuracy("half"), "chance_level"),
         (lambda: inverse_accuracy(classes=0), "classes"),
     ],
 )

@@ -54,17 +54,17 @@ def inverse_distance(
 
 
 def inverse_accuracy(
-    chance: float | Literal["paper"] | None = None, classes: int | None = None
+    chance_level: float | Literal["paper"] | None = None, classes: int | None = None
 ) -> ClientWeighting:
     """Weight clients by the inverse of their training accuracy: INTRAC.
 
-    Accuracies below ``chance`` are raised to chance level. By default that is 1 / ``classes``,
+    Accuracies below ``chance_level`` are raised to it. The default is 1 / ``classes``,
     taken from the round's label counts if not given; "paper" is 1 / the number of all clients.
     """
-    if isinstance(chance, str):
-        checks.one_of("chance", chance, ("paper",))
-    elif chance is not None:
-        checks.positive("chance", chance, 1.0)
+    if isinstance(chance_level, str):
+        checks.one_of("chance_level", chance_level, ("paper",))
+    elif chance_level is not None:
+        checks.positive("chance_level", chance_level, 1.0)
     if classes is not None:
         checks.between("classes", classes, 1)
 
@@ -74,7 +74,7 @@ def inverse_accuracy(
                 "train_accuracy is missing: inverse_accuracy needs one value per client"
             )
         accuracy = uploads.train_accuracy
-        floor = _chance(chance, classes, uploads)
+        floor = _chance_level(chance_level, classes, uploads)
         return 1 / accuracy.clamp(min=floor), {"accuracies": accuracy}
 
     return ClientWeighting("inverse_accuracy", derive)
@@ -104,17 +104,17 @@ def _inverse(distance: Tensor) -> Tensor:
     return zero.double() if bool(zero.any()) else distance.min() / distance
 
 
-def _chance(
-    chance: float | Literal["paper"] | None, classes: int | None, uploads: Uploads
+def _chance_level(
+    chance_level: float | Literal["paper"] | None, classes: int | None, uploads: Uploads
 ) -> float:
-    if chance == "paper":
+    if chance_level == "paper":
         return 1 / uploads.num_clients_total
-    if chance is not None:
-        return float(chance)
+    if chance_level is not None:
+        return float(chance_level)
     if classes is not None:
         return 1 / classes
     if uploads.label_counts is not None:
         return 1 / uploads.label_counts.shape[1]
     raise UnskewError(
-        "classes is unknown: pass classes or chance to inverse_accuracy, or send label_counts"
+        "classes is unknown: pass classes or chance_level to inverse_accuracy, or send label_counts"
     )

@@ -33,10 +33,10 @@ def half_even(data: Source, alpha: float, seed: int) -> Federation:
     owner = np.empty(len(order), np.int64)
     owner[even] = np.arange(len(even)) % 2
     pool = SamplePool(data.y_train[uneven], data.classes, None)
-    dealt = parse_partitioner(f"dirichlet:alpha={alpha}").partition(
+    partitioned = parse_partitioner(f"dirichlet:alpha={alpha}").partition(
         pool, 2, generator(seed, "skew")
     )
-    owner[uneven] = 2 + dealt.owner
+    owner[uneven] = 2 + partitioned.owner
     x = data.x_train[:, None] if data.x_train.ndim == 3 else data.x_train
     return Federation.from_arrays(
         x, data.y_train, owner, classes=data.classes, name=data.name, seed=seed
