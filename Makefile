@@ -57,10 +57,11 @@ test-rest: $(READY_ALL) chromium
 coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
 	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)
 
-lint: $(READY)   ## ruff and mypy --strict
+lint: $(READY)   ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
