@@ -36,7 +36,7 @@ def main() -> None:
         times[1].extend(seconds(many, 43, seed))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     small, large = (median(each) for each in times)
-    print("| clients | ms a round (median) | data |\n|---:|---:|---:|")
+    print("| clients | ms per round (median) | data |\n|---:|---:|---:|")
     print(f"| 1,000 | {1e3 * small:.2f} | {few.nbytes / 1e6:.1f} MB |")
     print(f"| 1,000,000 | {1e3 * large:.2f} | {many.nbytes / 1e6:.1f} MB |")
     print(f"\nratio {large / small:.3f}; memory grew by {grown / 1e3:.0f} MB while training")

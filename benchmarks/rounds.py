@@ -73,7 +73,7 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
 def _show(name: str, seconds: dict[str, list[float]]) -> None:
     ours = median(seconds["unskew"])
     print(f"\n{name}: {WORKLOADS[name].title}\n")
-    print("| contestant | seconds a round (median) | fastest | unskew is faster by |")
+    print("| contestant | seconds per round (median) | fastest | unskew is faster by |")
     print("|---|---:|---:|---:|")
     for contestant, times in seconds.items():
         row = f"| {contestant} | {median(times):.4f} | {min(times):.4f} |"

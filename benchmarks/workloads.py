@@ -1,6 +1,6 @@
 """The three workloads every contestant runs: the same clients, samples, network and steps.
 
-A contestant is a program that prints seconds a round as JSON, see :func:`report`.
+A contestant is a program that prints seconds per round as JSON, see :func:`report`.
 """
 
 import argparse

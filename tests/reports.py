@@ -34,7 +34,7 @@ SAMPLES = {0: [0.5, 0.5, 0.5, 2.5], 3: [1.0, 1.0]}
 
 
 def clustered_run():
-    """Two rounds of four clients with clusters, and two clients that weigh their samples."""
+    """Two rounds of four clients with clusters, and two clients with sample weights."""
     run = made_run("ifca")
     for round_, clusters in ((1, [0, 1, 1]), (2, [1, 8, None])):
         table = {"kind": "round", "stage": "task", "round": round_, "client": [0, 2, 3]}

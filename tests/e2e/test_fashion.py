@@ -8,7 +8,7 @@ pytestmark = pytest.mark.real_data
 
 
 def test_fedavg_on_iid_fashion_reaches_central_training_within_a_point():
-    """Ten iid clients, five local epochs a round, against twenty epochs on all data at once."""
+    """Ten iid clients, five local epochs per round, against twenty epochs on all data at once."""
     options = {"model": "lenet5", "lr": 0.1, "batch_size": 32, "evaluate_every": 4}
     ten = us.load("fashion", "iid", clients=10, holdout=0)
     federated = us.train(ten, rounds=12, epochs=5, **options)
