@@ -1,7 +1,7 @@
 """The base of methods with several models, where each client belongs to one model.
 
-The server keeps the models as rows of a matrix. For every client that has taken part it keeps the
-number of its model and of its samples. Uploads are aggregated separately for each model, so the
+The server keeps the models as rows of a matrix, and for every client that has taken part the number
+of its model and its sample count. Uploads are aggregated separately for each model, so the
 weightings, rules and server optimisers of other methods apply within each model.
 
 The *global* level of such a method is the mean of the models, weighted by the samples of their
