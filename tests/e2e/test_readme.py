@@ -36,7 +36,7 @@ def test_commands_run_in_their_order(terminal):
     for command in commands():
         if not command.startswith(SKIPPED):
             terminal.output(*shlex.split(quick(command))[1:])
-    assert Path("who-holds-what.png").is_file()
+    assert Path("distribution.png").is_file()
     assert Path("figures", "table.tex").is_file()
     assert Path("report.html").is_file()
     assert len(list(Path("runs/three").glob("*/seed*/run.json"))) == 9

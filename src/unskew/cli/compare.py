@@ -130,7 +130,7 @@ def compare_methods(
     from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.opening import open_data  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
-    from unskew.experiments.comparison import compare  # noqa: PLC0415
+    from unskew.experiments.comparison import compare_with  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.runs.runs import check_target  # noqa: PLC0415
@@ -162,17 +162,16 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
-    Settings.validated(options)  # rejects names such as model, which compare would accept
-    runs = compare(
+    runs = compare_with(
         lambda seed: _with_test_samples(open_data(data_config, seed)),
         methods,
+        Settings.validated(options),
         seeds=seeds,
         model=model,
         tune=search,
         out=out,
         resume=resume,
         jobs=jobs,
-        **options,
     )
     verdict = runs.verdict()
     if json:

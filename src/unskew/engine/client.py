@@ -51,6 +51,8 @@ class ClientContext:
     """Marks the coordinates that may change, in place of :meth:`Method.trains`."""
     traces: TraceCache | None = None
     """Set where the steps of clients that train one by one may be traced."""
+    runner: str | None = None
+    """The name of the runner, if it is already resolved for this network."""
 
     @cached_property
     def extra_trainings(self) -> tuple["ClientContext", ...]:

@@ -86,7 +86,7 @@ def resolve_runner(
 
 def make_runner(context: ClientContext, cohort: int) -> Runner:
     """Return the runner for a context; a pool of one worker is the sequential loop."""
-    name = resolve_runner(
+    name = context.runner or resolve_runner(
         context.network, context.settings, context.device, example_inputs(context.federation)
     )
     if name == "vectorised":

@@ -77,9 +77,7 @@ class TrainingSetup:
         module = module.to(device)
         if is_custom(model) and federation.has_samples:
             check_scores(module, example_inputs(federation).to(device), federation.classes)
-        if method.needs_train_accuracy and FunctionalModel(module).goal is not CLASSIFY:
-            raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
-        return TrainingSetup(
+        setup = TrainingSetup(
             federation=federation,
             method=method,
             network_name=name,
@@ -91,17 +89,25 @@ class TrainingSetup:
             initial_slots=slots,
             custom_network=is_custom(model),
         )
+        if method.needs_train_accuracy and setup.network.goal is not CLASSIFY:
+            raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
+        return setup
+
+    @cached_property
+    def network(self) -> FunctionalModel:
+        """The run's network as a function, before methods adapt it."""
+        return FunctionalModel(self.module)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for a run to be resumed."""
-        network = FunctionalModel(self.module)
-        start = flatten(self.module, network.layout)
+        layout = self.network.layout
+        start = flatten(self.module, layout)
         code = custom_code_hash(self.method, self.module if self.custom_network else None)
         return {
             **({} if code is None else {"code": code}),
             "method": name_of(self.method),
             "network": self.network_name,
-            "layout": network.layout.fingerprint,
+            "layout": layout.fingerprint,
             "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],
             "data": self.federation.fingerprint,
             "arithmetic": self._arithmetic(),
@@ -111,19 +117,17 @@ class TrainingSetup:
     @cached_property
     def runner(self) -> str:
         """The name of the runner: the one in the settings, or the one that suits the network."""
-        network = FunctionalModel(self.module)
         samples = example_inputs(self.federation)
-        return resolve_runner(network, self.settings, self.device, samples)
+        return resolve_runner(self.network, self.settings, self.device, samples)
 
     @property
     def uses_one_core(self) -> bool:
         """Whether the run computes in one thread of one process, so that runs can be parallel."""
         settings = self.settings
-        size = FunctionalModel(self.module).layout.size
         one_process = (
             self.runner != "pool" or settings.worker_count == 1
         ) and settings.engine == "unskew"
-        numbers = settings.cohort_size(len(self.federation)) * size
+        numbers = settings.cohort_size(len(self.federation)) * self.network.layout.size
         return self.device.type == "cpu" and one_process and threads_for(numbers) == 1
 
     def _arithmetic(self) -> str:

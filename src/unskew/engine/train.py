@@ -120,8 +120,13 @@ class StageRun:
             private = PrivateStage.of(
                 stage.privacy, stage.name, sizes, context.settings, self._rounds
             )
+        same_network = evaluates and context.network.module is setup.module
         self._context = replace(
-            context, attack=setup.attack, attackers=setup.attackers, private=private
+            context,
+            attack=setup.attack,
+            attackers=setup.attackers,
+            private=private,
+            runner=setup.runner if same_network and setup.backend.is_local else None,
         )
         self._backend = setup.backend
         self._context.network.goal.check(setup.federation)

@@ -52,12 +52,40 @@ def compare(
     ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
     ``rounds``. The result of the search is in ``run.facts["tuning"]``.
     """
+    return compare_with(
+        federation,
+        methods,
+        Settings.validated(settings),
+        seeds=seeds,
+        model=model,
+        tune=tune,
+        out=out,
+        resume=resume,
+        jobs=jobs,
+        progress=progress,
+    )
+
+
+def compare_with(
+    federation: Federations,
+    methods: str | Sequence[str | Method],
+    settings: Settings,
+    *,
+    seeds: int | Sequence[int] = 3,
+    model: Model | None = None,
+    tune: bool | Mapping[str, Any] = False,
+    out: str | Path | None = None,
+    resume: bool = True,
+    jobs: int | None = None,
+    progress: bool | None = None,
+) -> Runs:
+    """Do what :func:`compare` does, given settings that are already validated."""
     if not isinstance(federation, Federation) and not callable(federation):
         raise UnskewError(
             f"federation must be a Federation, or a function that takes a seed and returns one "
             f"(got {federation!r}); see us.load"
         )
-    if "seed" in settings:
+    if "seed" in settings.model_fields_set:
         raise UnskewError("seed: a comparison takes seeds instead, a number or a list")
     chosen = [make_method(method) for method in _as_list(methods)]
     names = [name_of(method) for method in chosen]
@@ -68,24 +96,23 @@ def compare(
         raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    validated = Settings.validated(settings)
-    plan = make_plan(tune, validated, seed_list[0])
+    plan = make_plan(tune, settings, seed_list[0])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     runs_per_method = len(seed_list) + (0 if plan is None else plan.trials)
     with (
-        show_progress_of_many(progress, runs_per_method * len(chosen), validated.rounds) as board,
+        show_progress_of_many(progress, runs_per_method * len(chosen), settings.rounds) as board,
         stage_cache_in(folder) as stages,
     ):
         scheduler = RunScheduler(model, resume, jobs, board, stages)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             choices = search(
-                chosen, plan, federations.of(plan.seed), scheduler.run, validated, folder
+                chosen, plan, federations.of(plan.seed), scheduler.run, settings, folder
             )
             entries = [_Entry.of(choice) for choice in choices]
         runs = scheduler.run(
             [
-                entry.request(federations, seed, validated, folder)
+                entry.request(federations, seed, settings, folder)
                 for seed in seed_list
                 for entry in entries
             ]

@@ -9,17 +9,18 @@ from typing import Any
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.model_factory import instantiate
+from unskew.engine.model_factory import instantiate, is_custom
 from unskew.engine.progress import Board, Watcher
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
+from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
-from unskew.experiments.training import train_with
 from unskew.methods import name_of
 from unskew.methods.common.base import Method
 from unskew.models.functional import Model
+from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 
@@ -106,6 +107,46 @@ class RunScheduler:
         if self.model is None or isinstance(self.model, str):
             return None
         return instantiate(self.model, seed)
+
+
+def train_with(
+    federation: Federation,
+    method: Method,
+    settings: Settings,
+    *,
+    model: Model | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | Watcher | None = None,
+    notes: Mapping[str, Any] | None = None,
+    stage_cache: str | Path | None = None,
+) -> Run:
+    """Train as :func:`train` does, given settings that are already validated."""
+    setup = TrainingSetup.of(federation, method, model, settings)
+    folder = None
+    if out is not None:
+        # Nodes store client state in files, which must not be ahead of the last checkpoint.
+        seconds = settings.checkpoint_seconds if settings.engine == "unskew" else 0.0
+        folder = RunFolder(out, seconds, settings.state_memory)
+    if settings.engine == "flower-ray":
+        return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
+    # A custom module is identified by its initial weights alone; its forward pass may differ.
+    shared = None if stage_cache is None or is_custom(model) else Path(stage_cache)
+    return run_training(
+        setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared
+    )
+
+
+def _train_on_ray() -> Callable[..., Run]:
+    try:
+        from unskew.flower.ray import train_on_ray  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        if error.name not in ("flwr", "ray"):
+            raise
+        raise UnskewError(
+            'engine: flower-ray needs Flower and Ray; pip install "unskew[flower-ray]"'
+        ) from None
+    return train_on_ray
 
 
 def folder_name(method: str) -> str:

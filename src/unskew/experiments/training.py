@@ -1,20 +1,17 @@
 """``us.train``: one method on one federation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.model_factory import is_custom
 from unskew.engine.progress import Watcher
 from unskew.engine.settings import Settings
-from unskew.engine.setup import TrainingSetup
-from unskew.engine.train import run_training
 from unskew.errors import UnskewError
+from unskew.experiments.scheduler import train_with
 from unskew.methods import make_method
 from unskew.methods.common.base import Method
 from unskew.models.functional import Model
-from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 
@@ -60,43 +57,3 @@ def train(
         notes=notes,
         stage_cache=stage_cache,
     )
-
-
-def train_with(
-    federation: Federation,
-    method: Method,
-    settings: Settings,
-    *,
-    model: Model | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: bool | Watcher | None = None,
-    notes: Mapping[str, Any] | None = None,
-    stage_cache: str | Path | None = None,
-) -> Run:
-    """Train as :func:`train` does, given settings that are already validated."""
-    setup = TrainingSetup.of(federation, method, model, settings)
-    folder = None
-    if out is not None:
-        # Nodes store client state in files, which must not be ahead of the last checkpoint.
-        seconds = settings.checkpoint_seconds if settings.engine == "unskew" else 0.0
-        folder = RunFolder(out, seconds, settings.state_memory)
-    if settings.engine == "flower-ray":
-        return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
-    # A custom module is identified by its initial weights alone; its forward pass may differ.
-    shared = None if stage_cache is None or is_custom(model) else Path(stage_cache)
-    return run_training(
-        setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared
-    )
-
-
-def _train_on_ray() -> Callable[..., Run]:
-    try:
-        from unskew.flower.ray import train_on_ray  # noqa: PLC0415 (an extra)
-    except ModuleNotFoundError as error:
-        if error.name not in ("flwr", "ray"):
-            raise
-        raise UnskewError(
-            'engine: flower-ray needs Flower and Ray; pip install "unskew[flower-ray]"'
-        ) from None
-    return train_on_ray
