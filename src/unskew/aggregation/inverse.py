@@ -85,7 +85,7 @@ def _distances(center: Center, uploads: Uploads, norm: int) -> Tensor:
 
     def measured(rows: Tensor) -> Tensor:
         if len(rows) == 2 and center != "fedavg":
-            # Each is half their mutual distance from the centre; rounding must not make the two differ.
+            # Each is half their distance from the centre; rounding must not make the two differ.
             from_first = distances(rows, from_center(lambda block, _: block[0]), norm)
             return from_first[1].div(2).repeat(2)
         if center == "median":

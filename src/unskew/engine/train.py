@@ -188,7 +188,10 @@ class StageRun:
         return position
 
     def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Row, list[Row]]:
-        """Return the round's row of metrics and its client tables, with evaluation results if this round is evaluated."""
+        """Return the round's row of metrics and its client tables.
+
+        They hold evaluation results if this round is evaluated.
+        """
         row = round_row(self._stage.name, position.round, outcome)
         if self._context.private is not None:
             row["privacy"] = self._context.private.spent(position.round)

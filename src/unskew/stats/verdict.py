@@ -21,8 +21,8 @@ _MANY_SEEDS = 10
 class Verdict:
     """The method with the best mean, and its differences to the other methods.
 
-    ``differences`` are those between the leader and every other method, in the order of their means; they are
-    positive where the leader is better. ``level`` is the level of evaluation that is compared.
+    ``differences`` are those between the leader and every other method, in the order of their
+    means; they are positive where the leader is better. ``level`` is the level of evaluation that is compared.
     """
 
     metric: Metric
