@@ -22,7 +22,8 @@ class Verdict:
     """The method with the best mean, and its differences to the other methods.
 
     ``differences`` are those between the leader and every other method, in the order of their
-    means; they are positive where the leader is better. ``level`` is the level of evaluation that is compared.
+    means; they are positive where the leader is better. ``level`` is the level of evaluation that
+    is compared.
     """
 
     metric: Metric
