@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.models.layout import Entry, Kind
+from unskew.models.layout import Entry, TensorKind
 from unskew.utils.rng import torch_generator
 
 _ROUNDING = 1e-6
@@ -58,8 +58,8 @@ def project(statistics: Tensor, width: int, seed: int) -> Tensor:
 
 
 def _is_norm_tensor(entry: Entry) -> bool:
-    is_norm = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
-    return is_norm and entry.kind is not Kind.COUNTER
+    is_norm = entry.norm or entry.kind in (TensorKind.NORM_STATISTIC, TensorKind.NORM_AFFINE)
+    return is_norm and entry.kind is not TensorKind.COUNTER
 
 
 def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
 from torch import Tensor
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import Floats, Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
@@ -85,7 +85,7 @@ class CustomLoopRunner:
     def __init__(self, backend: CustomLoopBackend, context: ClientContext) -> None:
         self._backend, self._context = backend, context
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Send the model to the nodes and combine the models they return into one result."""
         layout = self._context.network.layout
         config = self._backend.train_config

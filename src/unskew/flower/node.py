@@ -17,7 +17,7 @@ from flwr.app import (
 from torch import Tensor, nn
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Task
+from unskew.engine.cohort import ClientTask
 from unskew.engine.evaluate import has_personal_models, score
 from unskew.engine.loop import Loop
 from unskew.engine.model_factory import make_module
@@ -75,7 +75,7 @@ class Node:
         payload[MODEL] = _complete_model(payload[MODEL], client, state)
         hidden_values = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
-        result = Loop(client).train(request.round, [Task(request.client, payload, state)])
+        result = Loop(client).train(request.round, [ClientTask(request.client, payload, state)])
         trained, finished = result.trained[0], result.finished[0]
         new_state = dict(finished.state)
         if hidden_values is not None:

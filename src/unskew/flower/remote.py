@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
@@ -97,7 +97,7 @@ class NodeRunner:
         layout = context.network.layout
         self._up, self._down = sent_up(context.method, layout), sent_down(context.method, layout)
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Send the tasks to the nodes and combine the usable replies into one result."""
         contents, pack = {}, ArrayPacker()
         for task in tasks:
@@ -132,7 +132,7 @@ class NodeRunner:
     def close(self) -> None:
         """Do nothing: the nodes stay connected."""
 
-    def _download_mask(self, task: Task) -> Tensor | None:
+    def _download_mask(self, task: ClientTask) -> Tensor | None:
         """Select the coordinates of the model that the client does not have; None means all."""
         version = _version(task.state)
         if version is None or version[0] != self._stage:

@@ -13,7 +13,7 @@ from torch import Tensor
 from unskew.data.federation import Federation
 from unskew.engine.backend import LocalBackend
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Runner, Task
+from unskew.engine.cohort import ClientTask, CohortResult, Runner
 from unskew.engine.rounds import sent_up
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -104,7 +104,7 @@ class _RecordingRunner:
     def __init__(self, runner: Runner, preview: TrafficPreview) -> None:
         self._runner, self._preview, self.kind = runner, preview, runner.kind
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train, and record what was sent in both directions."""
         result = self._runner.train(round_, tasks)
         for task, finished in zip(tasks, result.finished, strict=True):

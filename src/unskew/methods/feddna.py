@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Method, Server
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.utils.specs import OPTIONS
 
 
@@ -53,6 +53,6 @@ class FedDNA(Method):
 
 def moments_of(layout: Layout) -> list[tuple[Entry, Entry]]:
     """Return the running mean and variance of each normalisation layer."""
-    statistics = {entry.name: entry for entry in layout if entry.kind is Kind.NORM_STATISTIC}
+    statistics = {entry.name: entry for entry in layout if entry.kind is TensorKind.NORM_STATISTIC}
     means = [name for name in statistics if name.endswith("running_mean")]
     return [(statistics[name], statistics[name.removesuffix("mean") + "var"]) for name in means]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unskew.report.charts.curves import has_personal_models
+from unskew.report.charts.curves import any_personal_level
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST, Verdict
 
@@ -47,7 +47,7 @@ def leader_card(runs: Runs) -> LeaderCard | None:
     where = "common test" if runs.level == "global" else "clients' local tests"
     values = [run.last(runs.level, runs.metric.name) for run in runs.of(verdict.leader)]
     mean = runs.metric.text(sum(values) / len(values))
-    personal = runs.verdict("personal") if has_personal_models(runs) else None
+    personal = runs.verdict("personal") if any_personal_level(runs) else None
     return LeaderCard(
         method=verdict.leader,
         score=f"{mean} {runs.metric.name} on the {where}",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.models.layout import Kind, Layout
+from unskew.models.layout import Layout, TensorKind
 from unskew.runs.run import Run
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> flo
     """
     total, count = 0.0, 0
     for entry in layout:
-        if not entry.batch_norm or entry.kind is Kind.COUNTER:
+        if not entry.batch_norm or entry.kind is TensorKind.COUNTER:
             continue
         ours, other = vector[entry.place].double(), reference[entry.place].double()
         if entry.name.endswith("running_var"):

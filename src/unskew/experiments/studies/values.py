@@ -11,7 +11,7 @@ from unskew.experiments.studies.measures import (
     parameter_bias,
     seconds_per_round,
 )
-from unskew.experiments.studies.scheduler import StudyRuns
+from unskew.experiments.studies.study_scheduler import StudyRuns
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run

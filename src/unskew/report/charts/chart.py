@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from unskew.runs.run import Run
 from unskew.utils.tables import Table
 
-Kind = Literal["curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"]
+ChartKind = Literal[
+    "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"
+]
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Chart:
     section: str
     title: str
     note: str
-    kind: Kind
+    kind: ChartKind
     data: dict[str, Any]
     table: Table
 

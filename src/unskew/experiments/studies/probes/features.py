@@ -18,7 +18,7 @@ from unskew.errors import UnskewError
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
 from unskew.experiments.studies.probes.client_models import ClientModels, train_client_models
-from unskew.experiments.studies.probes.dispersion import draw_dispersion, drawing_of, embed
+from unskew.experiments.studies.probes.dispersion import drawing_of, embed, plot_dispersion
 from unskew.experiments.studies.study import Case
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign
@@ -88,9 +88,9 @@ def measure_features(case: Case, seed: int) -> ProbeResult:
     return ProbeResult(values, drawing_of(points, labels))
 
 
-def draw_features(drawings: Drawings) -> "Figure":
+def plot_features(drawings: Drawings) -> "Figure":
     """Draw one map per case; colours distinguish true features from sampled ones."""
-    return draw_dispersion(drawings)
+    return plot_dispersion(drawings)
 
 
 def _components(uploads: Uploads) -> tuple[Floats, Floats]:
