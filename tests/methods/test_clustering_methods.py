@@ -22,7 +22,7 @@ SPLITS = "cfl:wait=1,eps1=5,eps2=0.01"
 
 
 def clusters(run) -> list:
-    return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
+    return [t["diagnostics"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
 
 
 def initial_server(method, start):

@@ -102,5 +102,7 @@ def test_a_table_of_many_classes_and_clients_is_shortened() -> None:
 
 
 def test_long_names_are_shortened_in_the_middle() -> None:
-    assert distribution_figure._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
+    assert (
+        distribution_figure._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
+    )
     assert distribution_figure._shortened("short", 18) == "short"

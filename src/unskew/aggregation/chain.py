@@ -54,9 +54,9 @@ def renumber(vector: Tensor, layers: tuple[Layer, ...], number: int, order: Tens
     """Permute the units of one hidden layer in place."""
     layer, following = layers[number], layers[number + 1]
     for entry in (layer.weight, *layer.vectors):
-        rows = vector[entry.place].view(layer.units, -1)
+        rows = vector[entry.slice].view(layer.units, -1)
         rows.copy_(rows[order])
-    inputs = vector[following.weight.place].view(following.units, layer.units, -1)
+    inputs = vector[following.weight.slice].view(following.units, layer.units, -1)
     inputs.copy_(inputs[:, order])
 
 

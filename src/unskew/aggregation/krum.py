@@ -14,10 +14,10 @@ from torch import Tensor
 from unskew.aggregation import checks
 from unskew.aggregation.combine import all_finite, by_coordinate, weighted_sum
 from unskew.aggregation.distances import pairwise_squared_distances
-from unskew.aggregation.rule import Diagnostics, Rule, weighted_mean
+from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.selection import sorted_columns
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 
 Distances = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def bulyan(f: int) -> Rule:
 def _closest(name: str, f: int, m: int | None) -> Rule:
     checks.between("f", f, 0)
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         clients = len(uploads)
         checks.enough_clients(name, f, clients, 2 * f + 3 if f else 1)
         count = clients - f if m is None else m

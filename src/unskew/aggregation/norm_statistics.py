@@ -63,11 +63,11 @@ def _is_norm_tensor(entry: Entry) -> bool:
 
 
 def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:
-    values = stack[:, entry.place].to(torch.float64)
+    values = stack[:, entry.slice].to(torch.float64)
     return values.clamp(min=0).sqrt() if entry.name.endswith("running_var") else values
 
 
 def _moments(stack: Tensor, entry: Entry) -> Tensor:
-    values = stack[:, entry.place].to(torch.float64)
+    values = stack[:, entry.slice].to(torch.float64)
     deviations, means = torch.std_mean(values, dim=1, correction=0)
     return torch.stack((means, deviations), 1)

@@ -102,7 +102,7 @@ def run_round(
     )
     uploads = _uploads(context, server, result, outcome)
     if uploads is None:
-        reason = f"fewer than {context.settings.quorum} good uploads: the old model stays"
+        reason = f"fewer than {context.settings.quorum} usable uploads; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     try:
         with _server_error_context(round_, "aggregate"):
@@ -112,12 +112,12 @@ def run_round(
     except UnskewError as error:
         if not rejected:
             raise
-        reason = f"after rejections, {error}: the old model stays"
+        reason = f"after rejections, {error}; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
     updated = _restore_hidden(server, updated, hidden_from_server(method, layout))
     if not bool(rows_are_finite(updated.vector)):
-        reason = "the new model has infinite or undefined numbers: the old one stays"
+        reason = "the new model has infinite or undefined numbers; the previous one is kept"
         return server, {}, replace(outcome, kept_model=reason)
     return updated, new_states, outcome
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.data.federation import Federation
 from unskew.engine.model_factory import is_custom
-from unskew.engine.progress import Watcher
+from unskew.engine.progress import RoundCallback
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
@@ -25,7 +25,7 @@ def train(
     model: Model | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: bool | Watcher | None = None,
+    progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
     **settings: Any,
@@ -70,7 +70,7 @@ def train_with(
     model: Model | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: bool | Watcher | None = None,
+    progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
 ) -> Run:

@@ -60,9 +60,9 @@ class CustomLoopBackend(FlowerBackend):
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> "CustomLoopRunner":
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> "CustomLoopRunner":
         """Return the runner that trains on the nodes."""
-        del stage, cohort
+        del stage_index, cohort
         return CustomLoopRunner(self, context)
 
     def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
@@ -165,7 +165,7 @@ def vector_of(arrays: ArrayRecord, layout: Layout) -> Tensor:
         tensor = torch.from_numpy(np.array(array))
         if tensor.dtype != entry.dtype:
             raise UnusableReply(f"the array {entry.name} is of {tensor.dtype}, not {entry.dtype}")
-        vector[entry.place] = tensor.flatten()
+        vector[entry.slice] = tensor.flatten()
     return vector
 
 

@@ -42,10 +42,10 @@ class FedDNA(Method):
             )
         vector, weights, between = updated.vector.clone(), diagnostics["weights"].double(), []
         for mean, variance in pairs:
-            means = uploads.stack[:, mean.place].double()
+            means = uploads.stack[:, mean.slice].double()
             deviations = (means - weights @ means).square()
-            variances = uploads.stack[:, variance.place].double() + deviations
-            vector[variance.place] = (weights @ variances).to(vector)
+            variances = uploads.stack[:, variance.slice].double() + deviations
+            vector[variance.slice] = (weights @ variances).to(vector)
             between.append((weights @ deviations).mean())
         diagnostics = {**diagnostics, "variance between clients": torch.stack(between)}
         return replace(updated, vector=vector), diagnostics

@@ -4,6 +4,7 @@ Trainable parameters come first, then floating-point buffers, then counters. Rul
 change statistics or counters therefore use only the first ``trainable`` coordinates.
 """
 
+import builtins
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class Entry:
     """Whether the tensor belongs to a normalisation layer of any type, even in the head."""
 
     @property
-    def place(self) -> slice:
+    def slice(self) -> builtins.slice:
         """The tensor's slice of the vector."""
         return slice(self.start, self.stop)
 
@@ -104,20 +105,20 @@ class Layout:
         mask = torch.zeros(self.size, dtype=torch.bool)
         for entry in self.entries:
             if chosen(entry):
-                mask[entry.place] = True
+                mask[entry.slice] = True
         return mask
 
     def nbytes(self, mask: Tensor | None = None) -> int:
         """Return the bytes of the whole vector, or of the marked coordinates, when sent."""
         return sum(
-            entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.place].sum()))
+            entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.slice].sum()))
             for entry in self.entries
         )
 
     def tensors(self, vector: Tensor) -> "OrderedDict[str, Tensor]":
         """Return the named tensors of a vector, as views."""
         return OrderedDict(
-            (entry.name, vector[entry.place].view(entry.shape)) for entry in self.entries
+            (entry.name, vector[entry.slice].view(entry.shape)) for entry in self.entries
         )
 
     @staticmethod

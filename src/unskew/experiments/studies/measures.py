@@ -108,7 +108,7 @@ def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> flo
     for entry in layout:
         if not entry.batch_norm or entry.kind is TensorKind.COUNTER:
             continue
-        ours, other = vector[entry.place].double(), reference[entry.place].double()
+        ours, other = vector[entry.slice].double(), reference[entry.slice].double()
         if entry.name.endswith("running_var"):
             ours, other = ours.clamp_min(0).sqrt(), other.clamp_min(0).sqrt()
         total += float((ours - other).abs().sum())

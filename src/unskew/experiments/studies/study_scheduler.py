@@ -67,8 +67,11 @@ def run_study_cases(
     rounds = max((case.train.rounds for case in runnable), default=1)
     count = study.seeds * sum(len(case.methods) for case in runnable)
     parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
-    with show_progress_of_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
-        scheduler = RunScheduler(None, resume, parallelism, board, stages)
+    with (
+        show_progress_of_many(progress, count, rounds) as display,
+        stage_cache_in(cache) as stage_cache,
+    ):
+        scheduler = RunScheduler(None, resume, parallelism, display, stage_cache)
         for followers in (False, True):
             cases = [case for case in runnable if (case.follows is not None) == followers]
             tasks = [

@@ -67,8 +67,8 @@ def final_tensors(run: Path) -> dict[str, Tensor]:
         raise UnskewError(f"{run}: it has no checkpoint to compare")
     servers: dict[str, Server] = {**position.earlier, "": position.server}
     return {
-        f"{stage}/{name}": tensor
-        for stage, server in servers.items()
+        f"{stage_name}/{name}": tensor
+        for stage_name, server in servers.items()
         for name, tensor in {"vector": server.vector, **server.slots}.items()
     }
 

@@ -34,7 +34,7 @@ def top_layers(layout: Layout, count: int) -> Tensor:
     mask = torch.zeros(layout.size, dtype=torch.bool)
     for layer in layers[max(0, len(layers) - count) :]:
         for entry in layer:
-            mask[entry.place] = True
+            mask[entry.slice] = True
     return mask
 
 

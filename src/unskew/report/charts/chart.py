@@ -63,7 +63,9 @@ def last_stage(run: Run) -> str:
 
 def round_tables(run: Run) -> list[dict[str, Any]]:
     """Return the client tables of the task's rounds."""
-    stage = last_stage(run)
+    stage_name = last_stage(run)
     return [
-        table for table in run.client_tables if table["kind"] == "round" and table["stage"] == stage
+        table
+        for table in run.client_tables
+        if table["kind"] == "round" and table["stage"] == stage_name
     ]
