@@ -31,6 +31,7 @@ _START = 120.0
 _COMMAND = 120.0
 """Seconds to wait for ``flwr`` commands; one takes two or three on an idle machine."""
 CONNECTION = "loopback"
+"""The name of the SuperLink in the configuration of ``flwr``."""
 
 
 @dataclass(frozen=True)
