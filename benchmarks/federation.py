@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from unskew.data.federation import Federation
 
@@ -34,7 +34,7 @@ def main(clients: int) -> None:
     looked_at = rng.integers(0, clients, LOOKS).tolist()
 
     raw = x.nbytes + y.nbytes
-    table = Table("step", "seconds", "kept MB", "peak MB", "peak / raw bytes")
+    table = RichTable("step", "seconds", "kept MB", "peak MB", "peak / raw bytes")
     table.title = f"{clients:,} clients, {samples:,} samples, {raw / 1e6:,.0f} MB raw"
 
     def measured(step: str, work: Callable[[], T]) -> T:

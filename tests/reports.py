@@ -39,7 +39,7 @@ def clustered_run():
     for round_, clusters in ((1, [0, 1, 1]), (2, [1, 8, None])):
         table = {"kind": "round", "stage": "task", "round": round_, "client": [0, 2, 3]}
         run.client_tables.append(
-            {**table, "weight": [0.5, 0.25, None], "reasons": {"cluster": clusters}}
+            {**table, "weight": [0.5, 0.25, None], "diagnostics": {"cluster": clusters}}
         )
     run.sample_weights = weights_table(
         {k: {SAMPLE_WEIGHTS: torch.tensor(values)} for k, values in SAMPLES.items()}

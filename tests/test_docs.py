@@ -1,4 +1,4 @@
-"""The pages name everything there is, and their links lead somewhere."""
+"""The pages list every setting and method, and their links lead to existing files."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmar
 
 
 def first_cells(page: Path) -> set[str]:
-    """Return what stands as code in the first column of a page's tables."""
+    """Return the names in code font in the first column of a page's tables."""
     rows = [line for line in page.read_text().splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from unskew.aggregation import Uploads, by_samples, fedsa, uniform, weighted_mean
 from unskew.errors import UnskewError
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 
 # Clients 0-3 are alike, 4 and 5 differ from them. Columns: all agree; two against four; two
 # against four; client 5 alone against the others. Means 10, 2, 4, 1; squared deviations relative
@@ -29,9 +29,9 @@ MEAN = [10.0, 2.0, 4.0, 1.0]
 def two_tensors() -> Uploads:
     """The toy example split into two tensors that share its first column: c0 c1 and c0 c2 c3."""
     entries = (
-        Entry("a", 0, 2, (2,), Kind.WEIGHT),
-        Entry("nothing", 2, 2, (0,), Kind.WEIGHT),
-        Entry("b", 2, 5, (3,), Kind.WEIGHT),
+        Entry("a", 0, 2, (2,), TensorKind.WEIGHT),
+        Entry("nothing", 2, 2, (0,), TensorKind.WEIGHT),
+        Entry("b", 2, 5, (3,), TensorKind.WEIGHT),
     )
     return Uploads.of(TOY[:, [0, 1, 0, 2, 3]], layout=Layout(entries))
 

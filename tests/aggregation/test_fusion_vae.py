@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from unskew.aggregation import kumaraswamy
 from unskew.aggregation.fusion_allocation import expected_allocation, sample_allocation
-from unskew.aggregation.fusion_fit import Adam, bernoulli_kl, divergence, fit, loss, normal_kl
+from unskew.aggregation.fusion_fit import FlatAdam, bernoulli_kl, divergence, fit, loss, normal_kl
 from unskew.aggregation.fusion_vae import FusionVAE
 
 SHAPES = [(1.0, 1.0), (10.0, 1.0), (2.0, 3.0), (0.5, 0.7), (6.0, 8.0)]
@@ -109,7 +109,7 @@ def test_thirty_steps_lower_the_loss(codes, clients):
 def test_adam_matches_torch():
     ours = torch.randn(20, generator=generator())
     theirs = ours.clone().requires_grad_()
-    adam, reference = Adam(ours), torch.optim.Adam([theirs], lr=1e-3, weight_decay=1e-4)
+    adam, reference = FlatAdam(ours), torch.optim.Adam([theirs], lr=1e-3, weight_decay=1e-4)
     for step in range(5):
         gradient = torch.randn(20, generator=generator(step))
         ours, theirs.grad = adam.step(ours, gradient), gradient

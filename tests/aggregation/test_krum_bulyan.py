@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.aggregation import Uploads, bulyan, krum, multi_krum
-from unskew.aggregation.distances import squared_distances
+from unskew.aggregation.distances import pairwise_squared_distances
 from unskew.aggregation.krum import _closest_to_median
 from unskew.errors import UnskewError
 
@@ -65,7 +65,7 @@ def test_krum_is_invariant_to_shifts_rotations_and_scales(seed, power):
 
 def test_squared_distances_of_near_and_far_rows():
     stack = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.001], [1e20, 0.0]])
-    found = squared_distances(stack)
+    found = pairwise_squared_distances(stack)
     assert found[0, 1] == 0
     assert float(found[0, 2]) == pytest.approx(1e-6, rel=1e-3)
     assert float(found[0, 3]) == pytest.approx(1e40)
@@ -75,7 +75,7 @@ def test_squared_distances_of_near_and_far_rows():
 def test_squared_distances_of_many_rows():
     stack = random_rows(3, 11, 300)
     expected = torch.cdist(stack.double(), stack.double()).square()
-    torch.testing.assert_close(squared_distances(stack), expected)
+    torch.testing.assert_close(pairwise_squared_distances(stack), expected)
 
 
 def test_bulyan_by_hand():

@@ -26,7 +26,7 @@ from unskew.aggregation import (
     uniform,
     weighted_mean,
 )
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 
 WEIGHTINGS = {
     "uniform": uniform(),
@@ -184,9 +184,9 @@ def test_half_of_the_clients_identical(name):
 @every_rule
 def test_tensors_of_no_size(name):
     entries = (
-        Entry("none", 0, 0, (0, 3), Kind.WEIGHT),
-        Entry("some", 0, 4, (4,), Kind.WEIGHT),
-        Entry("neither", 4, 4, (0,), Kind.BUFFER),
+        Entry("none", 0, 0, (0, 3), TensorKind.WEIGHT),
+        Entry("some", 0, 4, (4,), TensorKind.WEIGHT),
+        Entry("neither", 4, 4, (0,), TensorKind.BUFFER),
     )
     stack = random_rows(7, 5, 4)
     result = RULES[name](of(stack, Layout(entries)))
@@ -227,7 +227,7 @@ def test_coordinate_rules_on_statistics():
 
 
 def test_a_network_without_parameters():
-    layout = Layout((Entry("mean", 0, 2, (2,), Kind.NORM_STATISTIC),))
+    layout = Layout((Entry("mean", 0, 2, (2,), TensorKind.NORM_STATISTIC),))
     stack = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     for rule in (fedsa(), fedsa(scope="model"), weighted_mean(inverse_distance())):
         assert rule(Uploads.of(stack, layout=layout)).tolist() == [2, 3]

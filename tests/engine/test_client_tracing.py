@@ -8,7 +8,7 @@ import torch
 
 import unskew as us
 from unskew.engine.client import ClientContext, run_client
-from unskew.engine.cohort import Task
+from unskew.engine.cohort import ClientTask
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import _CALLS_BEFORE_TRACING, TraceCache
 from unskew.methods import make_method
@@ -34,7 +34,7 @@ def context_for(federation, method: str, model: str) -> ClientContext:
 
 def vector_of(context: ClientContext, client: int) -> torch.Tensor:
     start = flatten(context.network.module, context.network.layout)
-    return run_client(context, 0, Task(client, {"model": start}, {}))[0].vector
+    return run_client(context, 0, ClientTask(client, {"model": start}, {}))[0].vector
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedprox:mu=0.5", "fedntd"])

@@ -86,7 +86,7 @@ def test_the_number_of_classes_is_that_of_the_data_not_of_a_layer():
 def test_the_diagnostics_of_the_weights_are_recorded():
     run = us.train(small_federation(), "ida", **OPTIONS)
     table = run.client_tables[0]
-    assert len(table["reasons"]["distances"]) == 4
+    assert len(table["diagnostics"]["distances"]) == 4
     fusion = us.train(small_federation(), "fedfusion", **OPTIONS)
     assert {"allocation", "pi"} <= set(fusion.metrics[0]["diagnostics"])
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Task
+from unskew.engine.cohort import ClientTask
 from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.methods.fedavg import FedAvg
@@ -64,7 +64,7 @@ def test_workers_leave_ctrl_c_to_their_parent_process():
     pool = pool_of_two()
     workers = [worker._process.pid for worker in pool._workers]
     model = {"model": torch.zeros(4)}
-    pool.train(0, [Task(k, model, {}) for k in range(2)])  # so that both have started
+    pool.train(0, [ClientTask(k, model, {}) for k in range(2)])  # so that both have started
     for worker in workers:
         os.kill(worker, signal.SIGINT)
     time.sleep(0.1)

@@ -163,7 +163,7 @@ def test_below_the_quorum_the_old_model_stays(federation):
         run = us.train(federation, Explodes(), rounds=2, quorum=4, **OPTIONS)
     assert torch.equal(vector_of(run), flatten(start, FunctionalModel(start).layout))
     for row in run.metrics:
-        assert row["kept_model"] == "fewer than 4 good uploads: the old model stays"
+        assert row["kept_model"] == "fewer than 4 usable uploads; the previous model is kept"
         assert row["rejected"] == {"2": "its model has infinite or undefined numbers"}
     assert np.isnan(run.weights).all()
     enough = us.train(federation, Explodes(), rounds=2, quorum=3, **OPTIONS)
@@ -301,15 +301,15 @@ class Stopped(BaseException):
 
 
 def stopping_after(rounds):
-    """A watcher that stops the run after this number of rounds over all stages."""
+    """A callback that stops the run after this number of rounds over all stages."""
     seen = []
 
-    def watch(round_, metrics):
+    def stop(round_, metrics):
         seen.append(round_)
         if len(seen) == rounds:
             raise Stopped
 
-    return watch
+    return stop
 
 
 def without_seconds(metrics):
@@ -404,5 +404,7 @@ def test_a_run_stopped_while_it_writes_resumes_bit_for_bit(federation, tmp_path,
 def test_a_warning_names_clients_that_are_rejected():
     federation = small_federation()
     federation.train.x[0] = np.nan  # a sample of the first client
-    with pytest.warns(UnskewWarning, match="^fedavg, seed 0: 2 rounds went on without client 0: "):
+    with pytest.warns(
+        UnskewWarning, match="^fedavg, seed 0: 2 rounds continued without client 0: "
+    ):
         us.train(federation, model="logistic", rounds=2, batch_size=8)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from unskew.engine.progress import Board
+from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.jobs import can_run_in_parallel, cores, run_in_processes
 from unskew.methods.common.base import Method
@@ -80,8 +80,8 @@ def test_jobs_run_in_parallel_and_return_in_order():
     b_finished = multiprocessing.get_context("fork").Event()
 
     def job(index):
-        def execute(watcher):
-            watcher(1, {})
+        def execute(on_round):
+            on_round(1, {})
             if index == 0:
                 b_finished.wait(600)
             return Run(f"method {index}", str(os.getpid()), "digits", index, 1)
@@ -90,7 +90,7 @@ def test_jobs_run_in_parallel_and_return_in_order():
 
     seen = []
 
-    class RecordingBoard(Board):
+    class RecordingDisplay(ProgressDisplay):
         def start(self, label, rounds=None):
             seen.append(f"start {label}")
             return lambda round_, metrics: seen.append(f"{label}: {round_}")
@@ -100,7 +100,7 @@ def test_jobs_run_in_parallel_and_return_in_order():
             if label == "b":
                 b_finished.set()
 
-    runs = run_in_processes(["a", "b", "c"], job, RecordingBoard(None, 3, 1), 2)
+    runs = run_in_processes(["a", "b", "c"], job, RecordingDisplay(None, 3, 1), 2)
     assert [run.seed for run in runs] == [0, 1, 2]
     assert len({run.network for run in runs} | {str(os.getpid())}) == 4
     assert seen[:2] == ["start a", "start b"]
@@ -122,18 +122,20 @@ class Unpicklable(Exception):
     ],
 )
 def test_errors_are_sent_to_the_parent_process(raised, expected):
-    def execute(watcher):
+    def execute(on_round):
         raise raised
 
     with pytest.raises(expected, match=str(raised)) as caught:
-        run_in_processes(["a"], lambda index: execute, Board(None, 1, 1), 1)
+        run_in_processes(["a"], lambda index: execute, ProgressDisplay(None, 1, 1), 1)
     noted = "".join(getattr(caught.value, "__notes__", []))
     assert ("in execute" in noted) == (expected is ValueError)
 
 
 def test_a_worker_that_dies_is_an_error():
     with pytest.raises(UnskewError, match=r"a worker process ended unexpectedly \(exit code 7\)"):
-        run_in_processes(["a"], lambda index: lambda watcher: os._exit(7), Board(None, 1, 1), 1)
+        run_in_processes(
+            ["a"], lambda index: lambda on_round: os._exit(7), ProgressDisplay(None, 1, 1), 1
+        )
 
 
 def test_an_interrupt_leaves_checkpoints(federation, tmp_path):
@@ -141,17 +143,17 @@ def test_an_interrupt_leaves_checkpoints(federation, tmp_path):
         if round_ > 2:
             raise KeyboardInterrupt
 
-    class InterruptingBoard(Board):
+    class InterruptingDisplay(ProgressDisplay):
         def start(self, label, rounds=None):
             return stop
 
     def job(index):
-        return lambda watcher: us.train(
-            federation, model="logistic", rounds=100_000, out=tmp_path / "run", progress=watcher
+        return lambda on_round: us.train(
+            federation, model="logistic", rounds=100_000, out=tmp_path / "run", progress=on_round
         )
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_processes(["a"], job, InterruptingBoard(None, 1, 1), 1)
+        run_in_processes(["a"], job, InterruptingDisplay(None, 1, 1), 1)
     assert not multiprocessing.active_children()
     (saved,) = (tmp_path / "run" / "checkpoints").glob("stage*")
     assert int(saved.name[-6:]) > 2

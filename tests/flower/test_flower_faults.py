@@ -172,7 +172,7 @@ def test_below_the_quorum_the_model_is_kept_and_this_is_recorded():
 
     federation = small_federation()
     strategy = grids.run_on_grid(federation, "fedavg", spoil=silent, quorum=3, **OPTIONS)
-    assert all("fewer than 3 good uploads" in line["kept_model"] for line in strategy.run.metrics)
+    assert all("fewer than 3 usable uploads" in line["kept_model"] for line in strategy.run.metrics)
     one_round = grids.run_on_grid(
         federation, "fedavg", spoil=silent, quorum=3, **OPTIONS | {"rounds": 1}
     )

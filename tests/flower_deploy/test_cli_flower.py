@@ -144,7 +144,7 @@ def test_rounds_list_missing_nodes_and_reasons(capsys, tmp_path):
         "stage": "task", "round": 3, "clients": 4, "train_loss": None, "seconds": 1.25,
         "missing": {"1": "clinic-b: it is not connected"},
         "rejected": {"2": "clinic-c: it raised ValueError"},
-        "kept_model": "fewer than 3 good uploads: the old model stays",
+        "kept_model": "fewer than 3 usable uploads; the previous model is kept",
         "local": {"accuracy": 0.5, "loss": 1.0},
     }  # fmt: skip
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
@@ -154,5 +154,5 @@ def test_rounds_list_missing_nodes_and_reasons(capsys, tmp_path):
     assert notes == [
         "  missing clinic-b: it is not connected",
         "  rejected clinic-c: it raised ValueError",
-        "  fewer than 3 good uploads: the old model stays",
+        "  fewer than 3 usable uploads; the previous model is kept",
     ]

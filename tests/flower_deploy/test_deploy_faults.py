@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 def federation(tmp_path):
     with Loopback(tmp_path / "federation", NODES) as started:
         yield started
-    assert started.programs.leftovers() == []
+    assert started.programs.processes == []
 
 
 def test_bad_replies_are_rejected_by_name_and_the_round_continues(federation, tmp_path):
@@ -77,7 +77,7 @@ def test_a_node_that_was_stopped_comes_back_with_its_state(federation, tmp_path)
     assert "missing" not in first
     assert list(second["missing"]) == ["1"]
     assert second["missing"]["1"].startswith("1: ")
-    assert second["kept_model"] == "fewer than 3 good uploads: the old model stays"
+    assert second["kept_model"] == "fewer than 3 usable uploads; the previous model is kept"
     # Its memory is gone, so the state that the server requests can only come from its file.
     assert not {"missing", "rejected", "kept_model"} & set(third)
 
@@ -112,7 +112,7 @@ def test_fewer_nodes_than_the_quorum_wait_and_keep_the_model(federation, tmp_pat
     assert "kept_model" not in first
     for row in (second, third):
         assert list(row["missing"]) == ["1"]
-        assert row["kept_model"] == "fewer than 2 good uploads: the old model stays"
+        assert row["kept_model"] == "fewer than 2 usable uploads; the previous model is kept"
     assert third["seconds"] > 20  # it waited for a second node
 
 

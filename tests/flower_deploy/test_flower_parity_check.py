@@ -6,7 +6,7 @@ import torch
 import unskew as us
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import read_app_config
-from unskew.flower.loopback.parity import check_parity, compare, final_tensors
+from unskew.flower.loopback.parity import check_parity, compare_tensors, final_tensors
 from unskew.flower.scaffolding import write_app
 
 ONE = {"/vector": torch.tensor([1.0, float("nan"), 3.0]), "/step": torch.tensor([4])}
@@ -17,14 +17,14 @@ def shifted(by: float) -> dict[str, torch.Tensor]:
 
 
 def test_identical_tensors_pass():
-    found = compare(ONE, {name: tensor.clone() for name, tensor in ONE.items()})
+    found = compare_tensors(ONE, {name: tensor.clone() for name, tensor in ONE.items()})
     assert found.holds
     assert found.largest_difference == 0
     assert str(found) == "parity: all 4 numbers are bit-identical to a single process"
 
 
 def test_a_rounding_difference_is_allowed_and_reported():
-    found = compare(ONE, shifted(2.4e-7))
+    found = compare_tensors(ONE, shifted(2.4e-7))
     assert found.holds
     assert 0 < found.largest_difference < 1e-6
     assert "(allowed: 1e-06)" in str(found)
@@ -42,7 +42,7 @@ def test_a_rounding_difference_is_allowed_and_reported():
     ],
 )
 def test_different_tensors_fail(other):
-    found = compare(ONE, other)
+    found = compare_tensors(ONE, other)
     assert not found.holds
     assert found.largest_difference > 0
     assert "NOT allowed" in str(found)

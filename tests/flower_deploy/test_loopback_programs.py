@@ -54,7 +54,7 @@ def test_children_in_new_sessions_are_stopped(programs):
     assert len(processes) == 2
     program.stop()
     assert alive(processes) == []
-    assert programs.leftovers() == []
+    assert programs.processes == []
 
 
 def test_a_program_that_ignores_sigterm_is_killed(programs):
@@ -97,7 +97,7 @@ def test_a_second_interrupt_kills_at_once_and_is_raised(programs, monkeypatch):
         programs.stop_all()
     assert time.monotonic() - began < 4
     assert program._process.returncode == -signal.SIGKILL
-    assert programs.leftovers() == []
+    assert programs.processes == []
 
 
 def test_children_are_found_after_their_parent_was_killed(programs):
@@ -105,9 +105,9 @@ def test_children_are_found_after_their_parent_was_killed(programs):
     program.signal(signal.SIGKILL)
     assert wait_until(lambda: not program.is_running, 10)
     assert program.exit_code == -signal.SIGKILL
-    assert len(programs.leftovers()) == 1
+    assert len(programs.processes) == 1
     programs.stop_all()
-    assert programs.leftovers() == []
+    assert programs.processes == []
 
 
 @pytest.mark.parametrize("reason", [KeyboardInterrupt, RuntimeError])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import unskew as us
 from toys import opposed, vector_of
 from unskew.aggregation.bipartition import bipartition, cosines
-from unskew.aggregation.centers import further_seeds, k_means, squared_distances
+from unskew.aggregation.centers import distances_to_centers, further_seeds, k_means
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.cfl import CFL
 from unskew.methods.fedgroup import FedGroup, decomposed_cosines
@@ -22,7 +22,7 @@ SPLITS = "cfl:wait=1,eps1=5,eps2=0.01"
 
 
 def clusters(run) -> list:
-    return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
+    return [t["diagnostics"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
 
 
 def initial_server(method, start):
@@ -115,7 +115,7 @@ def test_seeds_are_rows_and_differ():
     rows = torch.tensor([[0.0], [0.0], [1.0], [5.0]])
     seeds = further_seeds(rows, rows[:0], 9)
     assert seeds.flatten().tolist() == [1.0, 5.0, 0.0]
-    distances = squared_distances(rows, seeds)
+    distances = distances_to_centers(rows, seeds)
     assert distances[0].tolist() == [1.0, 25.0, 0.0]
 
 

@@ -10,7 +10,7 @@ from unskew.engine.settings import Settings
 from unskew.methods import make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
-from unskew.models.layout import Kind
+from unskew.models.layout import TensorKind
 
 FEDERATION = small_federation((12, 9, 11, 8, 10, 9, 12, 8), unit=True)
 PLAIN, NORMED = "mlp:hidden=6", "mlp:hidden=6,norm=batch"
@@ -25,7 +25,7 @@ def network_of(method):
 def sizes(method, run) -> dict[str, int]:
     """The number of values of everything that may be sent."""
     layout = FunctionalModel(make(network_of(method), (5,), 3, seed=0)).layout
-    norms = layout.mask(Kind.NORM_AFFINE, Kind.NORM_STATISTIC, Kind.COUNTER)
+    norms = layout.mask(TensorKind.NORM_AFFINE, TensorKind.NORM_STATISTIC, TensorKind.COUNTER)
     return {
         "model": layout.size,
         "body": layout.size - HEAD,

@@ -138,7 +138,7 @@ def test_layers_count_from_the_head_and_include_their_norms():
 
     def names(count):
         mask = top_layers(layout, count)
-        return {e.name.partition(".")[0] for e in layout if bool(mask[e.place].any())}
+        return {e.name.partition(".")[0] for e in layout if bool(mask[e.slice].any())}
 
     assert names(0) == set()
     assert names(1) == {"head"}

@@ -48,7 +48,7 @@ def test_without_batchnorm_it_is_fedavg_bit_for_bit(federation, runner, model):
 
 def names(method, layout):
     stays = ~method.travels(layout)
-    return {entry.name for entry in layout if bool(stays[entry.place].any())}
+    return {entry.name for entry in layout if bool(stays[entry.slice].any())}
 
 
 def test_layers_are_chosen_by_type_not_by_name():

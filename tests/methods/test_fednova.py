@@ -77,7 +77,7 @@ def test_unequal_work_differs_from_fedavg(federation):
     assert not torch.allclose(vector_of(runs[0]), vector_of(runs[1]), atol=1e-3)
     table = next(table for table in runs[1].client_tables if table["kind"] == "round")
     steps = torch.tensor(table["steps"]).double()
-    effective_step = torch.tensor(table["reasons"]["effective_step"]).double()
+    effective_step = torch.tensor(table["diagnostics"]["effective_step"]).double()
     assert len(set(table["steps"])) > 1
     torch.testing.assert_close(effective_step, 0.1 * steps, rtol=1e-6, atol=0)
 
@@ -93,7 +93,7 @@ def test_statistics_are_averaged_and_counters_take_the_largest():
 def test_adam_s_work_is_its_number_of_steps():
     federation = small_federation(sizes=(33, 9), holdout=0)
     run = us.train(federation, "fednova", optimizer="adam", rounds=1, **QUICK)
-    assert run.client_tables[0]["reasons"]["effective_step"] == [5.0, 2.0]
+    assert run.client_tables[0]["diagnostics"]["effective_step"] == [5.0, 2.0]
 
 
 def test_it_sends_one_number_more(federation):

@@ -22,7 +22,7 @@ NORMED = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
 
 def clusters(run) -> list:
-    return [t["reasons"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
+    return [t["diagnostics"]["cluster"] for t in run.client_tables if t["kind"] == "round"]
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

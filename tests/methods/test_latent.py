@@ -46,7 +46,7 @@ def test_a_large_b_makes_weights_uniform(federation):
 def test_weights_follow_the_formula(federation):
     run = us.train(federation, "latent:alpha=0.5,b=0", **TASK)
     table = [t for t in run.client_tables if t["kind"] == "round" and t["stage"] == "task"][-1]
-    d = np.array(table["reasons"]["discrepancies"])
+    d = np.array(table["diagnostics"]["discrepancies"])
     p = np.array(table["samples"]) / sum(table["samples"])
     raw = np.maximum(0, p - 0.5 * d / d.sum())
     assert table["weight"] == pytest.approx(raw / raw.sum(), abs=1e-6)
@@ -57,7 +57,7 @@ def test_weights_follow_the_formula(federation):
 def test_distances_are_measured_once_with_the_vae_of_the_stage(federation):
     run = us.train(federation, "latent", **TASK)
     tables = [t for t in run.client_tables if t["kind"] == "round" and t["stage"] == "task"]
-    first, *later = (table["reasons"]["discrepancies"] for table in tables)
+    first, *later = (table["diagnostics"]["discrepancies"] for table in tables)
     assert all(each == first for each in later)
 
 
@@ -73,7 +73,7 @@ def test_the_vae_is_sent_once_and_a_distance_each_round(federation):
 def test_repeated_measurements_use_the_current_model(federation):
     run = us.train(federation, "latent:every=2", **{**TASK, "rounds": 6})
     tables = [t for t in run.client_tables if t["kind"] == "round"]
-    seen = [tuple(table["reasons"]["discrepancies"]) for table in tables]
+    seen = [tuple(table["diagnostics"]["discrepancies"]) for table in tables]
     assert {row["stage"] for row in run.metrics} == {"task"}
     assert seen[0] == seen[1] == (0.0,) * 4  # no distance is known yet: FedAvg
     assert seen[2] == seen[3] != seen[0]
@@ -86,7 +86,7 @@ def test_with_partial_participation_new_clients_measure_at_once(federation):
     tables = [t for t in run.client_tables if t["kind"] == "round"]
     cohorts = [tuple(table["client"]) for table in tables]
     assert len(set(cohorts)) > 2
-    known = [any(table["reasons"]["discrepancies"]) for table in tables]
+    known = [any(table["diagnostics"]["discrepancies"]) for table in tables]
     assert known == [False, False] + [True] * 8
 
 

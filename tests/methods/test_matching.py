@@ -203,7 +203,7 @@ def test_only_variances_differ_from_fedavg(federation):
     options = {"model": NORMED, "rounds": 1, "batch_size": 8, "runner": "loop"}
     pooled, plain = (vector_of(us.train(federation, m, **options)) for m in ("feddna", "fedavg"))
     layout = Layout.of(NORMED)
-    (variance,) = [entry.place for entry in layout if entry.name.endswith("running_var")]
+    (variance,) = [entry.slice for entry in layout if entry.name.endswith("running_var")]
     differs = (pooled != plain).nonzero().flatten().tolist()
     assert differs
     assert set(differs) <= set(range(variance.start, variance.stop))
@@ -237,7 +237,7 @@ def test_with_matched_units_it_is_rejected_where_there_are_statistics(federation
 def test_the_model_that_feddyn_evaluates_has_the_pooled_variance(method):
     layout = Layout.of(NORMED)
     (mean,), (variance,) = (
-        [entry.place for entry in layout if entry.name.endswith(name)]
+        [entry.slice for entry in layout if entry.name.endswith(name)]
         for name in ("running_mean", "running_var")
     )
     rows = torch.zeros(2, layout.size)

@@ -46,7 +46,7 @@ def test_the_head_is_found_with_its_buffers():
             self.body = nn.Linear(5, 4)
 
     layout = Layout.of(Plain())
-    marked = {e.name for e in layout if bool(head_mask(layout)[e.place].all())}
+    marked = {e.name for e in layout if bool(head_mask(layout)[e.slice].all())}
     assert marked == {e.name for e in layout if e.name.startswith("head.")}
     assert int(IN_HEAD.sum()) == HEAD
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from unskew.models.layout import Kind, Layout, assign, flatten, head_name, rows_are_finite
+from unskew.models.layout import Layout, TensorKind, assign, flatten, head_name, rows_are_finite
 
 
 class Block(nn.Module):
@@ -148,14 +148,14 @@ def test_bytes_count_counters_with_their_own_width():
     layout = Layout.of(nn.BatchNorm1d(10))
     assert layout.size == 10 + 10 + 10 + 10 + 1
     assert layout.nbytes() == 40 * 4 + 8
-    assert layout.nbytes(layout.mask(Kind.COUNTER)) == 8
-    assert layout.nbytes(~layout.mask(Kind.COUNTER, Kind.NORM_STATISTIC)) == 80
+    assert layout.nbytes(layout.mask(TensorKind.COUNTER)) == 8
+    assert layout.nbytes(~layout.mask(TensorKind.COUNTER, TensorKind.NORM_STATISTIC)) == 80
 
 
 def test_mask_marks_kinds():
     layout = Layout.of(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1)))
-    assert layout.mask(Kind.BIAS).tolist() == [False, True, False, False]
-    assert layout.mask(Kind.HEAD, Kind.WEIGHT).tolist() == [True, False, True, True]
+    assert layout.mask(TensorKind.BIAS).tolist() == [False, True, False, False]
+    assert layout.mask(TensorKind.HEAD, TensorKind.WEIGHT).tolist() == [True, False, True, True]
 
 
 def test_a_flat_layout_has_one_trainable_vector():

@@ -162,7 +162,7 @@ def test_all_methods_can_be_hidden(opened):
     assert page.locator("path.curve").count() == 0
 
 
-def test_a_method_has_one_colour(opened):
+def test_a_method_has_one_color(opened):
     page = opened()
     data = {chart["name"]: chart["data"] for chart in charts(page)}
 

@@ -108,7 +108,13 @@ def test_maps_of_long_runs_are_averaged_down():
     for round_ in range(1, 1001):
         clients = list(range(200))
         run.client_tables.append(
-            {"kind": "round", "stage": "task", "round": round_, "client": clients, "reasons": {}}
+            {
+                "kind": "round",
+                "stage": "task",
+                "round": round_,
+                "client": clients,
+                "diagnostics": {},
+            }
             | {"weight": [1 / 200] * 200}
         )
     run.clients = 200
@@ -203,7 +209,7 @@ def test_every_chart_is_exported(tmp_path):
             assert len(widths) == 1
 
 
-def test_a_method_has_the_same_colour_in_every_chart():
+def test_a_method_has_the_same_color_in_every_chart():
     found = charts_of(RUNS)
     curves = draw_chart(found["global-accuracy"], RUNS.methods).axes[0]
     bars = draw_chart(found["cost-to-target"], RUNS.methods).axes[0]
@@ -214,7 +220,7 @@ def test_a_method_has_the_same_colour_in_every_chart():
         )
 
 
-def test_the_page_and_exported_figures_have_the_same_colours():
+def test_the_page_and_exported_figures_have_the_same_colors():
     from importlib.resources import files
 
     from unskew.report.palette import COLORS

@@ -59,10 +59,10 @@ def test_fedsa_reports_clusters_of_the_whole_model():
 def test_clients_in_no_cluster_have_empty_cells_and_long_runs_are_thinned_out():
     run = made_run("fedsa")
     for round_ in range(1, 1001):
-        reasons = {"cluster": [0, 1, -1, 1]}
+        diagnostics = {"cluster": [0, 1, -1, 1]}
         run.client_tables.append(
             {"kind": "round", "stage": "task", "round": round_, "client": [0, 1, 2, 3]}
-            | {"weight": [None] * 4, "reasons": reasons}
+            | {"weight": [None] * 4, "diagnostics": diagnostics}
         )
     shown = cluster_map(run)
     assert shown.shape == (4, 200)

@@ -6,7 +6,7 @@ from torch import nn
 
 import unskew as us
 from unskew.methods.common.base import Finished, Method
-from unskew.models.layout import Kind, Layout
+from unskew.models.layout import Layout, TensorKind
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic, count
 
 LOGISTIC = 5 * 3 + 3
@@ -85,7 +85,7 @@ def test_count_numbers_and_bytes():
 
 def test_only_shared_coordinates_are_counted():
     layout = Layout.of(nn.BatchNorm1d(2))
-    model = ModelSize(layout, layout.mask(Kind.NORM_AFFINE, Kind.COUNTER))
+    model = ModelSize(layout, layout.mask(TensorKind.NORM_AFFINE, TensorKind.COUNTER))
     assert client_traffic(model, [], []) == Traffic(5, 5, 24, 24)
     assert client_traffic(ModelSize(layout, None), [], []) == Traffic(9, 9, 40, 40)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.errors import UnskewError
 
 SLACK = 1e-9
@@ -26,16 +26,16 @@ def clipped(weighting: ClientWeighting, low: float = 0.0, high: float = 1.0) -> 
     checks.between("low", low, 0.0, 1.0)
     checks.between("high", high, low, 1.0)
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         clients = len(uploads)
         if low * clients > 1 + SLACK or high * clients < 1 - SLACK:
             raise UnskewError(
                 f"low and high must leave room for {clients} weights that sum to one: "
                 f"low at most and high at least {1 / clients:.4g} (got {low:g} and {high:g})"
             )
-        reasons = weighting.explain(uploads)
-        unclipped = reasons.pop("weights")
-        return bounded(unclipped, low, high), {**reasons, "unclipped": unclipped}
+        diagnostics = weighting.explain(uploads)
+        unclipped = diagnostics.pop("weights")
+        return bounded(unclipped, low, high), {**diagnostics, "unclipped": unclipped}
 
     return ClientWeighting(f"clipped {weighting.name}", derive)
 

@@ -5,8 +5,11 @@ import torch
 from torch import Tensor
 
 
-def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
-    """Return rows x centres, one centre at a time so that no matrix of differences is stored."""
+def distances_to_centers(rows: Tensor, centers: Tensor) -> Tensor:
+    """Return the squared l2 distances, rows x centres.
+
+    They are computed one centre at a time, so that no matrix of differences is stored.
+    """
     columns = [
         torch.linalg.vector_norm(rows - center, dim=1, dtype=torch.float64).square()
         for center in centers
@@ -21,10 +24,10 @@ def further_seeds(rows: Tensor, centers: Tensor, number: int) -> Tensor:
     all centres so far. A row equal to a centre is never added, so there may be fewer centres.
     """
     if not len(centers):
-        nearest = squared_distances(rows, rows.mean(0, keepdim=True))[:, 0].argmin()
+        nearest = distances_to_centers(rows, rows.mean(0, keepdim=True))[:, 0].argmin()
         centers = rows[nearest : nearest + 1]
     while len(centers) < number:
-        gaps = squared_distances(rows, centers).amin(1)
+        gaps = distances_to_centers(rows, centers).amin(1)
         farthest = int(gaps.argmax())
         if gaps[farthest] == 0:
             break

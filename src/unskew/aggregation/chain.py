@@ -10,7 +10,7 @@ from itertools import pairwise
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def chain_of(layout: Layout) -> tuple[Layer, ...]:
             layers[-1] = Layer(layers[-1].weight, (*layers[-1].vectors, entry))
         else:
             raise _no_chain(entry)
-    statistics = [entry for entry in layout.buffers if entry.kind is not Kind.COUNTER]
+    statistics = [entry for entry in layout.buffers if entry.kind is not TensorKind.COUNTER]
     layers = [_with_statistics(layer, statistics) for layer in layers]
     placed = {entry.name for layer in layers for entry in layer.vectors}
     unassigned = [entry for entry in statistics if entry.name not in placed]
@@ -54,9 +54,9 @@ def renumber(vector: Tensor, layers: tuple[Layer, ...], number: int, order: Tens
     """Permute the units of one hidden layer in place."""
     layer, following = layers[number], layers[number + 1]
     for entry in (layer.weight, *layer.vectors):
-        rows = vector[entry.place].view(layer.units, -1)
+        rows = vector[entry.slice].view(layer.units, -1)
         rows.copy_(rows[order])
-    inputs = vector[following.weight.place].view(following.units, layer.units, -1)
+    inputs = vector[following.weight.slice].view(following.units, layer.units, -1)
     inputs.copy_(inputs[:, order])
 
 

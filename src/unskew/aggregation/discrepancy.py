@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons, on_simplex
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics, on_simplex
 from unskew.errors import UnskewError
 
 OnDegenerate = Literal["fedavg", "raise"]
@@ -45,21 +45,21 @@ def discrepancy(
     checks.between("b", b, 0.0)
     checks.one_of("on_degenerate", on_degenerate, ("fedavg", "raise"))
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         given = values(uploads) if callable(values) else _of_clients(values, uploads)
         found = _checked(given, uploads)
         total = found.sum()
         used = found / total if rescale and float(total) > 0 else found
         # Multiplied by the sample count, so that alpha = b = 0 equals by_samples() to the last bit.
         raw = (uploads.samples - (alpha * used - b) * uploads.samples.sum()).clamp(min=0)
-        reasons = {"discrepancies": found, "rescaled": used}
+        diagnostics = {"discrepancies": found, "rescaled": used}
         if bool((raw > 0).any()):
-            return raw, reasons
+            return raw, diagnostics
         message = "discrepancy: all weights are zero; lower alpha, raise b or set rescale=True"
         if on_degenerate == "raise":
             raise UnskewError(message)
         warnings.warn(f"{message} (this round is weighted by samples)", stacklevel=2)
-        return uploads.samples, reasons
+        return uploads.samples, diagnostics
 
     return ClientWeighting("discrepancy", derive)
 

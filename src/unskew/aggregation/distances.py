@@ -33,8 +33,8 @@ Deviate = Callable[[Tensor, Tensor], Tensor]
 """A function of a block and of memory of its shape, which it fills with the block minus a centre
 that has one value per column."""
 
-Measure = Callable[[Tensor], Tensor]
-"""A function that maps deviations, which it may modify, to one number per row."""
+RowNorm = Callable[[Tensor], Tensor]
+"""Maps deviations, which it may modify, to a norm or squared norm of each row."""
 
 
 def distances_to_mean(rows: Tensor, weights: Tensor, norm: int) -> Tensor:
@@ -48,7 +48,7 @@ def distances_to_mean(rows: Tensor, weights: Tensor, norm: int) -> Tensor:
     if norm == 2 or not 0 < rows.shape[1] <= blocks.BLOCK // _FEWEST_ROWS:
         return distances(rows, _from_mean(weights), norm)
     center = sum_of_rows(rows, weights)
-    return _summed_distances(norm, lambda measure: _on_rows(rows, center, measure))
+    return _summed_distances(norm, lambda row_norm: _on_rows(rows, center, row_norm))
 
 
 def distances(rows: Tensor, deviate: Deviate, norm: int) -> Tensor:
@@ -56,7 +56,7 @@ def distances(rows: Tensor, deviate: Deviate, norm: int) -> Tensor:
 
     The whole centre is never stored: a single pass over the memory computes both.
     """
-    return _summed_distances(norm, lambda measure: _on_columns(rows.detach(), deviate, measure))
+    return _summed_distances(norm, lambda row_norm: _on_columns(rows.detach(), deviate, row_norm))
 
 
 def from_center(center: Callable[[Tensor, Tensor], Tensor]) -> Deviate:
@@ -81,8 +81,8 @@ def _from_mean(weights: Tensor) -> Deviate:
     return deviate
 
 
-def _summed_distances(norm: int, sums: Callable[[Measure], Tensor]) -> Tensor:
-    """Return the distances, given a function that sums a measure of the deviations per row."""
+def _summed_distances(norm: int, sums: Callable[[RowNorm], Tensor]) -> Tensor:
+    """Return the distances, given a function that sums a norm of the deviations per row."""
     if norm == 2:
         return sums(lambda deviation: row_norms(deviation).square()).sqrt()
     total = sums(lambda deviation: deviation.abs_().sum(1))
@@ -91,22 +91,22 @@ def _summed_distances(norm: int, sums: Callable[[Measure], Tensor]) -> Tensor:
     return sums(lambda deviation: deviation.abs_().sum(1, dtype=torch.float64))
 
 
-def _on_rows(rows: Tensor, center: Tensor, measure: Measure) -> Tensor:
-    """Return the measure of each row's deviation from a centre, for groups of rows."""
+def _on_rows(rows: Tensor, center: Tensor, row_norm: RowNorm) -> Tensor:
+    """Return the norm of each row's deviation from a centre, for groups of rows."""
     height = blocks.BLOCK // rows.shape[1]
     memory = rows.new_empty(min(height, len(rows)), rows.shape[1])
     found = [
-        measure(torch.sub(part, center, out=memory[: len(part)])).double()
+        row_norm(torch.sub(part, center, out=memory[: len(part)])).double()
         for part in torch.split(rows, height)
     ]
     return torch.cat(found)
 
 
-def _on_columns(rows: Tensor, deviate: Deviate, measure: Measure) -> Tensor:
-    """Return the measure of each row's deviation, summed over blocks of columns."""
+def _on_columns(rows: Tensor, deviate: Deviate, row_norm: RowNorm) -> Tensor:
+    """Return the norm of each row's deviation, summed over blocks of columns."""
 
     def work(block: Tensor, memory: Tensor, _: slice) -> Tensor:
-        return measure(deviate(block, memory))
+        return row_norm(deviate(block, memory))
 
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for part in blocks.on_blocks(rows, work):
@@ -114,7 +114,7 @@ def _on_columns(rows: Tensor, deviate: Deviate, measure: Measure) -> Tensor:
     return total
 
 
-def squared_distances(rows: Tensor) -> Tensor:
+def pairwise_squared_distances(rows: Tensor) -> Tensor:
     """Return all squared l2 distances between rows, from their inner products.
 
     In float64 products of float32 numbers are exact and their sums nearly so. Rows are not centred

@@ -25,9 +25,9 @@ from unskew.aggregation.dispersion import (
     variations,
 )
 from unskew.aggregation.macro import Clusters, agreements, class_counts
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, uniform
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics, uniform
 
 Scope = Literal["tensor", "model"]
 Weighting = Literal["normalised", "literal"]
@@ -83,7 +83,7 @@ def fedsa(
     def balance(uploads: Uploads, weights: Tensor, vector: Tensor) -> Diagnostics:
         spread = spreads(uploads.parameters, vector)
         regions = (
-            region(uploads.stack[:, entry.place], vector[entry.place], spread[entry.place])
+            region(uploads.stack[:, entry.slice], vector[entry.slice], spread[entry.slice])
             for entry in uploads.layout.parameters
         )
         groups: Iterable[list[_Region]] = (

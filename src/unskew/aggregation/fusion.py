@@ -27,7 +27,7 @@ from unskew.aggregation.fusion_fit import fit
 from unskew.aggregation.fusion_vae import Codes, FusionVAE
 from unskew.aggregation.norm_statistics import norm_statistics, project, standardise
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.errors import UnskewError
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS, create
@@ -105,12 +105,12 @@ class Fusion:
         noise = torch_generator(self.seed, "fusion allocation", round_)
         return sample_allocation(posterior, noise, self.temperature).rows(order.argsort())
 
-    def explain(self, uploads: Uploads, allocation: Allocation) -> Reasons:
+    def explain(self, uploads: Uploads, allocation: Allocation) -> Diagnostics:
         """Return the weights and the values they are derived from."""
         weights = fusion_weights(allocation, self._samples(uploads), self.pi, self.normalise)
         return {"weights": weights, **self.derive(uploads, allocation)[1]}
 
-    def derive(self, uploads: Uploads, allocation: Allocation) -> tuple[Tensor, Reasons]:
+    def derive(self, uploads: Uploads, allocation: Allocation) -> tuple[Tensor, Diagnostics]:
         """Return the weights before normalisation, and the values they are derived from."""
         samples = self._samples(uploads)
         return raw_weights(allocation, samples, self.pi, self.normalise), {
@@ -137,7 +137,7 @@ def fusion(components: int | None = None, **options: Any) -> ClientWeighting:
     """
     rule = create(Fusion, {"components": components, **options}, "fusion")
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         sized = rule.sized_for(uploads.num_clients_total)
         described = sized.describe(uploads)
         return sized.derive(uploads, sized.allocate(described, sized.refit(described)))

@@ -24,7 +24,7 @@ def fit(
     kl: float = 1e-3,
 ) -> tuple[Tensor, list[float]]:
     """Run Adam from the given parameters; return the new ones and the loss before each step."""
-    adam, losses = Adam(parameters), []
+    adam, losses = FlatAdam(parameters), []
     with single_threaded():
         for _ in range(steps):
             free = parameters.detach().requires_grad_()
@@ -35,7 +35,7 @@ def fit(
     return parameters, losses
 
 
-class Adam:
+class FlatAdam:
     """Adam with weight decay for one vector, by the formulas of Kingma and Ba (2015).
 
     Importing ``torch.optim`` takes longer than a whole fit.

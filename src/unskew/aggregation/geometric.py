@@ -12,7 +12,7 @@ from unskew.aggregation import checks
 from unskew.aggregation.distances import distances_to_mean
 from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons, by_samples, on_simplex
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples, on_simplex
 
 
 def geometric_median(
@@ -33,7 +33,7 @@ def geometric_median(
     checks.between("tolerance", tolerance, 0.0)
     prior = client_weighting or by_samples()
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         base = prior(uploads)
         weights, objectives = base, [math.inf]
         for _ in range(iterations):

@@ -13,7 +13,13 @@ from unskew.aggregation.bounds import bounded
 from unskew.aggregation.distances import distances, distances_to_mean, from_center
 from unskew.aggregation.selection import median_of_columns
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons, by_samples, on_simplex, uniform
+from unskew.aggregation.weighting import (
+    ClientWeighting,
+    Diagnostics,
+    by_samples,
+    on_simplex,
+    uniform,
+)
 from unskew.errors import UnskewError
 
 Center = Literal["mean", "fedavg", "median"]
@@ -43,7 +49,7 @@ def inverse_distance(
     if cap is not None:
         checks.between("cap", cap, 1.0)
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         distance = _distances(center, uploads, norm).cpu()
         raw = _inverse(distance + (eps if absolute else eps * distance.mean()))
         if cap is not None:
@@ -68,7 +74,7 @@ def inverse_accuracy(
     if classes is not None:
         checks.between("classes", classes, 1)
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         if uploads.train_accuracy is None:
             raise UnskewError(
                 "train_accuracy is missing: inverse_accuracy needs one value per client"

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.combine import all_finite, by_coordinate, weighted_sum
-from unskew.aggregation.distances import squared_distances
-from unskew.aggregation.rule import Diagnostics, Rule, weighted_mean
+from unskew.aggregation.distances import pairwise_squared_distances
+from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.selection import sorted_columns
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 
 Distances = NDArray[np.float64]
 
@@ -52,7 +52,9 @@ def bulyan(f: int) -> Rule:
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         clients = len(uploads)
         checks.enough_clients("bulyan", f, clients, 4 * f + 3 if f else 1)
-        selected = _select_iteratively(squared_distances(uploads.parameters).cpu().numpy(), f)
+        selected = _select_iteratively(
+            pairwise_squared_distances(uploads.parameters).cpu().numpy(), f
+        )
         rows = torch.tensor(selected)
 
         def rule(block: Tensor, scratch: Tensor) -> Tensor:
@@ -68,12 +70,12 @@ def bulyan(f: int) -> Rule:
 def _closest(name: str, f: int, m: int | None) -> Rule:
     checks.between("f", f, 0)
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         clients = len(uploads)
         checks.enough_clients(name, f, clients, 2 * f + 3 if f else 1)
         count = clients - f if m is None else m
         checks.between("m", count, 1, clients - f)
-        ordered = np.sort(squared_distances(uploads.parameters).cpu().numpy(), axis=1)
+        ordered = np.sort(pairwise_squared_distances(uploads.parameters).cpu().numpy(), axis=1)
         scores = torch.from_numpy(_scores(ordered, f))
         selected = scores.argsort(stable=True)[:count].sort().values
         raw = torch.zeros(clients, dtype=torch.float64)

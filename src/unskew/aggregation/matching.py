@@ -52,7 +52,7 @@ def orders_of(units: list[Tensor], row_order: list[int], sweeps: int) -> list[Te
 def _unit_features(vector: Tensor, layer: Layer) -> Tensor:
     """Describe each unit by its incoming weights, its bias and its normalisation."""
     entries = (layer.weight, *layer.vectors)
-    return torch.cat([vector[entry.place].view(layer.units, -1) for entry in entries], 1).double()
+    return torch.cat([vector[entry.slice].view(layer.units, -1) for entry in entries], 1).double()
 
 
 def _best_order(total: Tensor, units: Tensor, current: Tensor) -> Tensor:

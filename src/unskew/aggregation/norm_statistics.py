@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.models.layout import Entry, Kind
+from unskew.models.layout import Entry, TensorKind
 from unskew.utils.rng import torch_generator
 
 _ROUNDING = 1e-6
@@ -58,16 +58,16 @@ def project(statistics: Tensor, width: int, seed: int) -> Tensor:
 
 
 def _is_norm_tensor(entry: Entry) -> bool:
-    is_norm = entry.norm or entry.kind in (Kind.NORM_STATISTIC, Kind.NORM_AFFINE)
-    return is_norm and entry.kind is not Kind.COUNTER
+    is_norm = entry.norm or entry.kind in (TensorKind.NORM_STATISTIC, TensorKind.NORM_AFFINE)
+    return is_norm and entry.kind is not TensorKind.COUNTER
 
 
 def _as_uploaded(stack: Tensor, entry: Entry) -> Tensor:
-    values = stack[:, entry.place].to(torch.float64)
+    values = stack[:, entry.slice].to(torch.float64)
     return values.clamp(min=0).sqrt() if entry.name.endswith("running_var") else values
 
 
 def _moments(stack: Tensor, entry: Entry) -> Tensor:
-    values = stack[:, entry.place].to(torch.float64)
+    values = stack[:, entry.slice].to(torch.float64)
     deviations, means = torch.std_mean(values, dim=1, correction=0)
     return torch.stack((means, deviations), 1)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from unskew.aggregation import checks
 from unskew.aggregation.combine import by_coordinate
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.selection import median_of_columns, middle_mean
 from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Diagnostics
 
 
 def coordinate_median() -> Rule:

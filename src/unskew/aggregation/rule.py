@@ -10,10 +10,7 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting
-
-Diagnostics = dict[str, Tensor]
-"""Diagnostic tensors of a rule; ``weights`` if the rule has one weight per client."""
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ def weighted_mean(weighting: ClientWeighting) -> Rule:
     """Average parameters and floating buffers by the weights of a client weighting."""
 
     def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-        reasons = weighting.explain(uploads)
-        return weighted_sum(uploads.stack, reasons["weights"], uploads.layout), reasons
+        diagnostics = weighting.explain(uploads)
+        return weighted_sum(uploads.stack, diagnostics["weights"], uploads.layout), diagnostics
 
     return Rule(weighting.name, apply)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 
-Reasons = dict[str, Tensor]
-"""The values that weights are derived from, by name."""
+Diagnostics = dict[str, Tensor]
+"""Diagnostic tensors by name: one weight per client under ``weights``, if there is one, and the
+values that weights are derived from."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +25,22 @@ class ClientWeighting:
     """
 
     name: str
-    derive: Callable[[Uploads], tuple[Tensor, Reasons]]
+    derive: Callable[[Uploads], tuple[Tensor, Diagnostics]]
 
     def __call__(self, uploads: Uploads) -> Tensor:
-        """Return the weights without reasons."""
+        """Return the weights without diagnostics."""
         return on_simplex(self.derive(uploads)[0])
 
-    def explain(self, uploads: Uploads) -> Reasons:
+    def explain(self, uploads: Uploads) -> Diagnostics:
         """Return the weights under ``weights``, and the values they are derived from."""
-        raw, reasons = self.derive(uploads)
-        return {"weights": on_simplex(raw), **reasons}
+        raw, diagnostics = self.derive(uploads)
+        return {"weights": on_simplex(raw), **diagnostics}
 
 
 def uniform() -> ClientWeighting:
     """Give every client the same weight; averaging with it is the method Mean."""
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         return torch.ones(len(uploads), dtype=torch.float64), {}
 
     return ClientWeighting("uniform", derive)
@@ -48,7 +49,7 @@ def uniform() -> ClientWeighting:
 def by_samples() -> ClientWeighting:
     """Weight clients by their number of training samples; averaging with it is FedAvg."""
 
-    def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         return uploads.samples, {"samples": uploads.samples}
 
     return ClientWeighting("by_samples", derive)

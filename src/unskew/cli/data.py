@@ -143,7 +143,7 @@ def show_federation(
     }
     federation = open_data(validated(DataConfig, options), seed)
     if out is not None:
-        from unskew.report.data_distribution import draw_distribution  # noqa: PLC0415
+        from unskew.report.distribution_figure import draw_distribution  # noqa: PLC0415
 
         out.parent.mkdir(parents=True, exist_ok=True)
         draw_distribution(federation, out)
@@ -157,7 +157,7 @@ def show_federation(
 
 def _show(federation: "Federation") -> None:
     from unskew.cli.partitioner_tables import diagnosis_table  # noqa: PLC0415
-    from unskew.report.data_distribution import distribution_table  # noqa: PLC0415
+    from unskew.report.distribution_figure import distribution_table  # noqa: PLC0415
     from unskew.skew.diagnosis import diagnose  # noqa: PLC0415
 
     typer.echo(repr(federation))

@@ -9,7 +9,7 @@ from unskew.cli.tables import details, in_words, options_of, with_meanings
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from unskew.methods.common.base import Method
 
@@ -67,12 +67,12 @@ def _facts(name: str, cls: "type[Method]") -> Row:
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
 
 
-def _list(rows: list[Row]) -> "Table":
+def _list(rows: list[Row]) -> "RichTable":
     """Return a table of the methods that fits into 80 columns; cells wrap between words."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading, width in _WIDTHS.items():
         table.add_column(heading, width=width)
     for row in rows:

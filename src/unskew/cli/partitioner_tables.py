@@ -5,7 +5,7 @@ from inspect import getdoc
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from unskew.partition.registry import PARTITIONERS, describe
@@ -32,9 +32,9 @@ def partitioner_rows(name: str | None = None) -> list[Row]:
     ]
 
 
-def partitioners_table(rows: list[Row]) -> Table:
+def partitioners_table(rows: list[Row]) -> RichTable:
     """Return a table of the partitioners."""
-    table = Table("partitioner", "what it does", "options and their defaults", box=SIMPLE_HEAD)
+    table = RichTable("partitioner", "what it does", "options and their defaults", box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(row["name"], row["what"], _options(row) or "-")
     table.columns[0].no_wrap = True
@@ -53,9 +53,9 @@ def _options(row: Row) -> str:
     return ", ".join(f"{key}={_text(value)}" for key, value in row["options"].items())
 
 
-def diagnosis_table(diagnosis: Diagnosis) -> Table:
+def diagnosis_table(diagnosis: Diagnosis) -> RichTable:
     """Return a table of the measures of a diagnosis with their meaning."""
-    table = Table("measure", "value", "what it means", box=SIMPLE_HEAD)
+    table = RichTable("measure", "value", "what it means", box=SIMPLE_HEAD)
     for name, text in diagnosis.texts().items():
         table.add_row(name, text, DEFINITIONS[name])
     table.columns[1].justify = "right"

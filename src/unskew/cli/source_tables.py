@@ -3,7 +3,7 @@
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from unskew.data.catalogue import CATALOGUE
 from unskew.data.sources import count_samples, find
@@ -17,9 +17,9 @@ def source_rows() -> list[Row]:
     return [_source_row(name) for name in CATALOGUE]
 
 
-def sources_table(rows: list[Row]) -> Table:
+def sources_table(rows: list[Row]) -> RichTable:
     """Return a table of the sources."""
-    table = Table("name", "what", "train", "test", "classes", "natural clients", "status")
+    table = RichTable("name", "what", "train", "test", "classes", "natural clients", "status")
     table.box, table.padding, table.pad_edge = SIMPLE_HEAD, (0, 1, 0, 0), False
     for row in rows:
         numbers = (f"{row['train']:,}", f"{row['test']:,}", str(row["classes"]))

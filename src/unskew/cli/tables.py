@@ -27,9 +27,9 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
     if json:
         print_json(rows)
         return
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
 
-    table = Table(title=title)
+    table = RichTable(title=title)
     for column in rows[0]:
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -40,10 +40,10 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
 def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Group":
     """Describe one entry: one line per fact, then one line per option of the row."""
     from rich.console import Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(show_header=False, box=None)
+    table = RichTable(show_header=False, box=None)
     for key, value in facts.items():
         table.add_row(key, value)
     table.add_row("options", "" if row["options"] else "none")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["image", "text"]
+SourceKind = Literal["image", "text"]
 
 _DIGITS = tuple("0123456789")
 
@@ -32,7 +32,7 @@ class SourceInfo:
     """
 
     title: str
-    kind: Kind
+    kind: SourceKind
     train: int
     test: int
     classes: int

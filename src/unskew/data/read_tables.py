@@ -13,7 +13,7 @@ from unskew.errors import UnskewError
 Array = NDArray[Any]
 
 
-class Table:
+class TableFile:
     """The columns of one file; every error names the file, the column and the row."""
 
     def __init__(self, file: Path) -> None:

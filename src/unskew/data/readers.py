@@ -8,7 +8,7 @@ import numpy as np
 
 from unskew.data.columns import Array
 from unskew.data.read_images import decode, list_images
-from unskew.data.read_tables import Table
+from unskew.data.read_tables import TableFile
 from unskew.errors import UnskewError
 
 
@@ -53,7 +53,7 @@ def read_table(
     features: Sequence[str] | None = None,
 ) -> FileSamples:
     """Read a table; the arguments are those of :meth:`Federation.from_table`."""
-    table = Table(Path(path))
+    table = TableFile(Path(path))
     labels = table.ids(label)
     owners = None if client is None else table.ids(client)
     if features is None:

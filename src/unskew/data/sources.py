@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.catalogue import CATALOGUE, Kind, SourceInfo
+from unskew.data.catalogue import CATALOGUE, SourceInfo, SourceKind
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
 
@@ -48,7 +48,7 @@ class Source:
     """
 
     name: str
-    kind: Kind
+    kind: SourceKind
     x_train: Array
     y_train: NDArray[np.int64]
     x_test: Array
@@ -199,7 +199,7 @@ def _checked(name: str, info: SourceInfo, path: Path, arrays: Mapping[str, Array
     )
 
 
-def _check_features(path: Path, key: str, x: Array, kind: Kind) -> None:
+def _check_features(path: Path, key: str, x: Array, kind: SourceKind) -> None:
     if kind == "text" and (x.ndim != 1 or x.dtype.kind != "U"):
         raise UnskewError(f"{path}: {key} must be one text per sample (got {x.dtype}, {x.ndim}-d)")
     if kind == "image" and (x.ndim not in (3, 4) or x.dtype != np.uint8):

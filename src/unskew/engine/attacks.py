@@ -44,7 +44,7 @@ class Attack:
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Labels(Attack):
+class ShuffleLabels(Attack):
     """Attackers train on their samples with shuffled labels."""
 
     def on_data(self, federation: Federation, seed: int) -> Federation:
@@ -58,7 +58,7 @@ class Labels(Attack):
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Scale(Attack):
+class ScaleUploads(Attack):
     """Attackers upload their trained parameters multiplied by a factor."""
 
     factor: Annotated[float, Field(allow_inf_nan=False)] = -5.0
@@ -68,7 +68,7 @@ class Scale(Attack):
         vector[: layout.trainable] *= self.factor
 
 
-ATTACKS: dict[str, type[Attack]] = {"labels": Labels, "scale": Scale}
+ATTACKS: dict[str, type[Attack]] = {"labels": ShuffleLabels, "scale": ScaleUploads}
 
 
 def make_attack(spec: str) -> Attack:

@@ -16,7 +16,7 @@ class Backend(Protocol):
     def is_local(self) -> bool:
         """Whether everything runs in this process, with the runner that the settings name."""
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return the runner of a stage, for at most ``cohort`` clients per round."""
 
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
@@ -28,9 +28,9 @@ class LocalBackend:
 
     is_local = True
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return the runner that suits the network."""
-        del stage
+        del stage_index
         return make_runner(context, cohort)
 
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 class Steps:
     """Consecutive steps of one shape, for the clients that are still training.
 
-    Those clients are the first of the plan. ``first`` is the number of the first step.
+    Those clients are the first of the schedule. ``first`` is the number of the first step.
     ``positions`` (steps x clients x largest batch) are sample indices within each client; only the
     first ``counts[t, k]`` of a batch are real, and the rest repeat a sample as padding.
     """
@@ -36,7 +36,7 @@ class Steps:
         return int(self.counts.shape[1])
 
 
-class Plan:
+class BatchSchedule:
     """The steps of one round, for clients in descending order of their number of steps."""
 
     def __init__(
@@ -50,6 +50,7 @@ class Plan:
         if np.any(np.diff(self.steps) > 0):
             raise ValueError("clients must come in descending order of steps")
         self._shuffled = cache(self._shuffle)
+        # The purpose "chance" seeds the stream: another name would change the random numbers.
         self._noise_stream = stream(settings.seed, "chance", round_)
 
     def __len__(self) -> int:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack
-from unskew.engine.batches import Plan
-from unskew.engine.cohort import ClientFailed, Task
+from unskew.engine.batches import BatchSchedule
+from unskew.engine.cohort import ClientFailed, ClientTask
 from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
@@ -116,19 +116,21 @@ class error_context:
             raise failure from error
 
 
-def run_client(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
+def run_client(context: ClientContext, round_: int, task: ClientTask) -> tuple[Trained, Finished]:
     """Run one client's extra trainings and then its training; return the result of the last."""
     for extra in context.extra_trainings:
         task = after_extra_training(task, *_run_training(extra, round_, task))
     return _run_training(context, round_, task)
 
 
-def after_extra_training(task: Task, trained: Trained, finished: Finished) -> Task:
+def after_extra_training(task: ClientTask, trained: Trained, finished: Finished) -> ClientTask:
     """Return the task with the new state; if the training diverged, with the previous state."""
     return replace(task, state=finished.state) if trained.finite else task
 
 
-def _run_training(context: ClientContext, round_: int, task: Task) -> tuple[Trained, Finished]:
+def _run_training(
+    context: ClientContext, round_: int, task: ClientTask
+) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
     client = context.client(task.client, round_)
     with error_context(client.id, round_, "prepare"):
@@ -146,7 +148,9 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     """Take the client's local steps of one round from its start."""
     network, settings, device = context.network, context.settings, context.device
     size = np.array([len(client.y)])
-    plan = Plan(np.array([client.id]), size, settings, round_, couples=network.couples_samples)
+    schedule = BatchSchedule(
+        np.array([client.id]), size, settings, round_, couples=network.couples_samples
+    )
     # Layers that draw random numbers (Dropout) use a stream of this client and round.
     seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable
@@ -159,7 +163,7 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     total = torch.zeros((), device=device)
     noise_per_sample = context.method.noise_per_sample(network)
     loss_and_gradient = _loss_and_gradient(context, buffers, refs)
-    for t, positions in enumerate(plan.of_first_client()):
+    for t, positions in enumerate(schedule.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
         if start.sample_weights is not None:
@@ -168,7 +172,7 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
             network.inputs(client.x.index_select(0, rows).to(device)),
             client.y.index_select(0, rows).to(device, torch.int64),
             scale.to(device),
-            _noise_tensor(plan.noise(t, len(rows), noise_per_sample), device),
+            _noise_tensor(schedule.noise(t, len(rows), noise_per_sample), device),
         )
         if context.private is None:
             loss, gradient = loss_and_gradient(weights, batch)
@@ -184,11 +188,11 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
         accuracy = train_accuracy(network, vector, client, device)
     return Trained(
         vector=vector,
-        steps=len(plan),
-        loss=float(total) / max(1, len(plan)),
+        steps=len(schedule),
+        loss=float(total) / max(1, len(schedule)),
         accuracy=accuracy,
         finite=bool(rows_are_finite(vector)),
-        effective_step=optimizer.effective_step(len(plan), context.method.proximal_strength()),
+        effective_step=optimizer.effective_step(len(schedule), context.method.proximal_strength()),
     )
 
 

@@ -14,7 +14,7 @@ from unskew.utils.rng import generator
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ClientTask:
     """One client's input for one round: what the server sent, and the client's state."""
 
     client: int
@@ -23,7 +23,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class CohortResult:
     """The results of a cohort, in the order of the tasks.
 
     The next round may reuse the memory of ``stack``, so keep no view of it.
@@ -45,7 +45,7 @@ class Runner(Protocol):
 
     kind: str
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
 
     def close(self) -> None:

@@ -15,10 +15,9 @@ import numpy as np
 from torch import Tensor, nn
 
 from unskew.methods.common.base import Method
+from unskew.utils.reprs import shows_address
 
 _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
-_ADDRESS = " at 0x"
-"""Part of a default repr, which shows an address instead of the object's contents."""
 
 _CODE = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
@@ -84,7 +83,7 @@ def _text(value: object, inside: tuple[int, ...] = ()) -> str:
         if isinstance(value, kind):
             return f"[{', '.join(map(of, parts(value)))}]"
     text = repr(value)
-    return type(value).__qualname__ if _ADDRESS in text else text
+    return type(value).__qualname__ if shows_address(text) else text
 
 
 def _function_parts(function: FunctionType) -> tuple[object, ...]:

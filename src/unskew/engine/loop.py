@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from unskew.engine.client import ClientContext, run_client
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.threads import threads
 
 
@@ -21,13 +21,15 @@ class Loop:
     def __init__(self, context: ClientContext) -> None:
         self._context = context
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
         # Clients seed torch's global generator for layers such as Dropout; restore it afterwards.
         with threads(1), torch.random.fork_rng(devices=[]):
             done = [run_client(self._context, round_, task) for task in tasks]
         stack = torch.stack([trained.vector for trained, _ in done])
-        return Result(stack, [trained for trained, _ in done], [finished for _, finished in done])
+        return CohortResult(
+            stack, [trained for trained, _ in done], [finished for _, finished in done]
+        )
 
     def close(self) -> None:
         """Nothing to release."""

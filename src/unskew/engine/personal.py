@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Task
+from unskew.engine.cohort import ClientTask
 from unskew.engine.runners import make_runner
 from unskew.methods.common.base import ExtraTraining
 from unskew.runs.checkpoint import Position
@@ -40,7 +40,7 @@ def _fine_tuned(
     try:
         for first in range(0, len(clients), size):
             cohort = clients[first : first + size]
-            tasks = [Task(k, {"model": next(models)}, {}) for k in cohort]
+            tasks = [ClientTask(k, {"model": next(models)}, {}) for k in cohort]
             yield from runner.train(round_, tasks).stack
     finally:
         runner.close()

@@ -21,7 +21,7 @@ import torch.multiprocessing as torch_multiprocessing
 from torch import Tensor
 
 from unskew.engine.client import ClientContext, run_client
-from unskew.engine.cohort import ClientFailed, Result, Task
+from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
 from unskew.engine.memory import keep_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
@@ -43,7 +43,7 @@ class ProcessPool:
         self._offsets = context.federation.train.offsets
         self._shared = SharedTensors()
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round, the largest first, so that workers finish together."""
         self._shared.begin_round()
         by_size = sorted(range(len(tasks)), key=lambda row: -self._samples(tasks[row].client))
@@ -63,7 +63,7 @@ class ProcessPool:
                 finished[row] = outcome[1]
                 busy.remove(worker)
                 idle.append(worker)
-        return Result(self._stack[: len(tasks)], trained, finished)
+        return CohortResult(self._stack[: len(tasks)], trained, finished)
 
     def close(self) -> None:
         """End the workers; those that are still training get two seconds."""
@@ -103,7 +103,7 @@ class _Worker:
         self._known = set[int]()
         """The numbers of the shared tensors that the worker has received."""
 
-    def send(self, round_: int, row: int, task: Task, shared: SharedTensors) -> None:
+    def send(self, round_: int, row: int, task: ClientTask, shared: SharedTensors) -> None:
         self._client = task.client
         refs = shared.put(task.payload, self._known)
         try:

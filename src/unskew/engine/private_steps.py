@@ -28,7 +28,7 @@ class PrivateStage:
     """A stage whose local steps keep a privacy budget: the noise that takes, and what is spent."""
 
     privacy: Privacy
-    stage: str
+    stage_name: str
     noise_multiplier: float
     schedules: tuple[tuple[float, int], ...]
     """The distinct pairs of sampling rate and steps per round among the clients."""
@@ -40,7 +40,7 @@ class PrivateStage:
 
     @staticmethod
     def of(
-        privacy: Privacy, stage: str, sizes: NDArray[np.int64], settings: Settings, rounds: int
+        privacy: Privacy, stage_name: str, sizes: NDArray[np.int64], settings: Settings, rounds: int
     ) -> "PrivateStage":
         """Choose the noise for the client that spends most, if it takes part in every round."""
         sizes = np.unique(sizes[sizes > 0])
@@ -50,7 +50,7 @@ class PrivateStage:
         noise = shared_noise_multiplier(privacy, [(rate, n * rounds) for rate, n in schedules])
         per_epoch = -(-sizes // settings.batch_size)
         passes = int((-(-steps // per_epoch)).max())
-        return PrivateStage(privacy, stage, noise, schedules, passes)
+        return PrivateStage(privacy, stage_name, noise, schedules, passes)
 
     def spent(self, rounds: int) -> dict[str, float]:
         """Return what ``rounds`` rounds have spent, according to the accountant.
@@ -115,10 +115,10 @@ class PrivateGradients:
         return (losses * scale).sum(-1), gradient
 
     def _noise(self, step: int, weights: Tensor) -> Tensor:
-        secret, stage = self.private.secret, self.private.stage
+        secret, stage_name = self.private.secret, self.private.stage_name
         seed = self.settings.seed if secret is None else secret
         drawn = [
-            private_noise(seed, stage, self.round, client, step, weights.shape[1])
+            private_noise(seed, stage_name, self.round, client, step, weights.shape[1])
             for client in self.clients[: len(weights)]
         ]
         return torch.stack(drawn).to(weights)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-Watcher = Callable[[int, Mapping[str, Any]], None]
+RoundCallback = Callable[[int, Mapping[str, Any]], None]
 """Called after each round with its number and its metrics."""
 
 
 @contextmanager
 def show_progress(
-    progress: bool | Watcher | None, label: str, rounds: int, done: int
-) -> Iterator[Watcher]:
-    """Provide the caller's watcher, one that updates a progress bar, or one that does nothing.
+    progress: bool | RoundCallback | None, label: str, rounds: int, done: int
+) -> Iterator[RoundCallback]:
+    """Provide the caller's callback, one that updates a progress bar, or one that does nothing.
 
     ``None`` shows a bar if standard error is a terminal.
     """
@@ -32,7 +32,7 @@ def show_progress(
             )
 
 
-class Board:
+class ProgressDisplay:
     """A progress display for many runs: a bar for all of them, and a bar for each active one."""
 
     def __init__(self, bar: "Progress | None", runs: int, rounds: int) -> None:
@@ -41,8 +41,8 @@ class Board:
         if bar is not None:
             self._all = bar.add_task("runs", total=runs, metrics="")
 
-    def start(self, label: str, rounds: int | None = None) -> Watcher:
-        """Show a run and return its watcher; ``rounds`` overrides the default number of rounds."""
+    def start(self, label: str, rounds: int | None = None) -> RoundCallback:
+        """Show a run and return its callback; ``rounds`` overrides the default number of rounds."""
         bar = self._bar
         if bar is None:
             return _ignore
@@ -60,13 +60,15 @@ class Board:
 
 
 @contextmanager
-def show_progress_of_many(progress: bool | None, runs: int, rounds: int) -> Iterator[Board]:
+def show_progress_of_many(
+    progress: bool | None, runs: int, rounds: int
+) -> Iterator[ProgressDisplay]:
     """Provide the progress display for many runs of ``rounds`` rounds each."""
     if not _is_shown(progress):
-        yield Board(None, runs, rounds)
+        yield ProgressDisplay(None, runs, rounds)
         return
     with _bar() as bar:
-        yield Board(bar, runs, rounds)
+        yield ProgressDisplay(bar, runs, rounds)
 
 
 def _is_shown(progress: bool | None) -> bool:

@@ -12,10 +12,10 @@ _MAX_NUMBERS = 10_000
 """Diagnostics larger than this are left out of the metrics."""
 
 
-def round_row(stage: str, round_: int, outcome: RoundOutcome) -> Row:
+def round_row(stage_name: str, round_: int, outcome: RoundOutcome) -> Row:
     """Return the round's metrics, with the diagnostics that are not per client."""
     row: Row = {
-        "stage": stage,
+        "stage": stage_name,
         "round": round_,
         "clients": len(outcome.clients),
         "train_loss": outcome.mean_loss,
@@ -39,7 +39,7 @@ def round_row(stage: str, round_: int, outcome: RoundOutcome) -> Row:
     return row
 
 
-def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Row:
+def round_table(stage_name: str, round_: int, outcome: RoundOutcome) -> Row:
     """Return the table of the round's clients: their training, weights, traffic and diagnostics."""
     columns = {
         name: value.tolist()
@@ -49,7 +49,7 @@ def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Row:
     weights = columns.pop("weights", None)
     return {
         "kind": "round",
-        "stage": stage,
+        "stage": stage_name,
         "round": round_,
         "client": list(outcome.clients),
         "samples": list(outcome.samples),
@@ -60,7 +60,7 @@ def round_table(stage: str, round_: int, outcome: RoundOutcome) -> Row:
         "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
         "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
         "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
-        "reasons": {name: _with_gaps(values, outcome) for name, values in columns.items()},
+        "diagnostics": {name: _with_gaps(values, outcome) for name, values in columns.items()},
     }
 
 

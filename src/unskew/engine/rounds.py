@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Runner, Task, draw_cohort
+from unskew.engine.cohort import ClientTask, CohortResult, Runner, draw_cohort
 from unskew.engine.hook_checks import checked_payload, checked_server
 from unskew.errors import UnskewError
 from unskew.methods.common.base import Method, Server, Tensors
@@ -80,7 +80,7 @@ def run_round(
     cohort = draw_cohort(settings, clients, round_, among)
     with _server_error_context(round_, "broadcast"):
         payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
-    tasks = [Task(k, payloads[k], states.get(k, {})) for k in cohort]
+    tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
     rejected = _rejected(context, cohort, _apply_attack(context, cohort, result))
     new_states = {
@@ -102,7 +102,7 @@ def run_round(
     )
     uploads = _uploads(context, server, result, outcome)
     if uploads is None:
-        reason = f"fewer than {context.settings.quorum} good uploads: the old model stays"
+        reason = f"fewer than {context.settings.quorum} usable uploads; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     try:
         with _server_error_context(round_, "aggregate"):
@@ -112,12 +112,12 @@ def run_round(
     except UnskewError as error:
         if not rejected:
             raise
-        reason = f"after rejections, {error}: the old model stays"
+        reason = f"after rejections, {error}; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
     updated = _restore_hidden(server, updated, hidden_from_server(method, layout))
     if not bool(rows_are_finite(updated.vector)):
-        reason = "the new model has infinite or undefined numbers: the old one stays"
+        reason = "the new model has infinite or undefined numbers; the previous one is kept"
         return server, {}, replace(outcome, kept_model=reason)
     return updated, new_states, outcome
 
@@ -135,7 +135,9 @@ def _server_error_context(round_: int, hook: str) -> Iterator[None]:
         raise ServerFailed(f"{where}: {reason}") from error
 
 
-def _apply_attack(context: ClientContext, cohort: Sequence[int], result: Result) -> Result:
+def _apply_attack(
+    context: ClientContext, cohort: Sequence[int], result: CohortResult
+) -> CohortResult:
     """Let the attackers, if there are any, change what they upload."""
     if context.attack is None:
         return result
@@ -149,7 +151,7 @@ def _apply_attack(context: ClientContext, cohort: Sequence[int], result: Result)
 
 
 def _traffic(
-    method: Method, layout: Layout, tasks: Sequence[Task], result: Result
+    method: Method, layout: Layout, tasks: Sequence[ClientTask], result: CohortResult
 ) -> list[Traffic]:
     """Return the traffic of each client.
 
@@ -208,7 +210,9 @@ def _restore_hidden(before: Server, after: Server, hidden: Tensor | None) -> Ser
     return replace(after, vector=torch.where(hidden, before.vector, after.vector))
 
 
-def _rejected(context: ClientContext, cohort: Sequence[int], result: Result) -> dict[int, str]:
+def _rejected(
+    context: ClientContext, cohort: Sequence[int], result: CohortResult
+) -> dict[int, str]:
     """Return the clients whose upload cannot be used, with the reason."""
     reasons = {**result.missing, **result.unusable}
     for client, trained in zip(cohort, result.trained, strict=True):
@@ -224,7 +228,7 @@ def _rejected(context: ClientContext, cohort: Sequence[int], result: Result) -> 
 
 
 def _uploads(
-    context: ClientContext, server: Server, result: Result, outcome: RoundOutcome
+    context: ClientContext, server: Server, result: CohortResult, outcome: RoundOutcome
 ) -> Uploads | None:
     """Collect the accepted uploads in order of clients; None if they are below the quorum."""
     rows = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]

@@ -8,10 +8,9 @@ from typing import Any
 from unskew.engine.settings import Settings
 from unskew.engine.stage import settings_of
 from unskew.methods.common.base import Stage, Tensors
+from unskew.utils.reprs import shows_address
 
 _IDENTITY = ("network", "layout", "start", "data", "arithmetic")
-_ADDRESS = " at 0x"
-"""Part of a default repr, which does not describe what a function or object does."""
 
 
 def stage_keys(
@@ -46,4 +45,4 @@ def _has_complete_repr(stage: Stage) -> bool:
     built_in = all(
         type(part).__module__.startswith("unskew.") for part in parts if part is not None
     )
-    return built_in and _ADDRESS not in repr(stage)
+    return built_in and not shows_address(repr(stage))

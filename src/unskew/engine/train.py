@@ -14,7 +14,7 @@ from torch import nn
 from unskew.engine.cohort import Runner
 from unskew.engine.evaluate import evaluate
 from unskew.engine.private_steps import PrivateStage
-from unskew.engine.progress import Watcher, show_progress
+from unskew.engine.progress import RoundCallback, show_progress
 from unskew.engine.round_metrics import Row, round_row, round_table
 from unskew.engine.rounds import RoundOutcome, run_round
 from unskew.engine.runners import example_inputs
@@ -40,7 +40,7 @@ def run_training(
     folder: RunFolder | None,
     *,
     resume: bool,
-    progress: bool | Watcher | None,
+    progress: bool | RoundCallback | None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: Path | None = None,
 ) -> Run:
@@ -141,7 +141,7 @@ class StageRun:
         assign(module, self._context.network.layout, self._context.method.model(server))
         return module.eval()
 
-    def run(self, position: Position, progress: bool | Watcher | None) -> Position:
+    def run(self, position: Position, progress: bool | RoundCallback | None) -> Position:
         """Run the rounds from ``position`` to the end of the stage; return the position there."""
         context = self._context
         if position.server is None:
@@ -157,10 +157,10 @@ class StageRun:
         try:
             with (
                 threads(threads_for(cohort * context.network.layout.size)),
-                show_progress(progress, label, self._rounds, position.round) as watcher,
+                show_progress(progress, label, self._rounds, position.round) as on_round,
             ):
                 while not self._is_over(position):
-                    position = self._run_round(position, runner, watcher)
+                    position = self._run_round(position, runner, on_round)
         finally:
             runner.close()
             if self._folder is not None:  # also after Ctrl-C, so that no complete round is lost
@@ -171,23 +171,25 @@ class StageRun:
         assert position.server is not None
         return position.round >= self._rounds or self._context.method.is_done(position.server)
 
-    def _run_round(self, position: Position, runner: Runner, watcher: Watcher) -> Position:
+    def _run_round(self, position: Position, runner: Runner, on_round: RoundCallback) -> Position:
         assert position.server is not None
         started = time.perf_counter()
         server, new_states, outcome = run_round(
             self._context, runner, position.round, position.server, position.states
         )
         position = position.after_round(server, new_states)
-        metrics, tables = to_jsonable(self._record(position, outcome))
+        metrics, tables = to_jsonable(self._metrics_and_tables(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
         self._run.client_tables.extend(tables)
         if self._folder is not None:
             self._folder.write(metrics, tables, position)
-        watcher(position.round, metrics)
+        on_round(position.round, metrics)
         return position
 
-    def _record(self, position: Position, outcome: RoundOutcome) -> tuple[Row, list[Row]]:
+    def _metrics_and_tables(
+        self, position: Position, outcome: RoundOutcome
+    ) -> tuple[Row, list[Row]]:
         """Return the round's row of metrics and its client tables.
 
         They hold evaluation results if this round is evaluated.
@@ -228,8 +230,8 @@ def _warn_of_rejected_clients(run: Run) -> None:
         reason = next(r["rejected"][worst] for r in rows if worst in r.get("rejected", {}))
         others = f", and {len(times) - 1} others less often" if len(times) > 1 else ""
         warnings.warn(
-            f"{run.method}, seed {run.seed}: {count} {'round' if count == 1 else 'rounds'} went on "
-            f"without client {worst}{others}: {reason}",
+            f"{run.method}, seed {run.seed}: {count} {'round' if count == 1 else 'rounds'} "
+            f"continued without client {worst}{others}: {reason}",
             UnskewWarning,
             stacklevel=2,
         )

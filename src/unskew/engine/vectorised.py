@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.engine.batches import Plan, Steps, local_steps
+from unskew.engine.batches import BatchSchedule, Steps, local_steps
 from unskew.engine.client import ClientContext, after_extra_training, error_context, to_tensor
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.gradients import Gradients
 from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.optimizer import make_optimizer
@@ -46,7 +46,7 @@ class Vectorised:
         self._traces: dict[int, TraceCache] = {}
         """One cache per training of the round, since their objectives differ."""
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
         for extra in self._context.extra_trainings:
             done = self._run_training(extra, round_, tasks)
@@ -56,7 +56,9 @@ class Vectorised:
             ]
         return self._run_training(self._context, round_, tasks)
 
-    def _run_training(self, context: ClientContext, round_: int, tasks: Sequence[Task]) -> Result:
+    def _run_training(
+        self, context: ClientContext, round_: int, tasks: Sequence[ClientTask]
+    ) -> CohortResult:
         ids = np.array([task.client for task in tasks])
         offsets, network = context.federation.train.offsets, context.network
         sizes = offsets[ids + 1] - offsets[ids]
@@ -80,7 +82,7 @@ class Vectorised:
         sorted_stack = stacks[0] if len(stacks) == 1 else torch.cat(stacks)
         stack = sorted_stack.index_select(0, torch.from_numpy(inverse))
         in_order = [outcomes[k] for k in inverse.tolist()]
-        return Result(
+        return CohortResult(
             stack, [trained for trained, _ in in_order], [finished for _, finished in in_order]
         )
 
@@ -106,7 +108,7 @@ class _Chunk:
         self,
         context: ClientContext,
         round_: int,
-        tasks: Sequence[Task],
+        tasks: Sequence[ClientTask],
         data: tuple[Tensor, Tensor],
         traces: TraceCache,
     ) -> None:
@@ -172,11 +174,13 @@ class _Chunk:
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
         gradients = self._gradients(tuple(buffers), tuple(per_client), tuple(shared))
         optimizer = make_optimizer(settings, self._round, self._context.train_mask)
-        plan = Plan(self._ids, self._sizes, settings, self._round, couples=network.couples_samples)
+        schedule = BatchSchedule(
+            self._ids, self._sizes, settings, self._round, couples=network.couples_samples
+        )
         noise_per_sample = method.noise_per_sample(network)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()
-        for block in plan.in_blocks(
+        for block in schedule.in_blocks(
             _BLOCK_NUMBERS // (prod(self._x.shape[1:]) + noise_per_sample + 1)
         ):
             active = slice(block.clients)
@@ -185,7 +189,7 @@ class _Chunk:
             others += shared.values()
             batches = self._batches(block, sample_weights)
             if noise_per_sample:
-                noise = torch.from_numpy(plan.block_noise(block, noise_per_sample))
+                noise = torch.from_numpy(schedule.block_noise(block, noise_per_sample))
                 batches += (noise.to(device),)
             if self._context.private is not None:
                 batches += _counts_and_steps(block)
@@ -194,8 +198,8 @@ class _Chunk:
                 losses_so_far += losses
                 optimizer.step(weights, gradient)
         network.write_buffers(buffers, rows[:, trainable:])
-        means = totals.cpu().numpy() / np.maximum(1, plan.steps)
-        steps: list[int] = plan.steps.tolist()
+        means = totals.cpu().numpy() / np.maximum(1, schedule.steps)
+        steps: list[int] = schedule.steps.tolist()
         effective_step = {
             count: optimizer.effective_step(count, method.proximal_strength())
             for count in set(steps)

@@ -100,10 +100,10 @@ def compare_with(
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     runs_per_method = len(seed_list) + (0 if plan is None else plan.trials)
     with (
-        show_progress_of_many(progress, runs_per_method * len(chosen), settings.rounds) as board,
-        stage_cache_in(folder) as stages,
+        show_progress_of_many(progress, runs_per_method * len(chosen), settings.rounds) as display,
+        stage_cache_in(folder) as stage_cache,
     ):
-        scheduler = RunScheduler(model, resume, jobs, board, stages)
+        scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             choices = search(

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 
 from unskew.engine.pool import start_method
-from unskew.engine.progress import Board, Watcher
+from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.errors import UnskewError, add_traceback_note
 from unskew.runs.run import Run
 
-Job = Callable[[Watcher], Run]
-"""Executes a run, and calls the watcher after each round."""
+Job = Callable[[RoundCallback], Run]
+"""Executes a run, and calls the callback after each round."""
 
 _SHUTDOWN_SECONDS = 10
 """How long a worker may take to write its checkpoint before it is killed."""
@@ -49,29 +49,29 @@ def can_run_in_parallel(model: object) -> bool:
 def run_jobs(
     labels: Sequence[str],
     job: Callable[[int], Job],
-    board: Board,
+    display: ProgressDisplay,
     parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
     """Execute one job per label: one by one in this process, or in parallel workers.
 
     ``job`` creates the job of a label, given its index. ``rounds`` is the number of rounds of each
-    job, where it differs from the board's.
+    job, where it differs from the display's.
     """
     if parallelism > 1:
-        return run_in_processes(labels, job, board, parallelism, rounds)
+        return run_in_processes(labels, job, display, parallelism, rounds)
     runs = []
     for index, label in enumerate(labels):
-        watcher = board.start(label, None if rounds is None else rounds[index])
-        runs.append(job(index)(watcher))
-        board.finish(label)
+        on_round = display.start(label, None if rounds is None else rounds[index])
+        runs.append(job(index)(on_round))
+        display.finish(label)
     return runs
 
 
 def run_in_processes(
     labels: Sequence[str],
     job: Callable[[int], Job],
-    board: Board,
+    display: ProgressDisplay,
     parallelism: int,
     rounds: Sequence[int] | None = None,
 ) -> list[Run]:
@@ -88,9 +88,9 @@ def run_in_processes(
         while waiting or workers:
             while waiting and len(workers) < parallelism:
                 index = waiting.pop()
-                watcher = board.start(labels[index], None if rounds is None else rounds[index])
+                on_round = display.start(labels[index], None if rounds is None else rounds[index])
                 pipes = [worker.pipe for worker in workers]
-                workers.append(_start(job(index), index, watcher, pipes))
+                workers.append(_start(job(index), index, on_round, pipes))
             ready = wait([worker.pipe for worker in workers])
             for worker in [worker for worker in workers if worker.pipe in ready]:
                 run = worker.read()
@@ -98,7 +98,7 @@ def run_in_processes(
                     runs[worker.index] = run
                     workers.remove(worker)
                     worker.end()
-                    board.finish(labels[worker.index])
+                    display.finish(labels[worker.index])
     finally:
         for worker in workers:
             worker.process.terminate()
@@ -114,10 +114,10 @@ class _Worker:
     index: int
     pipe: "Connection[Any, Any]"
     process: BaseProcess
-    watcher: Watcher
+    on_round: RoundCallback
 
     def read(self) -> Run | None:
-        """Read one message: pass a round on to the watcher, or return the finished run."""
+        """Read one message: pass a round on to the callback, or return the finished run."""
         try:
             message = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
@@ -130,7 +130,7 @@ class _Worker:
             raise message
         if isinstance(message, Run):
             return message
-        self.watcher(*message)
+        self.on_round(*message)
         return None
 
     def end(self) -> None:
@@ -141,7 +141,7 @@ class _Worker:
         self.pipe.close()
 
 
-def _start(job: Job, index: int, watcher: Watcher, inherited: Sequence[Any]) -> _Worker:
+def _start(job: Job, index: int, on_round: RoundCallback, inherited: Sequence[Any]) -> _Worker:
     context = multiprocessing.get_context("fork")
     parent_end, child_end = context.Pipe()
     process = context.Process(target=_execute, args=(job, child_end, [parent_end, *inherited]))
@@ -150,7 +150,7 @@ def _start(job: Job, index: int, watcher: Watcher, inherited: Sequence[Any]) -> 
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     child_end.close()
-    return _Worker(index, parent_end, process, watcher)
+    return _Worker(index, parent_end, process, on_round)
 
 
 def _execute(

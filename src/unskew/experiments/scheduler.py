@@ -10,7 +10,7 @@ from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.model_factory import instantiate, is_custom
-from unskew.engine.progress import Board, Watcher
+from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -50,7 +50,7 @@ class RunScheduler:
     model: Model | None
     resume: bool
     jobs: int | None
-    board: Board
+    display: ProgressDisplay
     stage_cache: Path | None = None
     """A folder in which the runs share their preparatory stages."""
 
@@ -59,7 +59,7 @@ class RunScheduler:
         return run_jobs(
             [request.label for request in requests],
             lambda index: self._job(requests[index]),
-            self.board,
+            self.display,
             self._parallelism(requests),
             [request.settings.rounds for request in requests],
         )
@@ -67,7 +67,7 @@ class RunScheduler:
     def _job(self, request: RunRequest) -> Job:
         data = request.data()
 
-        def execute(watcher: Watcher) -> Run:
+        def execute(on_round: RoundCallback) -> Run:
             try:
                 return train_with(
                     data,
@@ -76,7 +76,7 @@ class RunScheduler:
                     model=request.model or self.model,
                     out=request.folder,
                     resume=self.resume and request.folder is not None,
-                    progress=watcher,
+                    progress=on_round,
                     notes=request.notes,
                     stage_cache=self.stage_cache,
                 )
@@ -117,7 +117,7 @@ def train_with(
     model: Model | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: bool | Watcher | None = None,
+    progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
 ) -> Run:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.progress import Watcher
+from unskew.engine.progress import RoundCallback
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import train_with
@@ -22,7 +22,7 @@ def train(
     model: Model | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: bool | Watcher | None = None,
+    progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
     **settings: Any,

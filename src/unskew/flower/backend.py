@@ -32,7 +32,7 @@ class FlowerBackend(ABC):
     is_local: ClassVar[bool] = False
 
     @abstractmethod
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return the runner that trains a stage on the nodes."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
 from torch import Tensor
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import Floats, Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
@@ -60,9 +60,9 @@ class CustomLoopBackend(FlowerBackend):
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> "CustomLoopRunner":
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> "CustomLoopRunner":
         """Return the runner that trains on the nodes."""
-        del stage, cohort
+        del stage_index, cohort
         return CustomLoopRunner(self, context)
 
     def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
@@ -85,7 +85,7 @@ class CustomLoopRunner:
     def __init__(self, backend: CustomLoopBackend, context: ClientContext) -> None:
         self._backend, self._context = backend, context
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Send the model to the nodes and combine the models they return into one result."""
         layout = self._context.network.layout
         config = self._backend.train_config
@@ -165,7 +165,7 @@ def vector_of(arrays: ArrayRecord, layout: Layout) -> Tensor:
         tensor = torch.from_numpy(np.array(array))
         if tensor.dtype != entry.dtype:
             raise UnusableReply(f"the array {entry.name} is of {tensor.dtype}, not {entry.dtype}")
-        vector[entry.place] = tensor.flatten()
+        vector[entry.slice] = tensor.flatten()
     return vector
 
 

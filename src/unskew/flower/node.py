@@ -17,7 +17,7 @@ from flwr.app import (
 from torch import Tensor, nn
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Task
+from unskew.engine.cohort import ClientTask
 from unskew.engine.evaluate import has_personal_models, score
 from unskew.engine.loop import Loop
 from unskew.engine.model_factory import make_module
@@ -66,7 +66,7 @@ class Node:
     def train(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Train one round; the client's state stays on the node."""
         client = self.context(request)
-        if request.round >= rounds_of(self.method.stages()[request.stage], client.settings):
+        if request.round >= rounds_of(self.method.stages()[request.stage_index], client.settings):
             raise Refusal(f"the stage ends before round {request.round + 1}")
         state_store = self._state_store(request, context)
         state = dict(state_store.read(request.state))
@@ -75,14 +75,14 @@ class Node:
         payload[MODEL] = _complete_model(payload[MODEL], client, state)
         hidden_values = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
-        result = Loop(client).train(request.round, [Task(request.client, payload, state)])
+        result = Loop(client).train(request.round, [ClientTask(request.client, payload, state)])
         trained, finished = result.trained[0], result.finished[0]
         new_state = dict(finished.state)
         if hidden_values is not None:
             new_state[_HIDDEN] = hidden_values
         has_new_state = bool(new_state) and trained.finite and trained.steps > 0
         if has_new_state:
-            state_store.write((request.stage, request.round), request.state, new_state)
+            state_store.write((request.stage_index, request.round), request.state, new_state)
         return _reply(client, request, trained, finished, has_new_state=has_new_state)
 
     def evaluate(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
@@ -100,7 +100,7 @@ class Node:
                 if name.startswith(SLOT)
             }
             position = Position(
-                stage=request.stage,
+                stage=request.stage_index,
                 round=request.round,
                 server=Server(tensors["vector"], slots),
                 states=ClientStates().updated({request.client: state} if state else {}),
@@ -121,7 +121,7 @@ class Node:
         device = choose_device(settings)
         _, module = make_module(federation, self.model, settings.seed)
         stages = self.method.stages()
-        stage, last = stages[request.stage], request.stage == len(stages) - 1
+        stage, last = stages[request.stage_index], request.stage_index == len(stages) - 1
         context = client_context(stage, module.to(device), federation, settings, device, last=last)
         if context.network.layout.fingerprint != request.layout:
             raise Refusal("its network differs from the server's in tensors, shapes or kinds")

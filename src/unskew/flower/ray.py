@@ -22,7 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from unskew.engine.progress import Watcher
+from unskew.engine.progress import RoundCallback
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import UnskewError
@@ -47,7 +47,7 @@ def train_on_ray(
     folder: RunFolder | None,
     *,
     resume: bool,
-    progress: bool | Watcher | None,
+    progress: bool | RoundCallback | None,
     notes: Mapping[str, Any] | None,
 ) -> Run:
     """Execute a run whose clients are virtual nodes; each message is a job of a Ray cluster.

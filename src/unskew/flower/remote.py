@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
@@ -40,10 +40,10 @@ class NodeBackend(FlowerBackend):
     method: str
     settings: Settings
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> "NodeRunner":
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> "NodeRunner":
         """Return the runner that trains a stage on the nodes."""
         del cohort
-        return NodeRunner(self, context, stage)
+        return NodeRunner(self, context, stage_index)
 
     def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
         """Evaluate on every node that has test samples; personal models stay on the node."""
@@ -66,7 +66,7 @@ class NodeBackend(FlowerBackend):
     def request(
         self,
         context: ClientContext,
-        stage: int,
+        stage_index: int,
         round_: int,
         client: int,
         state: StateVersion | None,
@@ -76,7 +76,7 @@ class NodeBackend(FlowerBackend):
             run=self.nodes.registry.run,
             method=self.method,
             settings=self.settings,
-            stage=stage,
+            stage_index=stage_index,
             round=round_,
             client=client,
             clients=len(context.federation),
@@ -92,18 +92,18 @@ class NodeRunner:
 
     kind = "per client"
 
-    def __init__(self, backend: NodeBackend, context: ClientContext, stage: int) -> None:
-        self._backend, self._context, self._stage = backend, context, stage
+    def __init__(self, backend: NodeBackend, context: ClientContext, stage_index: int) -> None:
+        self._backend, self._context, self._stage_index = backend, context, stage_index
         layout = context.network.layout
         self._up, self._down = sent_up(context.method, layout), sent_down(context.method, layout)
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Send the tasks to the nodes and combine the usable replies into one result."""
         contents, pack = {}, ArrayPacker()
         for task in tasks:
             version = _version(task.state)
             request = self._backend.request(
-                self._context, self._stage, round_, task.client, version
+                self._context, self._stage_index, round_, task.client, version
             )
             arrays = pack(task.payload, self._download_mask(task))
             contents[task.client] = RecordDict({REQUEST: request.to_record(), ARRAYS: arrays})
@@ -132,16 +132,16 @@ class NodeRunner:
     def close(self) -> None:
         """Do nothing: the nodes stay connected."""
 
-    def _download_mask(self, task: Task) -> Tensor | None:
+    def _download_mask(self, task: ClientTask) -> Tensor | None:
         """Select the coordinates of the model that the client does not have; None means all."""
         version = _version(task.state)
-        if version is None or version[0] != self._stage:
+        if version is None or version[0] != self._stage_index:
             return None
         return self._down if "kept" in task.state else self._up
 
     def _new_state(self, round_: int, before: Tensors) -> Tensors:
         """Return what the server stores for a client whose node has a new state."""
-        state = {**before, _VERSION: torch.tensor([self._stage, round_])}
+        state = {**before, _VERSION: torch.tensor([self._stage_index, round_])}
         if self._context.method.kept(self._context.network.layout) is not None:
             state["kept"] = torch.empty(0)
         return state
@@ -150,8 +150,8 @@ class NodeRunner:
 def _version(state: Tensors) -> StateVersion | None:
     if _VERSION not in state:
         return None
-    stage, round_ = state[_VERSION].tolist()
-    return stage, round_
+    stage_index, round_ = state[_VERSION].tolist()
+    return stage_index, round_
 
 
 def _levels(contents: Mapping[int, RecordDict]) -> Levels:

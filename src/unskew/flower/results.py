@@ -23,14 +23,14 @@ def as_result(run: Run, server_metrics: Mapping[int, MetricRecord]) -> Result:
             result.train_metrics_clientapp[round_] = MetricRecord({"loss": row["train_loss"]})
         on_nodes = {level: row[level] for level in _NODE_LEVELS if level in row}
         if on_nodes:
-            result.evaluate_metrics_clientapp[round_] = _record(on_nodes)
+            result.evaluate_metrics_clientapp[round_] = _metric_record(on_nodes)
         if "global" in row:
-            result.evaluate_metrics_serverapp[round_] = _record({"global": row["global"]})
+            result.evaluate_metrics_serverapp[round_] = _metric_record({"global": row["global"]})
     result.evaluate_metrics_serverapp.update(server_metrics)
     return result
 
 
-def _record(levels: Mapping[str, Mapping[str, Any]]) -> MetricRecord:
+def _metric_record(levels: Mapping[str, Mapping[str, Any]]) -> MetricRecord:
     metrics: dict[str, MetricRecordValues] = {
         f"{level}/{name}": value
         for level, measured in levels.items()

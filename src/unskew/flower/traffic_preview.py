@@ -13,7 +13,7 @@ from torch import Tensor
 from unskew.data.federation import Federation
 from unskew.engine.backend import LocalBackend
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import Result, Runner, Task
+from unskew.engine.cohort import ClientTask, CohortResult, Runner
 from unskew.engine.rounds import sent_up
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -87,15 +87,15 @@ class _RecordingBackend(LocalBackend):
     def __init__(self, preview: TrafficPreview, stages: Sequence[Stage]) -> None:
         self._preview, self._stages = preview, stages
 
-    def runner(self, context: ClientContext, stage: int, cohort: int) -> Runner:
+    def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return a runner that records."""
         up = sent_up(context.method, context.network.layout)
         kinds = _kinds_not_sent(context.network.layout, up)
-        if stage == len(self._stages) - 1:
+        if stage_index == len(self._stages) - 1:
             self._preview.local_parts |= kinds
         elif kinds:
-            self._preview.local_parts.add(f"network of {self._stages[stage].name}")
-        return _RecordingRunner(super().runner(context, stage, cohort), self._preview)
+            self._preview.local_parts.add(f"network of {self._stages[stage_index].name}")
+        return _RecordingRunner(super().runner(context, stage_index, cohort), self._preview)
 
 
 class _RecordingRunner:
@@ -104,7 +104,7 @@ class _RecordingRunner:
     def __init__(self, runner: Runner, preview: TrafficPreview) -> None:
         self._runner, self._preview, self.kind = runner, preview, runner.kind
 
-    def train(self, round_: int, tasks: Sequence[Task]) -> Result:
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train, and record what was sent in both directions."""
         result = self._runner.train(round_, tasks)
         for task, finished in zip(tasks, result.finished, strict=True):
@@ -121,7 +121,7 @@ class _RecordingRunner:
 def _kinds_not_sent(layout: Layout, sent: Tensor | None) -> set[str]:
     if sent is None:
         return set()
-    return {str(entry.kind) for entry in layout if not bool(sent[entry.place].any())}
+    return {str(entry.kind) for entry in layout if not bool(sent[entry.slice].any())}
 
 
 def _toy_federation() -> Federation:

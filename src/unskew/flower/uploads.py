@@ -9,11 +9,11 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from unskew.engine.cohort import Result, Task
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
 from unskew.methods.common.base import Finished, Tensors, Trained
-from unskew.models.layout import Kind, Layout
+from unskew.models.layout import Layout, TensorKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +135,14 @@ def read_count(metrics: Mapping[str, object], name: str) -> int:
 
 
 def cohort_result(
-    tasks: Sequence[Task],
+    tasks: Sequence[ClientTask],
     uploads: Mapping[int, Upload],
     new_states: Mapping[int, Tensors],
     size: int,
     upload_mask: Tensor | None,
     rejected: Mapping[int, str],
     missing: Mapping[int, str],
-) -> Result:
+) -> CohortResult:
     """Put the uploads in the order of the tasks; rows without an upload are zero.
 
     ``new_states`` is what the server stores for each client whose node has a new state.
@@ -158,7 +158,7 @@ def cohort_result(
         state = new_states[task.client] if upload.has_new_state else {}
         finished.append(Finished(upload.extras, state))
         samples.append(upload.samples)
-    return Result(stack, trained, finished, samples, rejected, missing)
+    return CohortResult(stack, trained, finished, samples, rejected, missing)
 
 
 _NO_UPLOAD = Upload(
@@ -192,7 +192,7 @@ def _moved_too_far(
     Counters do not count as movement. Models that are not finite are rejected elsewhere, and
     models that did not move do not enter the median.
     """
-    mask = ~layout.mask(Kind.COUNTER)
+    mask = ~layout.mask(TensorKind.COUNTER)
     selected = torch.ones_like(mask) if upload_mask is None else upload_mask
     distances = {}
     for k, upload in uploads.items():

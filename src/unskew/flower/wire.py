@@ -51,7 +51,7 @@ class Request:
     """The id of the run; a resumed run keeps its id."""
     method: str
     settings: Settings
-    stage: int
+    stage_index: int
     round: int
     client: int
     clients: int
@@ -115,4 +115,4 @@ def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 def named_tensors(model: Tensor, layout: Layout) -> Tensors:
     """Split a flat vector into the tensors of a module's state."""
-    return {entry.name: model[entry.place].view(entry.shape).to(entry.dtype) for entry in layout}
+    return {entry.name: model[entry.slice].view(entry.shape).to(entry.dtype) for entry in layout}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.methods.common.base import (
     About,
     Client,
@@ -58,7 +58,7 @@ class AFL(Method):
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add the mixture's weights of the round's clients."""
 
-        def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+        def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             return server.slots["mixture"][list(uploads.clients)], {}
 
         return (*super().weightings(server), ClientWeighting("agnostic", derive))

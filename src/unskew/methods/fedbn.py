@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.methods.common.base import About, Method
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.models.masks import joined, without
 from unskew.utils.specs import OPTIONS
 
@@ -48,5 +48,8 @@ class FedBN(Method):
         return joined(shared, layout.mask_where(self._stays))
 
     def _stays(self, entry: Entry) -> bool:
-        other_norm = self.norms == "all" and entry.kind in (Kind.NORM_AFFINE, Kind.NORM_STATISTIC)
+        other_norm = self.norms == "all" and entry.kind in (
+            TensorKind.NORM_AFFINE,
+            TensorKind.NORM_STATISTIC,
+        )
         return entry.batch_norm or other_norm

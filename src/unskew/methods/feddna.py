@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Method, Server
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.utils.specs import OPTIONS
 
 
@@ -42,10 +42,10 @@ class FedDNA(Method):
             )
         vector, weights, between = updated.vector.clone(), diagnostics["weights"].double(), []
         for mean, variance in pairs:
-            means = uploads.stack[:, mean.place].double()
+            means = uploads.stack[:, mean.slice].double()
             deviations = (means - weights @ means).square()
-            variances = uploads.stack[:, variance.place].double() + deviations
-            vector[variance.place] = (weights @ variances).to(vector)
+            variances = uploads.stack[:, variance.slice].double() + deviations
+            vector[variance.slice] = (weights @ variances).to(vector)
             between.append((weights @ deviations).mean())
         diagnostics = {**diagnostics, "variance between clients": torch.stack(between)}
         return replace(updated, vector=vector), diagnostics
@@ -53,6 +53,6 @@ class FedDNA(Method):
 
 def moments_of(layout: Layout) -> list[tuple[Entry, Entry]]:
     """Return the running mean and variance of each normalisation layer."""
-    statistics = {entry.name: entry for entry in layout if entry.kind is Kind.NORM_STATISTIC}
+    statistics = {entry.name: entry for entry in layout if entry.kind is TensorKind.NORM_STATISTIC}
     means = [name for name in statistics if name.endswith("running_mean")]
     return [(statistics[name], statistics[name.removesuffix("mean") + "var"]) for name in means]

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.fusion import Fusion
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.errors import UnskewError
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
@@ -74,13 +74,13 @@ class FedFusion(Fusion, Method):
             )
 
         def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            raw, reasons = self._derive(server, uploads)
+            raw, diagnostics = self._derive(server, uploads)
             vector = weighted_sum(uploads.stack, raw, uploads.layout)
-            return vector, {"weights": raw, **reasons}
+            return vector, {"weights": raw, **diagnostics}
 
         return Rule("fusion, literal", apply)
 
-    def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Reasons]:
+    def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         rule = self._sized(server, uploads)
         round_ = int(server.slots["round"]) - 1
         allocation = rule.allocate(rule.describe(uploads), server.slots["vae"], round_)

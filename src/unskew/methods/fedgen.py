@@ -188,7 +188,7 @@ class FedGen(Method):
 def _heads(uploads: Uploads) -> Heads:
     """Return the clients' heads, as views of the stacked uploads."""
     parts = {
-        entry.name: uploads.stack[:, entry.place].view(len(uploads), *entry.shape)
+        entry.name: uploads.stack[:, entry.slice].view(len(uploads), *entry.shape)
         for entry in uploads.layout
         if entry.name in ("head.weight", "head.bias")
     }

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from unskew.aggregation.chain import Layer, chain_of, renumber
 from unskew.aggregation.matching import matched
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.errors import UnskewError
 from unskew.methods.common.base import (
     About,
@@ -121,8 +121,8 @@ def _average_by_class(
     totals = counts.double().sum(0)
     shares = torch.where(totals > 0, counts / totals.clamp(min=1), weights[:, None])
     for entry in (head.weight, *head.vectors):
-        rows = stack[:, entry.place].view(len(stack), head.units, -1)
-        vector[entry.place] = torch.einsum("kc,kcf->cf", shares.to(rows), rows).flatten()
+        rows = stack[:, entry.slice].view(len(stack), head.units, -1)
+        vector[entry.slice] = torch.einsum("kc,kcf->cf", shares.to(rows), rows).flatten()
 
 
 def _random_vector(network: FunctionalModel) -> Tensor:
@@ -131,7 +131,7 @@ def _random_vector(network: FunctionalModel) -> Tensor:
     vector = torch.rand(network.layout.size, generator=noise) + 0.5
     for entry in network.layout.parameters:
         scale = (entry.size / max(1, entry.shape[0])) ** 0.5 if entry.shape else 1.0
-        vector[entry.place] = torch.randn(entry.size, generator=noise) / max(1.0, scale)
+        vector[entry.slice] = torch.randn(entry.size, generator=noise) / max(1.0, scale)
     vector[network.layout.counters] = 0
     return vector
 

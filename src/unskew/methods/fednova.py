@@ -12,9 +12,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.combine import sum_of_rows
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, by_samples
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
 from unskew.methods.common.base import (
     About,
     Client,

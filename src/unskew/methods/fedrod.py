@@ -69,7 +69,7 @@ class FedROD(Method):
         vector = start.vector
         if self.head == "hypernetwork":
             vector = vector.clone()
-            vector[entries[_PROPORTIONS].place] = counts / counts.sum().clamp(min=1)
+            vector[entries[_PROPORTIONS].slice] = counts / counts.sum().clamp(min=1)
         return replace(start, vector=vector, refs={**start.refs, "log_counts": offsets})
 
     def losses(

@@ -13,7 +13,7 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.aggregation.centers import further_seeds, squared_distances
+from unskew.aggregation.centers import distances_to_centers, further_seeds
 from unskew.aggregation.uploads import Uploads
 from unskew.methods.common.base import About, Server
 from unskew.methods.common.multi_model import Assignment, Count, MultiModelMethod
@@ -53,6 +53,6 @@ class FeSEM(MultiModelMethod):
         rows, taken = uploads.parameters, int(server.slots["taken"])
         centers = server.slots["models"][:taken, : uploads.layout.trainable]
         centers = further_seeds(rows, centers, self.models)
-        distances = squared_distances(rows, centers)
+        distances = distances_to_centers(rows, centers)
         slots = {**server.slots, "taken": torch.tensor(len(centers))}
         return Assignment(replace(server, slots=slots), distances.argmin(1))

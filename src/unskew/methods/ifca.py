@@ -119,5 +119,5 @@ def _shuffled(vector: Tensor, layout: Layout, number: int) -> Tensor:
         for place, entry in enumerate(layout.parameters):
             noise = torch_generator(0, "further models", number, place)
             order = torch.randperm(entry.size, generator=noise)
-            shuffled[entry.place] = vector[entry.place][order]
+            shuffled[entry.slice] = vector[entry.slice][order]
     return shuffled

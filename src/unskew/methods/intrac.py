@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unskew.aggregation.inverse import inverse_accuracy
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.methods.common.base import About, Method, Server
 from unskew.utils.specs import OPTIONS
 
@@ -33,7 +33,7 @@ class INTRAC(Method):
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add weights by inverse training accuracy."""
 
-        def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+        def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             return inverse_accuracy(self.chance_level, uploads.classes).derive(uploads)
 
         return (*super().weightings(server), ClientWeighting("inverse_accuracy", derive))

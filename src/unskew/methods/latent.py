@@ -61,7 +61,7 @@ class Latent(Method):
     """Whether distances are divided by their sum over the round's clients; the thesis does not."""
     on_degenerate: OnDegenerate = "fedavg"
     """If all weights are 0: use the weights of "fedavg" and warn, or "raise" an error."""
-    draws_per_sample: Count = 1
+    codes_per_sample: Count = 1
     """Number of codes drawn per sample."""
     every: Annotated[int, Field(ge=0)] = 0
     """Number of rounds between measurements with the task's own VAE; no VAE is trained before the
@@ -145,7 +145,7 @@ class Latent(Method):
             vector = payload["vae"] if "vae" in payload else payload["model"]
             distance = torch.tensor(
                 distance_to_prior(
-                    network, vector, client.x, client.id, client.seed, self.draws_per_sample
+                    network, vector, client.x, client.id, client.seed, self.codes_per_sample
                 )
             )
         return replace(start, refs={**start.refs, _DISTANCE: distance})

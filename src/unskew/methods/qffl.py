@@ -13,9 +13,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.aggregation.rule import Diagnostics, Rule
+from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Reasons
+from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.methods.common.base import (
     About,
     Client,
@@ -59,7 +59,7 @@ class QFFL(Method):
     def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
         """Add ``p_k F_k^q``, which already includes the sample counts."""
 
-        def derive(uploads: Uploads) -> tuple[Tensor, Reasons]:
+        def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             losses = _sent(uploads)[:, 0]
             powers = (losses / losses.max()) ** self.q
             return uploads.samples * powers, {"loss_before": losses}

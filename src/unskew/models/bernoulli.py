@@ -49,4 +49,4 @@ class Density(Goal):
         return {"loss": bernoulli_losses(logits, batch.x.flatten(1).double())}
 
 
-DENSITY = Density()
+DENSITY_GOAL = Density()

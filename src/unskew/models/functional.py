@@ -103,7 +103,7 @@ class FunctionalModel:
         """Return the output of one submodule, such as the head, for the given inputs."""
         start = f"{name}."
         tensors = {
-            entry.name.removeprefix(start): weights[entry.place].view(entry.shape)
+            entry.name.removeprefix(start): weights[entry.slice].view(entry.shape)
             for entry in self.layout.parameters
             if entry.name.startswith(start)
         }
@@ -256,7 +256,7 @@ def _frozen(module: nn.Module, layout: Layout) -> Tensor | None:
         return None
     mask = torch.zeros(layout.trainable, dtype=torch.bool)
     for entry in layout.parameters:
-        mask[entry.place] = not requires_grad[entry.name]
+        mask[entry.slice] = not requires_grad[entry.name]
     return mask
 
 

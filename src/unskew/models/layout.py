@@ -4,6 +4,7 @@ Trainable parameters come first, then floating-point buffers, then counters. Rul
 change statistics or counters therefore use only the first ``trainable`` coordinates.
 """
 
+import builtins
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Kind(StrEnum):
+class TensorKind(StrEnum):
     """What a tensor is for."""
 
     WEIGHT = "weight"
@@ -35,7 +36,7 @@ class Entry:
     start: int
     stop: int
     shape: tuple[int, ...]
-    kind: Kind
+    kind: TensorKind
     dtype: torch.dtype = torch.float32
     batch_norm: bool = False
     """Whether the tensor belongs to a BatchNorm layer."""
@@ -43,7 +44,7 @@ class Entry:
     """Whether the tensor belongs to a normalisation layer of any type, even in the head."""
 
     @property
-    def place(self) -> slice:
+    def slice(self) -> builtins.slice:
         """The tensor's slice of the vector."""
         return slice(self.start, self.stop)
 
@@ -81,7 +82,7 @@ class Layout:
     @cached_property
     def parameters(self) -> tuple[Entry, ...]:
         """The trainable tensors."""
-        fixed = (Kind.NORM_STATISTIC, Kind.BUFFER, Kind.COUNTER)
+        fixed = (TensorKind.NORM_STATISTIC, TensorKind.BUFFER, TensorKind.COUNTER)
         return tuple(entry for entry in self.entries if entry.kind not in fixed)
 
     @cached_property
@@ -92,10 +93,10 @@ class Layout:
     @cached_property
     def counters(self) -> slice:
         """The last part of the vector: integers, which are aggregated by maximum, not mean."""
-        sizes = sum(entry.size for entry in self.entries if entry.kind is Kind.COUNTER)
+        sizes = sum(entry.size for entry in self.entries if entry.kind is TensorKind.COUNTER)
         return slice(self.size - sizes, self.size)
 
-    def mask(self, *kinds: Kind) -> Tensor:
+    def mask(self, *kinds: TensorKind) -> Tensor:
         """Mark the coordinates of the given kinds."""
         return self.mask_where(lambda entry: entry.kind in kinds)
 
@@ -104,26 +105,26 @@ class Layout:
         mask = torch.zeros(self.size, dtype=torch.bool)
         for entry in self.entries:
             if chosen(entry):
-                mask[entry.place] = True
+                mask[entry.slice] = True
         return mask
 
     def nbytes(self, mask: Tensor | None = None) -> int:
         """Return the bytes of the whole vector, or of the marked coordinates, when sent."""
         return sum(
-            entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.place].sum()))
+            entry.dtype.itemsize * (entry.size if mask is None else int(mask[entry.slice].sum()))
             for entry in self.entries
         )
 
     def tensors(self, vector: Tensor) -> "OrderedDict[str, Tensor]":
         """Return the named tensors of a vector, as views."""
         return OrderedDict(
-            (entry.name, vector[entry.place].view(entry.shape)) for entry in self.entries
+            (entry.name, vector[entry.slice].view(entry.shape)) for entry in self.entries
         )
 
     @staticmethod
     def flat(size: int) -> "Layout":
         """Return the layout of a single trainable vector."""
-        return Layout((Entry("vector", 0, size, (size,), Kind.WEIGHT),))
+        return Layout((Entry("vector", 0, size, (size,), TensorKind.WEIGHT),))
 
     @staticmethod
     def of(module: nn.Module) -> "Layout":
@@ -131,14 +132,14 @@ class Layout:
         owners = dict(module.named_modules())
         head = head_name(module)
         kept = set(module.state_dict(keep_vars=True))
-        groups: tuple[list[tuple[str, Tensor, Kind]], ...] = ([], [], [])
+        groups: tuple[list[tuple[str, Tensor, TensorKind]], ...] = ([], [], [])
         for name, parameter in module.named_parameters():
             kind = _parameter_kind(name, owners[name.rpartition(".")[0]], head)
             groups[0].append((name, parameter, kind))
         for name, buffer in module.named_buffers():
             if name in kept:
                 kind = _buffer_kind(buffer, owners[name.rpartition(".")[0]])
-                groups[2 if kind is Kind.COUNTER else 1].append((name, buffer, kind))
+                groups[2 if kind is TensorKind.COUNTER else 1].append((name, buffer, kind))
         entries, start = [], 0
         for name, tensor, kind in groups[0] + groups[1] + groups[2]:
             stop = start + tensor.numel()
@@ -190,15 +191,15 @@ NORMS = (
 )
 
 
-def _parameter_kind(name: str, owner: nn.Module, head: str | None) -> Kind:
+def _parameter_kind(name: str, owner: nn.Module, head: str | None) -> TensorKind:
     if head is not None and (name.startswith(f"{head}.") or (head == "" and "." not in name)):
-        return Kind.HEAD
+        return TensorKind.HEAD
     if isinstance(owner, NORMS):
-        return Kind.NORM_AFFINE
-    return Kind.BIAS if name.rpartition(".")[2].startswith("bias") else Kind.WEIGHT
+        return TensorKind.NORM_AFFINE
+    return TensorKind.BIAS if name.rpartition(".")[2].startswith("bias") else TensorKind.WEIGHT
 
 
-def _buffer_kind(tensor: Tensor, owner: nn.Module) -> Kind:
+def _buffer_kind(tensor: Tensor, owner: nn.Module) -> TensorKind:
     if not tensor.is_floating_point():
-        return Kind.COUNTER
-    return Kind.NORM_STATISTIC if isinstance(owner, NORMS) else Kind.BUFFER
+        return TensorKind.COUNTER
+    return TensorKind.NORM_STATISTIC if isinstance(owner, NORMS) else TensorKind.BUFFER

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.models.bernoulli import DENSITY
+from unskew.models.bernoulli import DENSITY_GOAL
 from unskew.models.layers import named
 from unskew.models.mlp import Widths
 from unskew.models.spec import Aim, ModelSpec, Takes
@@ -51,7 +51,7 @@ class MADE(nn.Module):
     def __init__(self, degrees: Sequence[Degrees]) -> None:
         super().__init__()
         self.degrees = tuple(degrees)
-        self.goal = DENSITY
+        self.goal = DENSITY_GOAL
         self.layers = named(flatten=nn.Flatten())
         for number, (before, after) in enumerate(pairwise(self.degrees), start=1):
             self.layers.add_module(f"hidden{number}", MaskedLinear(after[:, None] >= before))

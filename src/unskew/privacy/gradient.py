@@ -75,13 +75,15 @@ def private_gradient(
     return (sums + noise_multiplier * clip * noise) / divisor, losses
 
 
-def private_noise(seed: int, stage: str, round_: int, client: int, step: int, size: int) -> Tensor:
+def private_noise(
+    seed: int, stage_name: str, round_: int, client: int, step: int, size: int
+) -> Tensor:
     """Draw the standard normal noise of one step: the same in every runner, new in every step.
 
     The stage's name is part of the stream, since every stage counts its rounds from 0 and noise
     that is used twice can be subtracted.
     """
-    noise = torch_generator(seed, f"privacy of {stage}", round_, client, step)
+    noise = torch_generator(seed, f"privacy of {stage_name}", round_, client, step)
     return torch.randn(size, generator=noise)
 
 

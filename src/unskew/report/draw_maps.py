@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart
-from unskew.report.data_distribution import counts_figure
+from unskew.report.distribution_figure import counts_figure
 from unskew.report.palette import COLORS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
-from unskew.report.charts.curves import has_personal_models
+from unskew.report.charts.curves import any_personal_level
 from unskew.report.densities import density_notes
 from unskew.report.reproduce import configuration, python_text
 from unskew.report.summary import describe, leader_card
@@ -61,7 +61,7 @@ def page_text(
         classes=data.get("classes"),
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,
-        has_personal_models=has_personal_models(runs),
+        any_personal_level=any_personal_level(runs),
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
         densities=density_notes(runs),
         tuning=tuning_table(runs),

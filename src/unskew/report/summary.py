@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unskew.report.charts.curves import has_personal_models
+from unskew.report.charts.curves import any_personal_level
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST, Verdict
+from unskew.utils.wording import plural
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,13 @@ def describe(runs: Runs) -> str:
     first, settings = runs[0], runs[0].facts.get("configuration", {})
     seeds = len({run.seed for run in runs})
     parts = [
-        f"{_plural(len(runs.methods), 'method')}, {_plural(seeds, 'seed')}",
-        f"{first.network} on {_plural(first.clients, 'client')}{_cohort(settings)}",
-        f"{_plural(first.task_rounds, 'round')}",
+        f"{plural(len(runs.methods), 'method')}, {plural(seeds, 'seed')}",
+        f"{first.network} on {plural(first.clients, 'client')}{_cohort(settings)}",
+        f"{plural(first.task_rounds, 'round')}",
     ]
     if settings:
         work = f"{settings['steps']} steps" if settings.get("steps") else (
-            _plural(settings.get("epochs") or 1, "epoch")
+            plural(settings.get("epochs") or 1, "epoch")
         )  # fmt: skip
         parts.append(f"{work} of {settings['optimizer']} per round, {_lr(runs)}")
     return "; ".join(parts)
@@ -47,7 +48,7 @@ def leader_card(runs: Runs) -> LeaderCard | None:
     where = "common test" if runs.level == "global" else "clients' local tests"
     values = [run.last(runs.level, runs.metric.name) for run in runs.of(verdict.leader)]
     mean = runs.metric.text(sum(values) / len(values))
-    personal = runs.verdict("personal") if has_personal_models(runs) else None
+    personal = runs.verdict("personal") if any_personal_level(runs) else None
     return LeaderCard(
         method=verdict.leader,
         score=f"{mean} {runs.metric.name} on the {where}",
@@ -78,7 +79,3 @@ def _cohort(settings: Mapping[str, Any]) -> str:
         return f", {settings['cohort']} per round"
     share = settings.get("participation")
     return f", {100 * share:g} % per round" if share and share < 1 else ""
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

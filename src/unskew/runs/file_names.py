@@ -12,7 +12,7 @@ evaluation with the accuracy of each client."""
 
 LOGS = (METRICS, CLIENTS)
 
-SAMPLE_WEIGHTS = "sample_weights.json"
+SAMPLE_WEIGHTS_FILE = "sample_weights.json"
 """Histograms of sample weights of a simulation, see :mod:`unskew.runs.sample_weights`."""
 
 CHECKPOINTS = "checkpoints"

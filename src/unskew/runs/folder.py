@@ -9,7 +9,7 @@ from typing import IO, Any
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
-from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS
+from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.lock import FolderLock
 from unskew.runs.stage_cache import StageCache
 from unskew.runs.states import MEMORY, ClientStates
@@ -123,7 +123,7 @@ class RunFolder:
 
     def write_sample_weights(self, table: Mapping[str, Any]) -> None:
         """Write the histograms of the clients' sample weights."""
-        write_bytes(self.path / SAMPLE_WEIGHTS, (json.dumps(table) + "\n").encode())
+        write_bytes(self.path / SAMPLE_WEIGHTS_FILE, (json.dumps(table) + "\n").encode())
 
     def close(self) -> None:
         """Close the files and release the lock on the folder."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
-from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS
+from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.folder import read_lines
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -84,7 +84,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
-    path = folder / SAMPLE_WEIGHTS
+    path = folder / SAMPLE_WEIGHTS_FILE
     return _read_json(path) if path.is_file() else None
 
 

@@ -12,6 +12,7 @@ from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge
 from unskew.utils.tables import Table
+from unskew.utils.wording import plural
 
 _TARGET_MARGIN = 0.2
 """Methods whose metric differs from the best by more than this share do not affect the target."""
@@ -152,8 +153,8 @@ class Runs(Sequence[Run]):
         first = self._runs[0]
         seeds = len({run.seed for run in self._runs})
         return (
-            f"{first.data}, {_plural(first.clients, 'client')}, {first.network}, "
-            f"{_plural(first.task_rounds, 'round')}, {_plural(seeds, 'seed')}"
+            f"{first.data}, {plural(first.clients, 'client')}, {first.network}, "
+            f"{plural(first.task_rounds, 'round')}, {plural(seeds, 'seed')}"
         )
 
 
@@ -202,10 +203,6 @@ def _cells(summary: Summary, metric: Metric) -> list[str]:
         _number(summary.rounds_to_target, "{:.1f}") + reached,
         _number(summary.bytes_to_target / 1e6, "{:.2f}"),
     ]
-
-
-def _plural(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _number(value: float, form: str) -> str:

@@ -59,14 +59,14 @@ class StageCache:
             Checkpoints(folder / CHECKPOINTS).clear()
         return False
 
-    def keep(self, stage: int, folder: Path) -> None:
+    def keep(self, stage_index: int, folder: Path) -> None:
         """Store the content of a run's folder at the end of one of its stages."""
-        if stage >= len(self.keys) or (self.path / self.keys[stage]).exists():
+        if stage_index >= len(self.keys) or (self.path / self.keys[stage_index]).exists():
             return
-        temporary = self.path / f".{self.keys[stage]}.{os.getpid()}"
+        temporary = self.path / f".{self.keys[stage_index]}.{os.getpid()}"
         try:
             _copy(folder, temporary)
-            temporary.rename(self.path / self.keys[stage])
+            temporary.rename(self.path / self.keys[stage_index])
         except (OSError, UnskewError):  # another run was faster, or the disk is full
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -7,7 +7,7 @@ from unskew.errors import UnskewError
 from unskew.experiments.studies.library import open_study, parse_study, read_study, study_names
 from unskew.experiments.studies.measure_registry import MEASURES
 from unskew.experiments.studies.probes import PROBES
-from unskew.experiments.studies.scheduler import check_study, content_key
+from unskew.experiments.studies.study_scheduler import check_study, content_key
 from unskew.methods import make_method, name_of
 from unskew.models import MODELS
 from unskew.utils.specs import build

@@ -134,11 +134,11 @@ def test_bias_counts_means_deviations_shifts_and_scales_of_norm_layers():
     other = one.clone()
     for entry in network.layout:
         if entry.name == "0.weight":
-            other[entry.place] += 100.0  # not a normalisation parameter
+            other[entry.slice] += 100.0  # not a normalisation parameter
         elif entry.name.endswith("running_var"):
-            other[entry.place] = 9.0  # a deviation of 3 against 1
+            other[entry.slice] = 9.0  # a deviation of 3 against 1
         elif entry.name.endswith("running_mean"):
-            other[entry.place] = 4.0  # against 0
+            other[entry.slice] = 4.0  # against 0
     assert parameter_bias(one, other, network.layout) == pytest.approx((2 + 4 + 0 + 0) / 4)
 
 

@@ -82,7 +82,7 @@ def test_client_models_are_kept_and_their_average_is_the_global_one():
     mean = (sizes[:, None] * models.stacks[3]).sum(0) / sizes.sum()
     first = next(iter(models.layout))
     trained = dict(models.module.named_parameters())[first.name].detach().flatten()
-    assert torch.allclose(mean[first.place], trained, atol=1e-5)
+    assert torch.allclose(mean[first.slice], trained, atol=1e-5)
 
 
 def test_features_are_sampled_in_three_ways():

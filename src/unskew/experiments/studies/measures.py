@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.models.layout import Kind, Layout
+from unskew.models.layout import Layout, TensorKind
 from unskew.runs.run import Run
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def parameter_bias(vector: "Tensor", reference: "Tensor", layout: Layout) -> flo
     """
     total, count = 0.0, 0
     for entry in layout:
-        if not entry.batch_norm or entry.kind is Kind.COUNTER:
+        if not entry.batch_norm or entry.kind is TensorKind.COUNTER:
             continue
-        ours, other = vector[entry.place].double(), reference[entry.place].double()
+        ours, other = vector[entry.slice].double(), reference[entry.slice].double()
         if entry.name.endswith("running_var"):
             ours, other = ours.clamp_min(0).sqrt(), other.clamp_min(0).sqrt()
         total += float((ours - other).abs().sum())

@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 from unskew.engine.threads import threads
 from unskew.experiments.studies.probes import PROBES
 from unskew.experiments.studies.probes.base import Drawings, Probe, ProbeResult
-from unskew.experiments.studies.scheduler import content_key
 from unskew.experiments.studies.study import Case, Study
+from unskew.experiments.studies.study_scheduler import content_key
 from unskew.experiments.studies.values import Cells
 from unskew.runs.atomic import write_json
 from unskew.utils.jsonable import to_jsonable

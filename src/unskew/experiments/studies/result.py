@@ -10,8 +10,8 @@ from unskew import __version__
 from unskew.experiments.studies.claims import JudgedClaim
 from unskew.experiments.studies.library import study_names
 from unskew.experiments.studies.measure_registry import measure_of
-from unskew.experiments.studies.scheduler import StudyRuns
 from unskew.experiments.studies.study import PAPERS, Case, Study
+from unskew.experiments.studies.study_scheduler import StudyRuns
 from unskew.experiments.studies.values import Cells, mean_and_sd
 from unskew.report.charts.chart import thinned, tidied
 from unskew.report.charts.curves import seed_curves

@@ -11,8 +11,8 @@ from unskew.experiments.studies.claims import JudgedClaim, judge_claims
 from unskew.experiments.studies.overview import draw_overview
 from unskew.experiments.studies.probing import probe_study
 from unskew.experiments.studies.result import markdown_of, result_of
-from unskew.experiments.studies.scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.study import Study
+from unskew.experiments.studies.study_scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.values import cells_of
 from unskew.report.charts import all_charts
 from unskew.report.draw import draw_chart

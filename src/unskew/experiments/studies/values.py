@@ -11,7 +11,7 @@ from unskew.experiments.studies.measures import (
     parameter_bias,
     seconds_per_round,
 )
-from unskew.experiments.studies.scheduler import StudyRuns
+from unskew.experiments.studies.study_scheduler import StudyRuns
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
@@ -61,15 +61,15 @@ def _relative_measures(study_runs: StudyRuns, case: str) -> dict[str, dict[str, 
             runs.setdefault(run.seed, {})[label] = run
     found: dict[str, dict[str, dict[int, float]]] = {}
 
-    def record(measure: str, label: str, seed: int, value: float) -> None:
+    def add(measure: str, label: str, seed: int, value: float) -> None:
         found.setdefault(measure, {}).setdefault(label, {})[seed] = value
 
     for seed, by_label in runs.items():
         for measure, values in _effective(study.file.ours, by_label).items():
             for label, value in values.items():
-                record(measure, label, seed, value)
+                add(measure, label, seed, value)
         for label, value in _biases(study.file.reference, by_label).items():
-            record("bias", label, seed, value)
+            add("bias", label, seed, value)
     return found
 
 

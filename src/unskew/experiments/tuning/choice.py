@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from unskew.experiments.tuning.plan import SHARE, Plan
+from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.trials import Trial
 from unskew.methods.common.base import Method
 from unskew.runs.run import Run
@@ -64,7 +64,7 @@ class Choice:
 
     requested: str
     level: str
-    plan: Plan
+    plan: SearchPlan
     results: list[TrialResult]
 
     @property

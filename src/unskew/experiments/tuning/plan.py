@@ -46,7 +46,7 @@ class Tuning(BaseModel):
         return lrs
 
 
-class Plan(BaseModel):
+class SearchPlan(BaseModel):
     """A search: the trials and rounds per method, and the learning rates that are tried first."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class Plan(BaseModel):
         return self.trials - len(self.lrs)
 
 
-def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> Plan | None:
+def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> SearchPlan | None:
     """Return the plan for ``tune``: True or options of :class:`Tuning`; False gives None."""
     if tune is False:
         return None
@@ -76,7 +76,7 @@ def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> 
         )
     _check_spread(lrs, trials - len(lrs))
     rounds = options.rounds or math.ceil(ROUNDS * settings.rounds)
-    return Plan(lrs=lrs, trials=trials, rounds=rounds, seed=seed)
+    return SearchPlan(lrs=lrs, trials=trials, rounds=rounds, seed=seed)
 
 
 def _check_spread(lrs: tuple[float, ...], remaining: int) -> None:

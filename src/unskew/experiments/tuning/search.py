@@ -8,7 +8,7 @@ from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, folder_name
 from unskew.experiments.tuning.choice import Choice, TrialResult, best_of, level_of
-from unskew.experiments.tuning.plan import SHARE, Plan
+from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.split import validation_split
 from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, grid_options
 from unskew.methods import name_of, with_options
@@ -24,7 +24,7 @@ _EVALUATIONS = 10
 
 def search(
     methods: Sequence[Method],
-    plan: Plan,
+    plan: SearchPlan,
     federation: Federation,
     execute: Execute,
     settings: Settings,
@@ -71,7 +71,7 @@ class _TrialRunner:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SearchPlan,
         federation: Federation,
         execute: Execute,
         settings: Settings,

@@ -30,7 +30,8 @@ _START = 120.0
 """Seconds to wait for the SuperLink to listen; it takes a few on an idle machine."""
 _COMMAND = 120.0
 """Seconds to wait for ``flwr`` commands; one takes two or three on an idle machine."""
-_CONNECTION = "loopback"
+CONNECTION = "loopback"
+"""The name of the SuperLink in the configuration of ``flwr``."""
 
 
 @dataclass(frozen=True)
@@ -125,18 +126,13 @@ class Loopback:
 
     def register(self, *keys: NodeKey) -> None:
         """Register node keys with the SuperLink."""
-        self.flwr(*(["supernode", "register", str(key.public), _CONNECTION] for key in keys))
-
-    def online(self) -> int:
-        """Return how many nodes the SuperLink lists as online."""
-        printed = self.flwr(["supernode", "list", _CONNECTION, "--format", "json"])
-        return sum(node["status"] == "online" for node in json.loads(printed)["nodes"])
+        self.flwr(*(["supernode", "register", str(key.public), CONNECTION] for key in keys))
 
     def submit(self, app: Path, config: Mapping[str, Any]) -> Program:
         """Submit an app to the SuperLink; the returned program streams the server app's log."""
         self._runs += 1
         changes = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
-        command = [program("flwr"), "run", str(app), _CONNECTION, "--stream"]
+        command = [program("flwr"), "run", str(app), CONNECTION, "--stream"]
         command += ["--run-config", changes] if changes else []
         return self.programs.start(f"run-{self._runs}", command, **self._home("user"))
 
@@ -188,7 +184,7 @@ class Loopback:
         run_id = _find_run_id(log)
         if run_id is None:
             raise UnskewError(f"flwr run could not submit the app; {run.tail()}")
-        printed = self.flwr(["list", "--run-id", str(run_id), _CONNECTION, "--format", "json"])
+        printed = self.flwr(["list", "--run-id", str(run_id), CONNECTION, "--format", "json"])
         return Outcome(run_id, str(json.loads(printed)["runs"][0]["status"]), log)
 
     def _home(self, name: str) -> dict[str, str]:
@@ -205,8 +201,8 @@ class Loopback:
         home = Path(self._home("user")["FLWR_HOME"])
         lines = [
             "[superlink]",
-            f'default = "{_CONNECTION}"',
-            f"[superlink.{_CONNECTION}]",
+            f'default = "{CONNECTION}"',
+            f"[superlink.{CONNECTION}]",
             f'address = "{HOST}:{self.port}"',
             security,
         ]

@@ -56,7 +56,7 @@ def check_parity(app: Path, config: Config, run: Path) -> Parity:
         run_training(
             setup, RunFolder(folder, settings.checkpoint_seconds), resume=False, progress=False
         )
-        return compare(final_tensors(run), final_tensors(Path(folder)))
+        return compare_tensors(final_tensors(run), final_tensors(Path(folder)))
 
 
 def final_tensors(run: Path) -> dict[str, Tensor]:
@@ -67,13 +67,13 @@ def final_tensors(run: Path) -> dict[str, Tensor]:
         raise UnskewError(f"{run}: it has no checkpoint to compare")
     servers: dict[str, Server] = {**position.earlier, "": position.server}
     return {
-        f"{stage}/{name}": tensor
-        for stage, server in servers.items()
+        f"{stage_name}/{name}": tensor
+        for stage_name, server in servers.items()
         for name, tensor in {"vector": server.vector, **server.slots}.items()
     }
 
 
-def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Parity:
+def compare_tensors(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Parity:
     """Compare tensors by name."""
     numbers = sum(tensor.numel() for tensor in ours.values())
     if ours.keys() != theirs.keys() or any(ours[k].shape != theirs[k].shape for k in ours):

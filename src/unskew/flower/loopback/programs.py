@@ -9,7 +9,7 @@ from typing import Self
 import psutil
 
 from unskew.errors import UnskewError
-from unskew.flower.loopback.process_tree import alive, descendants, terminate, with_descendants
+from unskew.flower.loopback.process_tree import descendants, terminate, with_descendants
 
 _TAIL = 15
 """How many lines of a log are shown when something fails."""
@@ -71,10 +71,6 @@ class Program:
         """Read the exit code of the first process if it has exited, so that it is no zombie."""
         self._process.poll()
 
-    def leftovers(self) -> list[int]:
-        """Return the ids of the program's processes that are still alive."""
-        return sorted(process.pid for process in alive(self._processes))
-
     def text(self) -> str:
         """Return everything the program has printed."""
         with self.log.open("rb") as log:
@@ -120,6 +116,11 @@ class Programs:
         self._programs[name] = Program(name, command, {**self._env, **env}, log)
         return self._programs[name]
 
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """The known processes of all programs that are alive."""
+        return [process for each in self._programs.values() for process in each.processes]
+
     def refresh(self) -> None:
         """Record the processes of all programs."""
         for program in self._programs.values():
@@ -135,7 +136,7 @@ class Programs:
 
     def stop_all(self) -> None:
         """Stop every program and everything they started; a second Ctrl-C kills them at once."""
-        processes = [process for each in self._programs.values() for process in each.processes]
+        processes = self.processes
         try:
             terminate(processes)
         except KeyboardInterrupt:
@@ -144,7 +145,3 @@ class Programs:
         finally:
             for program in self._programs.values():
                 program.reap()
-
-    def leftovers(self) -> list[int]:
-        """Return the ids of all processes that are still alive."""
-        return [pid for program in self._programs.values() for pid in program.leftovers()]

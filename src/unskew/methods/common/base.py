@@ -23,7 +23,7 @@ from unskew.aggregation.rule import Rule, weighted_mean
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, by_samples
 from unskew.models.functional import Batch, Buffers, FunctionalModel
-from unskew.models.layout import Kind, Layout
+from unskew.models.layout import Layout, TensorKind
 from unskew.models.masks import none_if_empty, without
 from unskew.privacy.budget import Privacy
 from unskew.utils.specs import OPTIONS
@@ -362,7 +362,7 @@ class Method:
         """Mark the coordinates that are sent and averaged; None means all."""
         if self.buffers == "average":
             return None
-        return without(None, layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
+        return without(None, layout.mask(TensorKind.NORM_STATISTIC, TensorKind.COUNTER))
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that stay on the client but are also uploaded; None means none.
@@ -372,7 +372,7 @@ class Method:
         """
         if self.buffers == "average":
             return None
-        return none_if_empty(layout.mask(Kind.NORM_STATISTIC, Kind.COUNTER))
+        return none_if_empty(layout.mask(TensorKind.NORM_STATISTIC, TensorKind.COUNTER))
 
     def kept(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that stay on the client; None means none."""

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.models.layout import Entry, Kind, Layout
+from unskew.models.layout import Entry, Layout, TensorKind
 
 
 def head_mask(layout: Layout) -> Tensor:
     """Mark the head, including its buffers; raise an error if the network has none."""
-    owners = {_owner(entry.name) for entry in layout if entry.kind is Kind.HEAD}
+    owners = {_owner(entry.name) for entry in layout if entry.kind is TensorKind.HEAD}
     if not owners:
         raise UnskewError(
             "model: the method treats the head separately, and this network has none; "
@@ -25,16 +25,16 @@ def top_layers(layout: Layout, count: int) -> Tensor:
     are in the order in which the network defines them.
     """
     layers: list[list[Entry]] = []
-    for entry in sorted(layout.parameters, key=lambda entry: entry.kind is Kind.HEAD):
+    for entry in sorted(layout.parameters, key=lambda entry: entry.kind is TensorKind.HEAD):
         same = layers and _owner(layers[-1][0].name) == _owner(entry.name)
-        if layers and (same or entry.kind is Kind.NORM_AFFINE):
+        if layers and (same or entry.kind is TensorKind.NORM_AFFINE):
             layers[-1].append(entry)
         else:
             layers.append([entry])
     mask = torch.zeros(layout.size, dtype=torch.bool)
     for layer in layers[max(0, len(layers) - count) :]:
         for entry in layer:
-            mask[entry.place] = True
+            mask[entry.slice] = True
     return mask
 
 

@@ -23,7 +23,7 @@ class LocalDensity(OnDevice):
     temper: Temper = "none"
     """Whether log ratios are divided by the number of features."""
 
-    stage: ClassVar[str] = "local"
+    stage_name: ClassVar[str] = "local"
     about: ClassVar[About] = About(
         title="Local density", paper="Nguyen et al. 2023", kind="densities"
     )

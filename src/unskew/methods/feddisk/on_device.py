@@ -49,7 +49,7 @@ class OnDevice(Method):
     clip: Annotated[float, Field(gt=1)] = 10.0
     mean_one: bool = True
 
-    stage: ClassVar[str]
+    stage_name: ClassVar[str]
 
     # On the server.
 
@@ -145,7 +145,7 @@ class OnDevice(Method):
         return {DENSITY: start.refs["density"]} if "density" in start.refs else {}
 
     def _key(self, name: str) -> str:
-        return f"{PREFIX}{self.stage}.{name}"
+        return f"{PREFIX}{self.stage_name}.{name}"
 
 
 def _with_density(payload: Tensors, state: Tensors) -> Tensors:

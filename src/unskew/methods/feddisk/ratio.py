@@ -41,7 +41,7 @@ class Ratio(OnDevice):
     margin: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
     """h is clipped to between margin and 1 - margin."""
 
-    stage: ClassVar[str] = "ratio"
+    stage_name: ClassVar[str] = "ratio"
     about: ClassVar[About] = About(
         title="Ratio classifier", paper="Nguyen et al. 2023", kind="densities"
     )

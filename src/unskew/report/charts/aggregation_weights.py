@@ -62,7 +62,7 @@ def client_rows(run: Run, column: str) -> NDArray[np.float64]:
     tables = round_tables(run)
     matrix = np.full((len(tables), run.clients), np.nan)
     for row, table in zip(matrix, tables, strict=True):
-        values = table.get(column, table["reasons"].get(column))
+        values = table.get(column, table["diagnostics"].get(column))
         if values is not None:
             row[table["client"]] = [np.nan if value is None else value for value in values]
     return matrix.T

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from unskew.runs.run import Run
 from unskew.utils.tables import Table
 
-Kind = Literal["curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"]
+ChartKind = Literal[
+    "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"
+]
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Chart:
     section: str
     title: str
     note: str
-    kind: Kind
+    kind: ChartKind
     data: dict[str, Any]
     table: Table
 
@@ -61,7 +63,9 @@ def last_stage(run: Run) -> str:
 
 def round_tables(run: Run) -> list[dict[str, Any]]:
     """Return the client tables of the task's rounds."""
-    stage = last_stage(run)
+    stage_name = last_stage(run)
     return [
-        table for table in run.client_tables if table["kind"] == "round" and table["stage"] == stage
+        table
+        for table in run.client_tables
+        if table["kind"] == "round" and table["stage"] == stage_name
     ]

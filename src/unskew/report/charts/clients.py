@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, tidied, tidy
-from unskew.report.charts.curves import has_personal_models
+from unskew.report.charts.curves import any_personal_level
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -16,7 +16,7 @@ _OUTLIERS = 60
 
 def box_charts(runs: Runs) -> list[Chart]:
     """Return the box plot of the global model, and of personal models if there are any."""
-    levels = ["local", "personal"] if has_personal_models(runs) else ["local"]
+    levels = ["local", "personal"] if any_personal_level(runs) else ["local"]
     charts = [_chart(runs, level) for level in levels]
     return [chart for chart in charts if chart.data["boxes"]]
 

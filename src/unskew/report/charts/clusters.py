@@ -55,7 +55,7 @@ def _clusters(run: Run) -> NDArray[np.float64]:
 
     Weightings that are multiplied prefix their diagnostics with their name and a dot.
     """
-    reasons = {name for table in round_tables(run) for name in table["reasons"]}
-    names = sorted(name for name in reasons if name.rpartition(".")[2] == "cluster")
+    diagnostics = {name for table in round_tables(run) for name in table["diagnostics"]}
+    names = sorted(name for name in diagnostics if name.rpartition(".")[2] == "cluster")
     matrix = client_rows(run, min(names, key=len, default="cluster"))
     return np.where(matrix < 0, np.nan, matrix)

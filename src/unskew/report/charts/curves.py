@@ -28,7 +28,7 @@ def curve_charts(runs: Runs) -> list[Chart]:
         ("test-loss", "global", "loss", "loss on the common test"),
         ("train-loss", None, "train_loss", "training loss"),
     ]
-    if not has_personal_models(runs):
+    if not any_personal_level(runs):
         del specs[3]
     if name == "loss":
         specs = [spec for spec in specs if spec[0] != "test-loss"]
@@ -38,7 +38,7 @@ def curve_charts(runs: Runs) -> list[Chart]:
     return [chart for chart in charts if chart.data["series"]]
 
 
-def has_personal_models(runs: Runs) -> bool:
+def any_personal_level(runs: Runs) -> bool:
     """Return whether any method gives clients personal models."""
     metric = runs.metric.name
     return any(run.last("personal", metric) != run.last("local", metric)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart, tidied
-from unskew.report.data_distribution import BUBBLES, sorted_shares
+from unskew.report.distribution_figure import BUBBLES, sorted_shares
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 

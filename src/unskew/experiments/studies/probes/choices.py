@@ -74,7 +74,7 @@ def measure_choices(case: Case, seed: int) -> ProbeResult:
     )
 
 
-def draw_choices(drawings: Drawings) -> "Figure":
+def plot_choices(drawings: Drawings) -> "Figure":
     """Draw the most skewed parameters per case: clients as a histogram, rules as lines."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 

@@ -69,7 +69,7 @@ def measure_codes(case: Case, seed: int) -> ProbeResult:
     return ProbeResult(values, {"histograms": histograms, "counts": counts, "distances": distances})
 
 
-def draw_codes(drawings: Drawings) -> "Figure":
+def plot_codes(drawings: Drawings) -> "Figure":
     """Draw each client's label counts, and the distribution of its codes beside N(0, 1)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 

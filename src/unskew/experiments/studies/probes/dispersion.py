@@ -65,11 +65,11 @@ def embed(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def drawing_of(points: NDArray[np.float64], labels: list[Any]) -> dict[str, Any]:
-    """Return the values that :func:`draw_dispersion` draws: coordinates and a label per point."""
+    """Return the values that :func:`plot_dispersion` draws: coordinates and a label per point."""
     return {"x": points[:, 0].tolist(), "y": points[:, 1].tolist(), "of": labels}
 
 
-def draw_dispersion(drawings: Drawings) -> "Figure":
+def plot_dispersion(drawings: Drawings) -> "Figure":
     """Draw one map per case; colours show the round."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
 

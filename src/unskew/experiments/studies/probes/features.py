@@ -18,7 +18,7 @@ from unskew.errors import UnskewError
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
 from unskew.experiments.studies.probes.client_models import ClientModels, train_client_models
-from unskew.experiments.studies.probes.dispersion import draw_dispersion, drawing_of, embed
+from unskew.experiments.studies.probes.dispersion import drawing_of, embed, plot_dispersion
 from unskew.experiments.studies.study import Case
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign
@@ -88,9 +88,9 @@ def measure_features(case: Case, seed: int) -> ProbeResult:
     return ProbeResult(values, drawing_of(points, labels))
 
 
-def draw_features(drawings: Drawings) -> "Figure":
+def plot_features(drawings: Drawings) -> "Figure":
     """Draw one map per case; colours distinguish true features from sampled ones."""
-    return draw_dispersion(drawings)
+    return plot_dispersion(drawings)
 
 
 def _components(uploads: Uploads) -> tuple[Floats, Floats]:
@@ -98,9 +98,9 @@ def _components(uploads: Uploads) -> tuple[Floats, Floats]:
     rule = Fusion().sized_for(uploads.num_clients_total)
     described = rule.describe(uploads)
     allocation = rule.allocate(described, rule.refit(described))
-    reasons = rule.explain(uploads, allocation)
-    shares = reasons["allocation"].double().numpy().T
-    pi = reasons["pi"].double().numpy()
+    diagnostics = rule.explain(uploads, allocation)
+    shares = diagnostics["allocation"].double().numpy().T
+    pi = diagnostics["pi"].double().numpy()
     used = shares.sum(1) > 0
     return shares[used], pi[used]
 
@@ -115,9 +115,9 @@ def _norm_layer(module: nn.Module) -> tuple[str, nn.Module]:
 def _statistics(models: ClientModels, uploads: Uploads) -> tuple[Floats, Floats]:
     """Return running means and variances of the last BatchNorm layer, one row per client."""
     name, _ = _norm_layer(models.module)
-    places = {entry.name: entry.place for entry in models.layout}
-    mean = uploads.stack[:, places[f"{name}.running_mean"]]
-    variance = uploads.stack[:, places[f"{name}.running_var"]]
+    slices = {entry.name: entry.slice for entry in models.layout}
+    mean = uploads.stack[:, slices[f"{name}.running_mean"]]
+    variance = uploads.stack[:, slices[f"{name}.running_var"]]
     return mean.double().numpy(), variance.double().numpy()
 
 

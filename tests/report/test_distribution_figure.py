@@ -9,8 +9,8 @@ from rich.console import Console
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.partition.report import PartitionReport
-from unskew.report import data_distribution
-from unskew.report.data_distribution import distribution_table, draw_distribution
+from unskew.report import distribution_figure
+from unskew.report.distribution_figure import distribution_table, draw_distribution
 
 
 def federation(
@@ -55,7 +55,7 @@ def test_a_figure_needs_a_format(tmp_path: Path, name: str) -> None:
 def test_noise_is_shown_by_example_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     monkeypatch.setattr(
-        data_distribution, "_draw_strip", lambda f, figure: drawn.append(f.report.skew)
+        distribution_figure, "_draw_strip", lambda f, figure: drawn.append(f.report.skew)
     )
     for shape, skew in (((1, 8, 8), "noise:level=1"), ((1, 8, 8), "iid"), ((64,), "noise")):
         draw_distribution(federation(3, shape=shape, skew=skew), tmp_path / "data.png")
@@ -64,13 +64,13 @@ def test_noise_is_shown_by_example_images(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_clients_are_sorted_by_class_then_share() -> None:
     counts = np.array([[1, 3], [4, 0], [0, 4], [3, 1]])
-    shares, sizes = data_distribution.sorted_shares(counts)
+    shares, sizes = distribution_figure.sorted_shares(counts)
     assert shares.tolist() == [[1, 0.75, 0, 0.25], [0, 0.25, 1, 0.75]]
     assert sizes.tolist() == [4, 4, 4, 4]
 
 
 def test_many_clients_are_averaged_into_columns() -> None:
-    shares, sizes = data_distribution.sorted_shares(
+    shares, sizes = distribution_figure.sorted_shares(
         np.array([[6, 0], [0, 1], [2, 0], [0, 3]]), max_columns=2
     )
     assert shares.tolist() == [[1, 0], [0, 1]]
@@ -102,5 +102,7 @@ def test_a_table_of_many_classes_and_clients_is_shortened() -> None:
 
 
 def test_long_names_are_shortened_in_the_middle() -> None:
-    assert data_distribution._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
-    assert data_distribution._shortened("short", 18) == "short"
+    assert (
+        distribution_figure._shortened("kermany_guangzhou_pediatric/12", 18) == "kermany_…atric/12"
+    )
+    assert distribution_figure._shortened("short", 18) == "short"

@@ -67,12 +67,15 @@ def run_study_cases(
     rounds = max((case.train.rounds for case in runnable), default=1)
     count = study.seeds * sum(len(case.methods) for case in runnable)
     parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
-    with show_progress_of_many(progress, count, rounds) as board, stage_cache_in(cache) as stages:
-        scheduler = RunScheduler(None, resume, parallelism, board, stages)
+    with (
+        show_progress_of_many(progress, count, rounds) as display,
+        stage_cache_in(cache) as stage_cache,
+    ):
+        scheduler = RunScheduler(None, resume, parallelism, display, stage_cache)
         for followers in (False, True):
             cases = [case for case in runnable if (case.follows is not None) == followers]
             tasks = [
-                _Task(case, label, seed)
+                _StudyRun(case, label, seed)
                 for case in cases
                 for seed in range(study.seeds)
                 for label in case.methods
@@ -133,7 +136,7 @@ def content_key(case: Case, skew: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _StudyRun:
     """One run of a study: a case, the label of a method, and a seed."""
 
     case: Case
@@ -144,7 +147,7 @@ class _Task:
         return f"{self.case.name}: {self.label}, seed {self.seed}"
 
 
-def _by_method(case: Case, tasks: Sequence[_Task], runs: Sequence[Run]) -> Runs:
+def _by_method(case: Case, tasks: Sequence[_StudyRun], runs: Sequence[Run]) -> Runs:
     """Return the runs of a case, ordered by method."""
     labels = list(case.methods)
     of_case = [pair for pair in zip(tasks, runs, strict=True) if pair[0].case is case]
@@ -160,7 +163,7 @@ class _StudyRequests:
     one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
-    def of(self, task: _Task) -> RunRequest:
+    def of(self, task: _StudyRun) -> RunRequest:
         """Return the request for one run."""
         case, method = task.case, make_method(task.case.methods[task.label])
         skew = self._skew(task)
@@ -176,7 +179,7 @@ class _StudyRequests:
             model=case.model,
         )
 
-    def _skew(self, task: _Task) -> str | None:
+    def _skew(self, task: _StudyRun) -> str | None:
         """Return the skew of a case that follows another: the worst clients get double samples."""
         if task.case.follows is None:
             return None

@@ -13,7 +13,7 @@ from unskew.skew.diagnosis import diagnose_counts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase, SubFigure
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from unskew.data.federation import Federation
 
@@ -94,17 +94,17 @@ def _draw_counts(
     return cast("Axes", top)
 
 
-def distribution_table(federation: "Federation", rows: int = 20) -> "Table":
+def distribution_table(federation: "Federation", rows: int = 20) -> "RichTable":
     """Return a table of the training samples per class of the first ``rows`` clients.
 
     With many classes it lists each client's most frequent classes instead of all.
     """
-    from rich.table import Table  # noqa: PLC0415 (only terminals need it)
+    from rich.table import Table as RichTable  # noqa: PLC0415 (only terminals need it)
 
     counts = federation.train.label_counts(federation.classes)
     names = _class_names(federation)
     wide = federation.classes <= 12
-    table = Table(title=_title(federation, counts), title_justify="left", show_footer=True)
+    table = RichTable(title=_title(federation, counts), title_justify="left", show_footer=True)
     table.add_column("client", footer="all")
     table.add_column("samples", justify="right", footer=f"{counts.sum():,}")
     if wide:
