@@ -1,8 +1,10 @@
-"""The cost of aggregation rules in passes over the stack: `python -m benchmarks.aggregation`
+"""The time and memory of aggregation rules.
 
-The pass is `torch.sum` over the same matrix, with the same threads. Everything is timed in turns
-with it, so that the machine's moods hit both. Memory is the peak above what stood before, the
-result included. Runs on Linux.
+    python -m benchmarks.aggregation --repetitions 3
+
+Time is measured in passes over the stack of models: one pass is `torch.sum` of the same matrix with
+the same threads, timed alternately with the rule, so that the machine's load affects both. Memory
+is the peak above the stack, including the result. Runs on Linux only.
 """
 
 import argparse
@@ -15,14 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.fusion import groups
-from benchmarks.peak import in_a_child, peak_above
+from benchmarks.peak_memory import in_a_child, peak_above
 from unskew.aggregation import (
     Uploads,
     by_samples,
     coordinate_median,
     fedsa,
-    fusion,
     geometric_median,
     inverse_distance,
     krum,
@@ -61,7 +61,12 @@ THREADS = torch.get_num_threads()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--rules", nargs="+", choices=RULES, help="these alone; default: all")
+    parser.add_argument(
+        "--rules",
+        nargs="+",
+        choices=RULES,
+        help="rules to measure (default: all, the references, and FedSA's share of a round)",
+    )
     arguments = parser.parse_args()
     repetitions, chosen = arguments.repetitions, arguments.rules
     print(f"{THREADS} threads")
@@ -74,13 +79,12 @@ def main() -> None:
     if chosen:
         return
     print(in_a_child(lambda: share_of_a_round(seconds["fedsa"])))
-    print(in_a_child(lambda: refit(repetitions)))
 
 
 def measure(
     title: str, clients: int, layout: Layout, repetitions: int, chosen: list[str] | None
 ) -> dict[str, float]:
-    """Print the table of one size; return the seconds of each rule."""
+    """Print the table for one network and return the seconds of each rule."""
     uploads = uploads_of(clients, layout)
     stack = uploads.stack
     print(f"\n{title}: {clients:,} x {layout.size:,} ({stack.numel() * 4 / 1e6:,.0f} MB)\n")
@@ -102,7 +106,7 @@ def measure(
 def measured(
     make_work: Callable[[], Callable[[], object]], stack: Tensor, repetitions: int
 ) -> tuple[float, float, float]:
-    """Return how many passes and seconds a piece of work takes, and its peak of memory in MB."""
+    """Return the passes, the seconds and the peak memory in MB of a function."""
     torch.set_num_threads(THREADS)
     work = make_work()
     stack.sum()
@@ -126,15 +130,15 @@ def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_cou
 
 
 def timed_awake(work: Callable[[], object]) -> float:
-    """Time a piece of work right after itself: torch's helpers are there, whatever ran before."""
+    """Time a second call right after a first one, so that torch's threads are awake."""
     work()
     return timed(work)
 
 
 def timed_at_rest(work: Callable[[], object]) -> float:
-    """Time a piece of work once torch's helpers sleep, as they do when a server's turn comes.
+    """Time a call while torch's threads sleep, as they do when a server starts to aggregate.
 
-    For a few milliseconds after an operation that they shared they wait in a loop, each on a core.
+    After an operation the threads spin for a few milliseconds, each on a core.
     """
     time.sleep(REST)
     return timed(work)
@@ -143,7 +147,7 @@ def timed_at_rest(work: Callable[[], object]) -> float:
 def share_of_a_round(seconds: float) -> str:
     """Describe what FedSA adds to a round of ResNet-18, extrapolated from steps of one client.
 
-    As in the engine's pool, a client computes in one thread and there are as many as cores.
+    As in the engine's pool, each client trains in one thread, and one client per core at a time.
     """
     network = make("resnet18", (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = torch.rand(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
@@ -159,21 +163,8 @@ def share_of_a_round(seconds: float) -> str:
     a_round = steps * a_step / THREADS
     return (
         f"\nFedSA for {RESNET_CLIENTS} ResNet-18s: {seconds:.2f} s, {seconds / a_round:.2%} of a "
-        f"round of {SAMPLES} samples a client ({steps} steps of {a_step:.2f} CPU seconds for "
+        f"round of {SAMPLES} samples per client ({steps} steps of {a_step:.2f} CPU seconds for "
         f"batches of {BATCH} on {THREADS} cores, extrapolated from 3 steps)"
-    )
-
-
-def refit(repetitions: int) -> str:
-    """Describe what FedFusion's refit takes for 50 clients with the statistics of a ResNet-18."""
-    uploads, _ = groups((50,), 19200, 0)
-    weighting = fusion(stats=lambda uploads: uploads.stack)
-    seconds = median(
-        timed(lambda: weighting(uploads), time.process_time) for _ in range(repetitions)
-    )
-    return (
-        f"\nFedFusion, one refit in one thread, 50 clients, 19,200 statistics each: "
-        f"{seconds:.2f} CPU seconds"
     )
 
 

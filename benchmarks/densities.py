@@ -1,8 +1,10 @@
-"""What FedDisk's stages cost in rounds of the task: `python -m benchmarks.densities`
+"""The time of FedDisk's stages in rounds of the task.
 
-MNIST with growing noise on 100 clients of 510 images, the paper's network, one epoch a round for
-all clients. Rounds of the task are timed before and after the stages, in runs without weights, so
-that a slow minute of the machine shows.
+    python -m benchmarks.densities
+
+MNIST with increasing noise on 100 clients with 510 training images each, the paper's network, one
+epoch per round on all clients. Rounds of FedAvg are timed before and after each method, so that
+the comparison does not depend on the machine's load at one moment.
 """
 
 import argparse
@@ -14,8 +16,13 @@ import unskew as us
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--methods", nargs="+", default=["feddisk", "feddisk:estimator=classifier"])
-    parser.add_argument("--rounds", type=int, default=3, help="of the task, each time it is timed")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=["feddisk", "feddisk:estimator=classifier"],
+        help="spec strings, separated by spaces",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the task per timed run")
     found = parser.parse_args()
     fed = us.load("mnist", skew="noise:level=0.3", clients=100, holdout=0.15)
     print(f"{len(fed)} clients, {len(fed.train.y) / len(fed):.0f} training samples each\n")
@@ -30,11 +37,11 @@ def main() -> None:
             _show(f"{method}: {stage}", times, task)
         everything = [each for times in stages.values() for each in times]
         _show(f"{method}: all stages", everything, task)
-        print(f"| FedAvg's round, median of {len(plain)} | 1 | {task:.2f} | 1.0 |", flush=True)
+        print(f"| one round of FedAvg, median of {len(plain)} | 1 | {task:.2f} | 1.0 |", flush=True)
 
 
 def _seconds(fed: us.Federation, method: str, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each round, by stage; the first round of the task warms up."""
+    """Return the seconds of each round, by stage, without the first round of the task."""
     run = us.train(
         fed, method, model="feddisk-cnn:channels=16", rounds=rounds + 1, epochs=1, batch_size=32,
         lr=0.01, evaluate_every=0,

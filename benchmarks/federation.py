@@ -1,7 +1,9 @@
-"""Time and memory of a federation of many small clients: run it, it prints a table.
+"""Time and memory of the operations on a federation of many small clients.
 
-One million clients of ten 8x8 images, unless another number of clients is given. Seconds are the
-better of two runs; memory is what tracemalloc sees numpy allocate in a third.
+    python -m benchmarks.federation [CLIENTS]
+
+One million clients by default, each with ten 8x8 images. Seconds are the smaller of two runs;
+memory is what numpy allocates in a third run, as traced by tracemalloc.
 """
 
 import resource
@@ -20,7 +22,7 @@ from rich.table import Table as RichTable
 from unskew.data.federation import Federation
 
 SAMPLES_EACH = 10
-LOOKS = 10_000
+READS = 10_000
 T = TypeVar("T")
 
 
@@ -31,7 +33,7 @@ def main(clients: int) -> None:
     y = rng.integers(0, 10, samples, np.uint8)
     ids = np.repeat(np.arange(clients), SAMPLES_EACH)
     shuffled = rng.permutation(ids)
-    looked_at = rng.integers(0, clients, LOOKS).tolist()
+    to_read = rng.integers(0, clients, READS).tolist()
 
     raw = x.nbytes + y.nbytes
     table = RichTable("step", "seconds", "kept MB", "peak MB", "peak / raw bytes")
@@ -55,11 +57,11 @@ def main(clients: int) -> None:
         saved = Path(folder)
         measured("save", lambda: federation.save(saved))
         mapped = measured("open, memory-mapped", lambda: Federation.open(saved))
-        measured(f"look at {LOOKS:,} clients, in memory", lambda: _look(federation, looked_at))
-        measured(f"look at {LOOKS:,} clients, mapped", lambda: _look(mapped, looked_at))
+        measured(f"read {READS:,} clients, in memory", lambda: _read(federation, to_read))
+        measured(f"read {READS:,} clients, mapped", lambda: _read(mapped, to_read))
     Console().print(table)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    Console().print(f"largest resident set: {megabytes:,.0f} MB, the raw arrays included")
+    Console().print(f"largest resident set: {megabytes:,.0f} MB, including the raw arrays")
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -68,8 +70,8 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _look(federation: Federation, clients: list[int]) -> int:
-    """Touch every byte of the clients, so that mapped pages are really read."""
+def _read(federation: Federation, clients: list[int]) -> int:
+    """Sum every byte of the clients, so that mapped pages are read from disk."""
     total = 0
     for client in clients:
         features, _ = federation.train.client(client)

@@ -1,11 +1,11 @@
-"""What FedFusion's autoencoder does: does it find groups of clients, how long does it take?
+"""FedFusion's autoencoder: whether it separates groups of clients, its time, and accuracies.
 
-python -m benchmarks.fusion groups     # separation by the reading of the codes and by width
-python -m benchmarks.fusion time       # one refit, 50 clients
-python -m benchmarks.fusion accuracy   # digits, against Mean and FedAvg
+python -m benchmarks.fusion groups     # separation by kind of codes and by width
+python -m benchmarks.fusion time       # one refit for 50 clients
+python -m benchmarks.fusion accuracy   # digits, compared with Mean and FedAvg
 """
 
-import sys
+import argparse
 import time
 from itertools import combinations
 from statistics import mean, stdev
@@ -20,7 +20,7 @@ SEEDS = 5
 
 
 def groups(sizes: tuple[int, ...], features: int, seed: int) -> tuple[Uploads, Tensor]:
-    """Clients of some groups: standard normal statistics around standard normal centres."""
+    """Return clients in groups: standard normal statistics around standard normal centres."""
     noise = torch.Generator().manual_seed(seed)
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     centers = torch.randn(len(sizes), features, generator=noise)
@@ -28,7 +28,10 @@ def groups(sizes: tuple[int, ...], features: int, seed: int) -> tuple[Uploads, T
 
 
 def separation(shares: Tensor, group: Tensor) -> float:
-    """The smallest total variation distance between two groups' mean allocations: 1 is best."""
+    """Return the smallest total variation distance between two groups' mean allocations.
+
+    1 is the best value: the groups share no component.
+    """
     means = [shares[group == each].mean(0) for each in range(int(group.max()) + 1)]
     return min(float((a - b).abs().sum() / 2) for a, b in combinations(means, 2))
 
@@ -73,7 +76,9 @@ def table_of_groups() -> None:
 
 
 def table_of_times() -> None:
-    print("| statistics | widths | CPU seconds a refit, one thread (best of 3) | kept numbers |")
+    print(
+        "| statistics | widths | CPU seconds per refit, one thread (best of 3) | stored numbers |"
+    )
     print("|---|---|---|---|")
     for features in (256, 19200):
         uploads, _ = groups((50,), features, 0)
@@ -133,5 +138,10 @@ def table_of_accuracy() -> None:
 TABLES = {"groups": table_of_groups, "time": table_of_times, "accuracy": table_of_accuracy}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", choices=TABLES)
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    TABLES[sys.argv[1]]()
+    TABLES[chosen.table]()

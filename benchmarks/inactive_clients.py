@@ -1,7 +1,9 @@
-"""Whether a round costs more with more inactive clients: `python -m benchmarks.inactive_clients`
+"""Whether a round takes longer when a federation has more inactive clients.
 
-The same cohort of 50 clients of ten samples, drawn from a thousand and from a million. Rounds of
-both are run in turns; only the ratio of their medians means anything.
+    python -m benchmarks.inactive_clients
+
+Trains cohorts of 50 clients with ten samples each, sampled from a thousand and from a million
+clients. Alternates between the two; only the ratio of the medians is meaningful.
 """
 
 import resource
@@ -28,18 +30,20 @@ def seconds(fed: us.Federation, rounds: int, seed: int) -> list[float]:
 
 
 def main() -> None:
-    few, many = federation(1_000), federation(1_000_000)
+    small, large = federation(1_000), federation(1_000_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    times: tuple[list[float], list[float]] = ([], [])
+    small_times: list[float] = []
+    large_times: list[float] = []
     for seed in range(5):
-        times[0].extend(seconds(few, 43, seed))
-        times[1].extend(seconds(many, 43, seed))
+        small_times += seconds(small, 43, seed)
+        large_times += seconds(large, 43, seed)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    small, large = (median(each) for each in times)
+    per_round = median(small_times), median(large_times)
     print("| clients | ms per round (median) | data |\n|---:|---:|---:|")
-    print(f"| 1,000 | {1e3 * small:.2f} | {few.nbytes / 1e6:.1f} MB |")
-    print(f"| 1,000,000 | {1e3 * large:.2f} | {many.nbytes / 1e6:.1f} MB |")
-    print(f"\nratio {large / small:.3f}; memory grew by {grown / 1e3:.0f} MB while training")
+    print(f"| 1,000 | {1e3 * per_round[0]:.2f} | {small.nbytes / 1e6:.1f} MB |")
+    print(f"| 1,000,000 | {1e3 * per_round[1]:.2f} | {large.nbytes / 1e6:.1f} MB |")
+    ratio = per_round[1] / per_round[0]
+    print(f"\nratio {ratio:.3f}; memory grew by {grown / 1e3:.0f} MB in training")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What sample weights recover where they must: `python -m benchmarks.opposites --seeds 10`
+"""FedDisk's estimators on a federation for which the exact sample weights are known.
+
+    python -m benchmarks.opposites --seeds 10
 
 Two clients with opposite densities (`unskew.data.opposites`), a linear model, four rounds of 400
-full-batch steps. Prints, for each estimator, the test loss against FedAvg's, how much of the exact
-weights' gain it recovers, and how its log weights correlate with the exact ones; with --figure it
-draws estimated against exact weights of the first seed.
+full-batch steps. Prints, for each estimator, the test loss, its difference to FedAvg's, the share
+of the exact weights' gain, and the correlation of log weights with the exact ones. With --figure,
+plots estimated against exact weights of the first seed.
 """
 
 import argparse
@@ -29,7 +31,7 @@ TASK: dict[str, Any] = {
     "lr": 0.5,
     "evaluate_every": 4,
 }
-OPTIMISERS = {
+OPTIMIZERS = {
     "Adam 1e-3": {"ratio_lr": 1e-3},
     "SGD 0.1": {"ratio_lr": 0.1, "ratio_optimizer": "sgd"},
     "SGD 0.01": {"ratio_lr": 0.01, "ratio_optimizer": "sgd"},
@@ -37,7 +39,7 @@ OPTIMISERS = {
 
 
 def methods(case: Opposites) -> dict[str, FedDisk]:
-    """Return every estimator; both classifiers with the same three optimizers."""
+    """Return FedDisk with every estimator, the two trained ones with three optimizers each."""
     found = {
         "exact ratio": FedDisk(
             estimator="oracle",
@@ -47,13 +49,13 @@ def methods(case: Opposites) -> dict[str, FedDisk]:
         "loglik": FedDisk(estimator="loglik"),
     }
     for estimator in ("generative", "classifier"):
-        for label, options in OPTIMISERS.items():
+        for label, options in OPTIMIZERS.items():
             found[f"{estimator}, {label}"] = FedDisk(estimator=estimator, **options)  # type: ignore[arg-type]
     return found
 
 
 def estimated(run: Run, case: Opposites) -> list[tuple[Any, Any]]:
-    """Return each client's log weights: the exact ones, and those of the run."""
+    """Return each client's exact log weights and those estimated by the run."""
     train = case.federation.train
     return [
         (case.log_ratio(k, train.client(k)[0]), run.states[k]["sample_weights"].log().numpy())
@@ -63,7 +65,7 @@ def estimated(run: Run, case: Opposites) -> list[tuple[Any, Any]]:
 
 
 def correlation(pairs: list[tuple[Any, Any]]) -> float:
-    """Return the mean correlation over clients; weights that are all equal have none."""
+    """Return the mean correlation over clients; it is 0 for weights that are all equal."""
     return mean(
         float(np.corrcoef(exact, found)[0, 1]) if np.ptp(found) > 1e-6 else 0.0
         for exact, found in pairs
@@ -71,7 +73,7 @@ def correlation(pairs: list[tuple[Any, Any]]) -> float:
 
 
 def draw(panels: dict[str, list[tuple[Any, Any]]], path: Path) -> None:
-    """Draw estimated against exact log weights, one panel per estimator."""
+    """Plot estimated against exact log weights, one panel per estimator."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.1 * len(panels), 3.2), layout="constrained")
@@ -87,9 +89,9 @@ def draw(panels: dict[str, list[tuple[Any, Any]]], path: Path) -> None:
 def main() -> None:
     """Run all seeds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--figure", type=Path, help="file for the figure of the weights")
     found = parser.parse_args()
     warnings.simplefilter("ignore", UnskewWarning)
     losses: dict[str, list[float]] = {}
@@ -107,7 +109,7 @@ def main() -> None:
                 correlations.setdefault(name, []).append(correlation(pairs))
                 panels.setdefault(name, pairs)
         print(f"seed {seed} done", flush=True)
-    print("| | loss | against FedAvg | better | of the exact gain | correlation |")
+    print("| | loss | difference to FedAvg | better | of the exact gain | correlation |")
     print("|---|---:|---:|---:|---:|---:|")
     average = losses["FedAvg"]
     gain = mean(average) - mean(losses["exact ratio"])
@@ -121,8 +123,8 @@ def main() -> None:
             f"{better}/{len(values)} | {-mean(differences) / gain:.0%} | {correlated} |"
         )
     if found.figure is not None:
-        wanted = ("oracle", "generative, Adam 1e-3", "loglik", "classifier, SGD 0.01")
-        draw({name: panels[name] for name in wanted if name in panels}, found.figure)
+        shown = ("oracle", "generative, Adam 1e-3", "loglik", "classifier, SGD 0.01")
+        draw({name: panels[name] for name in shown if name in panels}, found.figure)
 
 
 if __name__ == "__main__":

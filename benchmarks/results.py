@@ -16,7 +16,7 @@ from unskew.stats.verdict import TEST
 
 
 def results_text(folder: Path) -> str:
-    """Return the page: what was run, the command, the table, who leads, and what was chosen."""
+    """Return the page: setting, command, results, verdicts and the chosen hyper-parameters."""
     known = read_comparison(folder)
     runs = known.sorted(read_runs([folder]))
     others, references = _split_references(runs)
@@ -50,7 +50,7 @@ _REFERENCES = ("central", "data-sharing")
 
 
 def _split_references(runs: Runs) -> tuple[Runs, Runs]:
-    """Return the runs of methods, and those of references."""
+    """Return the runs of methods and the runs of references."""
     names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
     return (
         Runs(run for run in runs if run.method not in names),
@@ -88,10 +88,10 @@ def _hours(runs: Runs) -> str:
 def main() -> None:
     """Read the two paths and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("page", type=Path)
-    asked = parser.parse_args()
-    asked.page.write_text(results_text(asked.folder), encoding="utf-8")
+    parser.add_argument("folder", type=Path, help="folder of the comparison")
+    parser.add_argument("page", type=Path, help="Markdown file to write")
+    requested = parser.parse_args()
+    requested.page.write_text(results_text(requested.folder), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Seconds per round: unskew against its peers, a plain loop, and the limit of the machine.
+"""Seconds per round of unskew, of its peers, of a plain loop, and of a lower limit.
 
     python -m benchmarks.rounds --peers-python .venv-peers/bin/python
 
-Every repetition runs all contestants one after the other, and unskew again after each peer, so
-that a slow minute of the machine hits all alike; only ratios of medians mean anything. Peers are
-separate programs (benchmarks/peers), tried in each layout their documentation recommends; the
-best one counts. `python -m benchmarks.rounds --help` shows how to leave contestants out.
+Each repetition runs all implementations one after the other, and unskew again after each peer, so
+that the machine's load affects all of them; only ratios of medians are meaningful. Peers are
+separate programs (benchmarks/peers) and run in each layout that their documentation recommends.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
-from benchmarks.ours import Limit, plain_rounds, unskew_rounds
+from benchmarks.baselines import Limit, plain_rounds, unskew_rounds
 from benchmarks.workloads import WORKLOADS
 
 PEERS = {"Flower on Ray": "flower_ray", "pfl": "pfl_torch", "fedjax": "fedjax_jit"}
@@ -28,7 +27,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--peers", nargs="*", choices=PEERS.values(), default=list(PEERS.values()))
-    parser.add_argument("--peers-python", default=sys.executable, help="where peers are installed")
+    parser.add_argument(
+        "--peers-python",
+        default=sys.executable,
+        help="Python interpreter of the environment in which the peers are installed",
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     found = parser.parse_args()
     for name in found.workloads:
@@ -56,7 +59,7 @@ def _run(name: str, repetitions: int, peers: list[str], python: str) -> dict[str
 
 
 def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, list[float]]:
-    """Run a peer's program; one that fails has no times, and says why on standard error."""
+    """Run a peer's program; if it fails, report this on standard error and return no times."""
     command = [python, "-m", f"benchmarks.peers.{module}", workload, "--rounds", str(rounds)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
@@ -65,7 +68,7 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
     try:
         layouts: dict[str, list[float]] = json.loads(done.stdout)
     except ValueError:
-        print(f"{module} on {workload} gave no times", file=sys.stderr)
+        print(f"{module} on {workload} reported no times", file=sys.stderr)
         return {}
     return layouts
 
@@ -73,10 +76,10 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
 def _show(name: str, seconds: dict[str, list[float]]) -> None:
     ours = median(seconds["unskew"])
     print(f"\n{name}: {WORKLOADS[name].title}\n")
-    print("| contestant | seconds per round (median) | fastest | unskew is faster by |")
+    print("| implementation | seconds per round (median) | fastest | unskew is faster by |")
     print("|---|---:|---:|---:|")
-    for contestant, times in seconds.items():
-        row = f"| {contestant} | {median(times):.4f} | {min(times):.4f} |"
+    for implementation, times in seconds.items():
+        row = f"| {implementation} | {median(times):.4f} | {min(times):.4f} |"
         print(f"{row} {median(times) / ours:.2f}x |", flush=True)
 
 

@@ -1,9 +1,9 @@
-"""Seconds per round of ``engine="flower-ray"``, against the plain loop in the same process.
+"""Seconds per round of ``engine="flower-ray"`` and of the plain loop in the same process.
 
     python -m benchmarks.virtual_nodes
 
-Needs ``pip install "unskew[flower-ray]"``. FedAvg with the default MLP, 20
-samples of noise a client.
+FedAvg with the default MLP and 20 random samples per client. Needs
+``pip install ".[flower-ray]"``.
 """
 
 from statistics import median
@@ -18,7 +18,10 @@ SAMPLES, ROUNDS = 20, 3
 
 
 def main() -> None:
-    print("| virtual clients | a round trains | seconds on Ray | the plain loop | ratio |")
+    print(
+        "| virtual clients | clients per round | seconds per round on Ray "
+        "| seconds per round in the plain loop | ratio |"
+    )
     print("|---:|---:|---:|---:|---:|")
     for clients, cohort in SIZES:
         ray = _seconds(clients, cohort, engine="flower-ray")
@@ -28,7 +31,7 @@ def main() -> None:
 
 
 def _seconds(clients: int, cohort: int, **how: Any) -> float:
-    """Return the median of the rounds after the first, which waits for workers."""
+    """Return the median seconds per round, without the first, which waits for workers to start."""
     rng = np.random.default_rng(0)
     total = clients * SAMPLES
     x, y = rng.random((total, 64), dtype=np.float32), rng.integers(0, 10, total)

@@ -1,6 +1,7 @@
-"""The three workloads every contestant runs: the same clients, samples, network and steps.
+"""The three workloads of `benchmarks.rounds`: clients, samples, network and steps.
 
-A contestant is a program that prints seconds per round as JSON, see :func:`report`.
+A peer is a program that runs a workload and prints the seconds per round as JSON, see
+:func:`report`.
 """
 
 import argparse
@@ -25,10 +26,10 @@ class Workload:
     batch: int
     lr: float
     model: str
-    """The network as an unskew spec string; peers build the same layers."""
+    """The network's spec string in unskew; peers build the same layers."""
 
     def data(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return every client's samples, client after client; noise is enough to time steps."""
+        """Return random samples and labels, sorted by client."""
         rng = np.random.default_rng(0)
         total = self.clients * self.samples
         x = rng.random(size=(total, *self.shape), dtype=np.float32)
@@ -52,7 +53,7 @@ WORKLOADS = {
 
 
 def arguments() -> tuple[Workload, int]:
-    """Read a contestant's command line: the workload, and how many rounds to time."""
+    """Parse a peer's command line: the workload and the number of rounds to time."""
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=10)
@@ -61,8 +62,8 @@ def arguments() -> tuple[Workload, int]:
 
 
 def report(layouts: dict[str, Sequence[float]]) -> None:
-    """Print the seconds of each timed round, for each layout a contestant was tried in."""
+    """Print the seconds of each timed round, for each layout, as JSON."""
     json.dump({name: list(seconds) for name, seconds in layouts.items()}, sys.stdout)
 
 
-Contestant = Callable[[Workload, int], dict[str, Sequence[float]]]
+TimeRounds = Callable[[Workload, int], dict[str, Sequence[float]]]

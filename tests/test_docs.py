@@ -1,4 +1,4 @@
-"""The pages list every setting and method, and their links lead to existing files."""
+"""The pages list every setting and method, and their links have existing targets."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmar
 
 
 def first_cells(page: Path) -> set[str]:
-    """Return the names in code font in the first column of a page's tables."""
+    """Return the names in code style in the first column of a page's tables."""
     rows = [line for line in page.read_text().splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
@@ -31,9 +31,34 @@ def test_every_method_has_a_page():
     assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text()))
 
 
+def without_code_blocks(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def slugs(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ +(.+?) *$", without_code_blocks(page.read_text()), re.MULTILINE)
+    texts = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    names = [re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts]
+    repeats = [names[:i].count(name) for i, name in enumerate(names)]
+    return {f"{name}-{n}" if n else name for name, n in zip(names, repeats, strict=True)}
+
+
+def test_slugs_follow_the_rules_of_github(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Data: `[data]`\n## What's new, at 50 %?\n## A\n```\n# a comment\n```\n## A\n"
+        "### The [link](x.md) and some_name\n"
+    )
+    assert slugs(page) == {"data-data", "whats-new-at-50-", "a", "a-1", "the-link-and-some_name"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_within_the_project_lead_somewhere(page):
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-        if "://" not in link and not link.startswith("mailto:"):
-            assert (page.parent / link).exists(), link
+def test_links_within_the_project_have_targets(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code_blocks(page.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in slugs(target), link

@@ -1,1 +1,1 @@
-"""Programs that time a round of other frameworks on the same workloads."""
+"""Programs that time rounds of other frameworks on the workloads of `benchmarks.workloads`."""

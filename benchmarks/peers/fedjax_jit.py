@@ -1,16 +1,16 @@
 # mypy: ignore-errors
-"""Rounds of fedjax: its FedAvg, with each of its ways to go through a cohort.
+"""Rounds of fedjax: its FedAvg with each of its backends.
 
-Where the work differs from unskew's:
+Differences from unskew's work:
 
-- fedjax carries no state beside parameters, so BatchNorm (W3) normalises by the batch alone and
-  keeps no running statistics: less work than ours.
-- Its FedAvg also takes the norm of every client's update.
-- Images lie in the order N, H, W, C, which XLA computes fastest on a CPU.
+- fedjax has no state besides parameters, so BatchNorm (W3) normalises by the batch alone and
+  keeps no running statistics, which is less work.
+- Its FedAvg also computes the norm of every client's update.
+- Images are in the order N, H, W, C, which is the fastest one for XLA on a CPU.
 - The debugging backend compiles nothing and is slower by orders of magnitude; it runs one round.
 
-fedjax 0.0.17 calls functions that later releases of jax dropped. They are given back here in their
-documented replacements, and where pmap now keeps the axis of devices, it is taken off again.
+fedjax 0.0.17 calls functions that later releases of jax removed. They are defined here by their
+documented replacements, and the axis of devices that pmap keeps in its outputs is removed.
 """
 
 import os
@@ -39,13 +39,13 @@ LAYOUTS = {
 }
 
 
-def _one_a_device(devices):
+def _one_per_device(devices):
     return NamedSharding(Mesh(np.array(devices), ("device",)), PartitionSpec("device"))
 
 
 def _put_sharded(shards, devices):
     stacked = jax.tree_util.tree_map(lambda *leaves: np.stack(leaves), *shards)
-    return jax.device_put(stacked, _one_a_device(devices))
+    return jax.device_put(stacked, _one_per_device(devices))
 
 
 def _put_replicated(tree, devices):
@@ -53,7 +53,7 @@ def _put_replicated(tree, devices):
 
 
 class Pmap(ForEachClientPmapBackend):
-    """fedjax's own backend, its outputs without the axis of devices."""
+    """fedjax's backend, with the axis of devices removed from its outputs."""
 
     def __call__(self, client_init, client_step, client_final):
         run = super().__call__(client_init, client_step, client_final)
@@ -66,7 +66,7 @@ class Pmap(ForEachClientPmapBackend):
 
 
 def restore_dropped_functions():
-    """Give fedjax the functions of jax that it calls."""
+    """Define the functions that fedjax calls and jax has removed."""
     jax.tree_map = jax.tree_util.tree_map
     jax.device_put_sharded = _put_sharded
     jax.device_put_replicated = _put_replicated
@@ -126,14 +126,14 @@ def federation(work):
     samples = {"x": x, "y": y.astype(np.int32)}
     rows = [slice(k * work.samples, (k + 1) * work.samples) for k in range(work.clients)]
     clients = {
-        b"%05d" % k: {name: column[own] for name, column in samples.items()}
-        for k, own in enumerate(rows)
+        b"%05d" % k: {name: column[part] for name, column in samples.items()}
+        for k, part in enumerate(rows)
     }
     return samples, fedjax.InMemoryFederatedData(clients)
 
 
 def time_rounds(work, rounds):
-    """Time rounds, from the sampling of clients until the new parameters are there."""
+    """Time rounds, from the sampling of clients until the new parameters are computed."""
     restore_dropped_functions()
     layout = os.environ[CHOSEN]
     backend = layout.split(",")[0]

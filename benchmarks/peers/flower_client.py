@@ -1,8 +1,8 @@
 # mypy: ignore-errors
-"""The client of ``flower_ray``: a module of its own, for Ray's actors to import by name.
+"""The client of ``flower_ray``, in a separate module that Ray's actors import by name.
 
-As in Flower's own PyTorch quickstart, each message makes a network and goes through a DataLoader
-(which PEERS_TUNED=1 spares it).
+As in Flower's PyTorch quickstart, each message builds a network and uses a DataLoader (not with
+PEERS_TUNED=1).
 """
 
 import os
@@ -19,7 +19,7 @@ client_app = ClientApp()
 
 
 @lru_cache
-def _equipment(title):
+def _workload_with_samples(title):
     """Return a workload and its samples, once per actor."""
     from benchmarks.peers.torch_parts import samples_of
 
@@ -33,12 +33,12 @@ def train(message, context):
     """Train one epoch on a client's samples."""
     from benchmarks.peers.torch_parts import batches_of, network_of
 
-    work, x, y = _equipment(message.content["config"]["title"])
+    work, x, y = _workload_with_samples(message.content["config"]["title"])
     network = network_of(work)
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    own = context.node_config["partition-id"]
+    client = context.node_config["partition-id"]
     optimizer = torch.optim.SGD(network.parameters(), lr=work.lr)
-    for inputs, labels in batches_of(work, x[own], y[own]):
+    for inputs, labels in batches_of(work, x[client], y[client]):
         optimizer.zero_grad()
         F.cross_entropy(network(inputs), labels).backward()
         optimizer.step()

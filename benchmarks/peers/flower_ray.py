@@ -1,16 +1,15 @@
 # mypy: ignore-errors
-"""Rounds of Flower: its FedAvg on the simulation runtime, clients as Ray actors.
+"""Rounds of Flower: its FedAvg on the simulation runtime, with clients as Ray actors.
 
-Where the work differs from unskew's:
+Differences from unskew's work:
 
-- BatchNorm's running statistics (W3) and its counter of batches are averaged as every tensor is.
-- Parameters are serialised from the server to each client and back: what a simulation that is
-  meant to move to a real network pays.
-- Its runtime and its server look for messages every tenth of a second.
+- BatchNorm's running statistics (W3) and its counter of batches are averaged like every tensor.
+- Parameters are serialised from the server to each client and back, as on a real network.
+- Its runtime and its server poll for messages every tenth of a second.
 
-To Flower's advantage, an actor keeps the samples between messages. Layouts are the processors that
-a client asks for: they set how many actors share the cores, and each actor computes with as many
-threads.
+To Flower's advantage, an actor keeps the samples between messages. Layouts differ in the CPUs that
+a client reserves: they determine how many actors share the cores, and each actor computes with as
+many threads.
 """
 
 import os
@@ -42,13 +41,13 @@ LAYOUTS = {
 
 
 class Timed(FedAvg):
-    """FedAvg that notes when rounds end, and that every client answered."""
+    """FedAvg that records when rounds end and checks that every client replied."""
 
     def __init__(self, work):
         super().__init__(
             fraction_train=work.cohort / work.clients,
             fraction_evaluate=0.0,
-            # The first round may begin while nodes still register, and a fraction of few is less.
+            # If the first round starts before all nodes are registered, the fraction is too small.
             min_train_nodes=work.cohort,
             min_available_nodes=work.clients,
         )
@@ -56,19 +55,19 @@ class Timed(FedAvg):
         self.ends = []
 
     def aggregate_train(self, server_round, replies):
-        """Average, then note the time."""
+        """Average the replies and record the time."""
         replies = list(replies)
         averaged = super().aggregate_train(server_round, replies)
         errors = [reply.error.reason for reply in replies if reply.has_error()]
         if errors or len(replies) < self.cohort:
-            reason = errors[0] if errors else f"{len(replies)} of {self.cohort} clients answered"
+            reason = errors[0] if errors else f"{len(replies)} of {self.cohort} clients replied"
             raise RuntimeError(f"round {server_round}: {reason}")
         self.ends.append(time.perf_counter())
         return averaged
 
 
 def time_rounds(work, rounds):
-    """Time rounds, each from the end of the round before."""
+    """Time rounds, each from the end of the previous round."""
     from benchmarks.peers.torch_parts import network_of
 
     strategy = Timed(work)

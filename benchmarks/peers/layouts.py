@@ -1,7 +1,7 @@
-"""Runs a peer in each of its layouts, every one in a fresh process.
+"""Run a peer in each of its layouts, each in a new process.
 
-Threads, devices and workers are read by the peers when they are imported, so two layouts cannot
-share a process. A layout that fails or takes too long is left out, with a line on stderr.
+Peers read the numbers of threads, devices and workers when they are imported, so two layouts cannot
+share a process. A layout that fails or takes too long is left out, with a message on stderr.
 """
 
 import json
@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.workloads import Contestant, arguments, report
+from benchmarks.workloads import TimeRounds, arguments, report
 
 CHOSEN = "PEER_LAYOUT"
 LONGEST = 300.0
 """Seconds after which a layout counts as failed."""
 PATIENCE = 15.0
-"""Seconds that a layout has to end when it is asked to."""
+"""Seconds that a layout has to exit after SIGTERM."""
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -30,27 +30,27 @@ class Layout:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
-    """What goes between ``python`` and ``-m program``, such as ``-m torch.distributed.run``."""
+    """Arguments between ``python`` and ``-m program``, such as ``-m torch.distributed.run``."""
 
 
-def main(program: str, layouts: Mapping[str, Layout], time_rounds: Contestant) -> None:
+def main(program: str, layouts: Mapping[str, Layout], time_rounds: TimeRounds) -> None:
     """Report the rounds of every layout, or run the one that the environment names."""
     work, rounds = arguments()
     if CHOSEN in os.environ:
         seconds = time_rounds(work, rounds)
-        # Of several workers (torchrun numbers them), one speaks.
+        # Only the first of several workers of torchrun reports.
         if os.environ.get("RANK", "0") == "0":
             report(seconds)
         return
-    # A program that is ended from outside ends its layout too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
+    # On SIGTERM, exit by an exception, so that the running layout is stopped too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     found: dict[str, Sequence[float]] = {}
     for name, layout in layouts.items():
-        found |= _played(program, name, layout)
+        found |= _run_layout(program, name, layout)
     report(found)
 
 
-def _played(program: str, name: str, layout: Layout) -> dict[str, Sequence[float]]:
+def _run_layout(program: str, name: str, layout: Layout) -> dict[str, Sequence[float]]:
     command = [sys.executable, *layout.launcher, "-m", program, *sys.argv[1:]]
     paths = [str(CHECKOUT), str(CHECKOUT / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {
@@ -73,7 +73,7 @@ def _played(program: str, name: str, layout: Layout) -> dict[str, Sequence[float
         except subprocess.TimeoutExpired:
             _fail(name, f"took longer than {LONGEST:.0f} s")
         except (IndexError, ValueError):
-            _fail(name, f"it reported nothing, and last said: {errors.strip().split(chr(10))[-1]}")
+            _fail(name, f"no report; last line of stderr: {errors.strip().split(chr(10))[-1]}")
         else:
             return seconds
         finally:
@@ -82,10 +82,10 @@ def _played(program: str, name: str, layout: Layout) -> dict[str, Sequence[float
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End what is left of a layout: politely first, for torchrun's workers are its own to end."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    """Stop what is left of a layout: SIGTERM first, so that torchrun can stop its workers."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, signal_number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE)
 

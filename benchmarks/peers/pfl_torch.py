@@ -1,15 +1,16 @@
 # mypy: ignore-errors
 """Rounds of pfl: FederatedAveraging on its SimulatedBackend, in one process or one per core.
 
-Where the work differs from unskew's:
+Differences from unskew's work:
 
-- pfl does not shuffle a client's samples: batches are cut once, kept, and come in the same order.
-- Only parameters are reset and averaged. BatchNorm's running statistics (W3) run on from client
-  to client, in each process apart.
-- A cohort is drawn with replacement, so a client may be in it twice.
+- pfl does not shuffle a client's samples: batches are built once and used in the same order.
+- Only parameters are reset and averaged. BatchNorm's running statistics (W3) continue from client
+  to client, separately in each process.
+- A cohort is sampled with replacement, so a client may be in it twice.
 - It trains clients in place, one after another, and sums differences from the global parameters.
 
-Workers are started by torchrun, as pfl's documentation asks for; each takes its share of a cohort.
+Workers are started by torchrun, as pfl's documentation recommends; each trains its share of a
+cohort.
 """
 
 import os
@@ -44,37 +45,37 @@ LAYOUTS = {
 
 
 def with_loss(network):
-    """Give a network the two methods that pfl calls."""
+    """Add the two methods that pfl calls to a network."""
     network.loss = lambda x, y: F.cross_entropy(network(x), y)
     network.metrics = lambda _x, _y: {}
     return network
 
 
 class Stopwatch(TrainingProcessCallback):
-    """Notes when rounds end."""
+    """Records when rounds end."""
 
     def __init__(self):
         self.ends = []
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        """Note the time."""
+        """Record the time."""
         del aggregate_metrics, model, central_iteration
         self.ends.append(time.perf_counter())
         return False, Metrics()
 
 
 def federation(inputs, labels):
-    """Return the clients, their samples at hand as tensors."""
-    clients = [PyTorchTensorDataset(own) for own in zip(inputs, labels, strict=True)]
+    """Return the clients, with their samples as tensors in memory."""
+    clients = [PyTorchTensorDataset(samples) for samples in zip(inputs, labels, strict=True)]
     sampler = get_user_sampler("random", range(len(clients)))
     return FederatedDataset(clients.__getitem__, sampler)
 
 
 def time_rounds(work, rounds):
-    """Time rounds, each from the end of the round before."""
+    """Time rounds, each from the end of the previous round."""
     from benchmarks.peers.torch_parts import network_of, samples_of
 
-    np.random.seed(0)  # noqa: NPY002 (pfl draws from numpy's global state, alike in each worker)
+    np.random.seed(0)  # noqa: NPY002 (pfl samples from numpy's global state, the same in each worker)
     torch.manual_seed(0)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     clients = federation(*samples_of(work))

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """What peers on PyTorch share: the network of a workload, and each client's samples as tensors.
 
-The order of layers and of an image's numbers in memory is the one of the peers' documentation. With
-PEERS_TUNED=1 in the environment both are unskew's: pooling before the ReLU, and channels last; and
-batches are cut from tensors.
+The order of layers and the memory format of images are those of the peers' documentation. With
+PEERS_TUNED=1 in the environment they are unskew's: pooling before the ReLU, and channels last; and
+batches are slices of tensors instead of a DataLoader's.
 """
 
 import os
@@ -11,14 +11,14 @@ import os
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.customary import customary
+from benchmarks.tutorial_networks import tutorial_network
 from unskew.models import make
 
 
 def network_of(work):
     """Build the network of a workload."""
     if not _tuned(work):
-        return customary(work.model, work.shape)
+        return tutorial_network(work.model, work.shape)
     return make(work.model, work.shape, 10).to(memory_format=torch.channels_last)
 
 
@@ -26,13 +26,13 @@ def samples_of(work):
     """Return inputs and labels, both as one tensor per client."""
     x, y = (torch.from_numpy(array) for array in work.data())
     if _tuned(work):
-        # With one channel both orders have the same bytes, and a mere request changes nothing.
+        # With one channel both formats have the same bytes, so contiguous() would change nothing.
         x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
     return x.split(work.samples), y.split(work.samples)
 
 
 def batches_of(work, x, y):
-    """Go through one client's samples in a new order, for peers that leave this to their users."""
+    """Yield shuffled batches of one client, for peers that leave batching to their users."""
     if not _tuned(work):
         yield from DataLoader(TensorDataset(x, y), work.batch, shuffle=True)
         return

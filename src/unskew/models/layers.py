@@ -32,26 +32,26 @@ def conv(
     )
 
 
-class SpareConv2d(nn.Conv2d):
+class ChannelPaddedConv2d(nn.Conv2d):
     """A convolution with its channels padded with zeros to a multiple of eight.
 
     Processors compute on eight numbers at a time, so six channels cost more than eight
-    (benchmarks/spare.py). The spare channels stay zero in ReLU and pooling, and have zero weight
-    in the next convolution, so function and parameters are unchanged.
+    (benchmarks/padding_channels.py). The padding channels stay zero in ReLU and pooling, and have
+    zero weight in the next convolution, so function and parameters are unchanged.
     """
 
     LANES = 8
 
     def __init__(
-        self, inputs: int, outputs: int, size: int, *, padding: int = 0, adds_spare: bool = False
+        self, inputs: int, outputs: int, size: int, *, padding: int = 0, pads_outputs: bool = False
     ) -> None:
         super().__init__(inputs, outputs, size, padding=padding)
-        self.adds_spare = adds_spare
+        self.pads_outputs = pads_outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the convolution to inputs with spare channels, and add spare outputs if asked."""
+        """Apply the convolution to inputs with padding channels; pad its outputs if requested."""
         inputs = x.shape[-3] - self.weight.shape[1]
-        outputs = -self.weight.shape[0] % self.LANES if self.adds_spare else 0
+        outputs = -self.weight.shape[0] % self.LANES if self.pads_outputs else 0
         weight = F.pad(self.weight, (0, 0, 0, 0, 0, inputs, 0, outputs))
         bias = None if self.bias is None else F.pad(self.bias, (0, outputs))
         result: Tensor = self._conv_forward(x, weight, bias)

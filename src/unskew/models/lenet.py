@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 from torch import nn
 
-from unskew.models.layers import SpareConv2d, named
+from unskew.models.layers import ChannelPaddedConv2d, named
 from unskew.models.norms import Norm, Normalised, image_norm
 from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
@@ -41,8 +41,8 @@ class LeNet5(Normalised):
         conv1: nn.Module
         conv2: nn.Module
         if self.norm == "none":
-            conv1 = SpareConv2d(channels, 6, 5, padding=padding, adds_spare=True)
-            conv2 = SpareConv2d(6, 16, 5)
+            conv1 = ChannelPaddedConv2d(channels, 6, 5, padding=padding, pads_outputs=True)
+            conv2 = ChannelPaddedConv2d(6, 16, 5)
         else:  # a normalisation layer has a fixed number of channels
             conv1 = nn.Conv2d(channels, 6, 5, padding=padding, bias=False)
             conv2 = nn.Conv2d(6, 16, 5, bias=False)

@@ -1,4 +1,4 @@
-"""What one piece of work takes: measured in a process of its own, forked for it (Linux)."""
+"""The peak memory of a function, measured in a forked process (Linux)."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 def in_a_child(work: Callable[[], T]) -> T:
-    """Do the work in a forked process and return its result.
+    """Call the function in a forked process and return its result.
 
-    It sees all that this process holds without a copy, and finds no memory that earlier work has
-    freed but not given back. This process must not have computed with several threads before:
-    they do not survive the fork.
+    The child shares this process's memory without a copy, and cannot reuse memory that earlier
+    work freed without returning it to the system. Before the fork, this process must not have
+    computed with several threads: they do not exist in the child.
     """
     forks = multiprocessing.get_context("fork")
     results = forks.SimpleQueue()
@@ -28,8 +28,8 @@ def in_a_child(work: Callable[[], T]) -> T:
 
 
 def peak_above(work: Callable[[], object]) -> float:
-    """Return how many MB of memory the work takes at its peak above what is held before."""
-    (_OWN / "clear_refs").write_text("5")  # sets the high-water mark to what is held now
+    """Return the peak memory of a call, in MB above the memory in use before it."""
+    (_OWN / "clear_refs").write_text("5")  # resets VmHWM to the current VmRSS
     before = _status("VmRSS")
     work()
     return _status("VmHWM") - before

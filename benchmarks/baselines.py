@@ -1,4 +1,4 @@
-"""What needs no peer installed: unskew, a plain research loop, and the limit of the machine."""
+"""The implementations that need no peer installed: unskew, a plain loop, and a lower limit."""
 
 import copy
 import multiprocessing
@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import unskew as us
-from benchmarks.customary import customary
+from benchmarks.tutorial_networks import tutorial_network
 from benchmarks.workloads import Workload
 from unskew.models import make
 
@@ -22,11 +22,11 @@ CORES = multiprocessing.cpu_count()
 
 
 def unskew_rounds(work: Workload, rounds: int) -> list[float]:
-    """Time unskew's own rounds, as the run records them."""
+    """Return the seconds of unskew's rounds, as the run records them."""
     x, y = work.data()
     owner = np.repeat(np.arange(work.clients), work.samples)
     federation = us.Federation.from_arrays(x, y, owner, classes=10)
-    warm_up = 5  # by then steps of every shape have come often enough to be traced
+    warm_up = 5  # steps of every shape are traced by then
     run = us.train(
         federation,
         "fedavg",
@@ -42,9 +42,9 @@ def unskew_rounds(work: Workload, rounds: int) -> list[float]:
 
 
 def plain_rounds(work: Workload, rounds: int) -> list[float]:
-    """Time the loop of most research code: deepcopy, DataLoader, averaging of state dicts."""
+    """Time a loop as in most research code: deepcopy, DataLoader, averaging of state dicts."""
     x, y = (torch.from_numpy(array) for array in work.data())
-    model = customary(work.model, work.shape)
+    model = tutorial_network(work.model, work.shape)
     seconds = []
     for round_ in range(rounds + 1):
         started = time.perf_counter()
@@ -68,9 +68,10 @@ def plain_rounds(work: Workload, rounds: int) -> list[float]:
 
 
 class Limit:
-    """The same steps in the tightest loop on every core: no federation, nothing averaged.
+    """The same steps in the tightest loop on every core: nothing is sent or averaged.
 
-    One thread a process, samples ready in channels-last order, gradients applied in place.
+    One process per core with one thread each, samples stored in channels-last order, and gradients
+    applied in place.
     """
 
     def __init__(self, work: Workload) -> None:
@@ -87,7 +88,7 @@ class Limit:
             ours.recv()
 
     def rounds(self, rounds: int) -> list[float]:
-        """Time rounds."""
+        """Return the seconds of each round."""
         return list(self._timed(rounds + 1))[1:]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Spare channels change the speed of a network, not its output."""
+"""Padding channels change the speed of a network, not its output."""
 
 import pytest
 import torch
@@ -6,14 +6,14 @@ from torch import nn
 from torch.func import functional_call
 
 from unskew.models import make
-from unskew.models.layers import SpareConv2d
+from unskew.models.layers import ChannelPaddedConv2d
 
 
 def plain_copy(network):
     """The same network with plain convolutions and the same parameters."""
     body = network.body
     for name, layer in list(body.named_children()):
-        if isinstance(layer, SpareConv2d):
+        if isinstance(layer, ChannelPaddedConv2d):
             plain = nn.Conv2d(
                 layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding
             )
@@ -23,13 +23,13 @@ def plain_copy(network):
 
 
 def both(shape):
-    spare, plain = make("lenet5", shape, 10, seed=1), plain_copy(make("lenet5", shape, 10, seed=1))
-    assert [type(plain.body.conv1), type(spare.body.conv1)] == [nn.Conv2d, SpareConv2d]
-    return spare, plain
+    padded, plain = make("lenet5", shape, 10, seed=1), plain_copy(make("lenet5", shape, 10, seed=1))
+    assert [type(plain.body.conv1), type(padded.body.conv1)] == [nn.Conv2d, ChannelPaddedConv2d]
+    return padded, plain
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 12, 12)])
-def test_lenet_with_spare_channels_equals_lenet(shape):
+def test_lenet_with_padding_channels_equals_lenet(shape):
     x, y = torch.rand(6, *shape), torch.arange(6)
     losses, gradients = [], []
     for network in both(shape):
@@ -37,11 +37,11 @@ def test_lenet_with_spare_channels_equals_lenet(shape):
         losses.append(loss.item())
         gradients.append(torch.autograd.grad(loss, list(network.parameters())))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    for spare, plain in zip(*gradients, strict=True):
-        torch.testing.assert_close(spare, plain, rtol=1e-4, atol=1e-6)
+    for padded, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(padded, plain, rtol=1e-4, atol=1e-6)
 
 
-def test_spare_channels_are_zero_and_only_between_the_convolutions():
+def test_padding_channels_are_zero_and_only_between_the_convolutions():
     network = make("lenet5", (1, 28, 28), 10)
     first = network.body.conv1(torch.rand(2, 1, 28, 28))
     assert first.shape[1] == 8
@@ -49,7 +49,7 @@ def test_spare_channels_are_zero_and_only_between_the_convolutions():
     assert network.body.conv2(first).shape[1] == 16
 
 
-def test_a_layer_called_with_more_channels_adds_the_spare_channels_it_needs():
+def test_a_layer_called_with_more_channels_adds_the_padding_channels_it_needs():
     network = make("lenet5", (1, 28, 28), 10).body
     wider = {"weight": torch.rand(11, 1, 5, 5), "bias": torch.rand(11)}
     first = functional_call(network.conv1, wider, torch.rand(2, 1, 28, 28))
