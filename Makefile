@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
 # those and the rest; what needs real data is run by hand.
-PYTEST := $(BIN)/python -m pytest -n 2
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope
 QUICK  := not (long or extras or real_data)
 REST   := (long or extras) and not real_data
 

@@ -96,6 +96,7 @@ def test_a_study_is_run_judged_and_saved(terminal, grid, tmp_path):
     assert "Studies without a result: feddisk-femnist" in listed
 
 
+@pytest.mark.long
 def test_a_case_that_follows_doubles_the_measured_clients(terminal, grid, tmp_path):
     terminal.output("study", "run", grid, "--scale", "cpu", "--seeds", "1", "--out", "out/grid")
     facts = [json.loads(path.read_text()) for path in tmp_path.glob("out/runs/*/*/*/run.json")]
@@ -122,6 +123,7 @@ def test_probes_measure_and_draw(terminal, tmp_path):
     assert (tmp_path / "out/codes/figures/codes.png").is_file()
 
 
+@pytest.mark.long
 def test_two_phases_count_their_rounds(terminal):
     """FedDisk exchanges densities for three rounds before the task."""
     result = terminal.json("study", "run", "feddisk-mnist", "--scale", "smoke", "--seeds", "1")
