@@ -25,11 +25,11 @@ def results_text(folder: Path) -> str:
         f"{_setting(runs)} Written by `python -m benchmarks.results` from the runs of:",
         f"```\n{known.command}\n```",
         others.table_with_verdict(known.target).to_markdown(),
-        "*Accuracy is the global model's on the common test set, mean ± deviation over seeds; "
-        "local is its mean over the clients' own tests, worst the client it serves worst, "
-        "personal the mean of the clients' own models on their own tests. "
-        "Rounds and MB count until the global model first reaches the target, both directions, "
-        f"all clients. Judged by: {TEST}.*",
+        "*Accuracy is that of the global model on the common test set, mean ± standard deviation "
+        "over seeds; local is its mean accuracy on the clients' local test sets, worst its "
+        "accuracy on the worst of these, personal the mean accuracy of the clients' own models on "
+        "their local test sets. Rounds and MB are counted until the global model first reaches "
+        f"the target; MB include both directions and all clients. Judged by: {TEST}.*",
         "Methods that train personal models are judged by the column *personal*: the global "
         "model of methods with several models or personal heads is an average that no client "
         "uses. In a round of FedCluster one of its 5 groups trains, so its clients train and send "
@@ -40,8 +40,8 @@ def results_text(folder: Path) -> str:
     ]
     tuned = tuning_table(runs)
     if tuned is not None:
-        parts += ["## What was chosen", f"{tuned.title}; see [tuning](tuning.md).".capitalize()]
-        parts += [tuned.to_markdown()]
+        caption = f"{tuned.title}; see [tuning](tuning.md).".capitalize()
+        parts += ["## Chosen hyper-parameters", caption, tuned.to_markdown()]
     return "\n\n".join(parts) + "\n"
 
 
