@@ -46,6 +46,13 @@ def pytest_make_collect_report(collector):
     return refuse_skips(collector.config, (yield))
 
 
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Start subprocesses without coverage, which prints warnings and handles SIGTERM itself."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch):
     """Skip waiting for the disk, which protects only against power cuts."""

@@ -68,6 +68,7 @@ def test_a_program_that_ignores_sigterm_is_killed(programs):
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only on Linux do threads outlive the first one"
 )
+@pytest.mark.usefixtures("unmeasured")
 def test_a_program_is_alive_until_its_last_thread_ends(programs):
     program = start(programs, "headless", HEADLESS)
     assert is_alive(program.pid)
