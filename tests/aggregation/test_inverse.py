@@ -196,3 +196,10 @@ def test_weights_decrease_with_distance(seed):
     explained = inverse_distance().explain(Uploads.of(stack))
     order = explained["distances"].argsort()
     assert bool((explained["weights"][order].diff() < 0).all())
+
+
+def test_distances_beyond_the_largest_float32_still_give_weights():
+    stack = torch.tensor([[3e38, 3e38], [-3e38, -3e38], [1e38, 1e38]])
+    weights = inverse_distance()(Uploads.of(stack))
+    assert bool(weights.isfinite().all())
+    assert weights.argmax() == 2

@@ -137,3 +137,8 @@ def test_attributes_that_are_not_fields_cannot_be_composed():
         Kept(2.0) + "ida"
     with pytest.raises(UnskewError, match="must be a name or a method object"):
         Mine() + 3
+
+
+def test_an_option_of_two_parts_must_have_one_value():
+    with pytest.raises(UnskewError, match="alpha is an option of several parts"):
+        make_method("feddisco:alpha=0.5+feddyn:alpha=0.1")

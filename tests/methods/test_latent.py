@@ -14,6 +14,7 @@ from unskew.experiments.studies.synthesis import (
     classification_score,
     synthesise,
 )
+from unskew.methods import make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -185,3 +186,7 @@ def test_a_client_far_from_the_prior_gets_less_weight():
     )  # fmt: skip
     weights = run.weights[-1]
     assert weights[3] < min(weights[:3])
+
+
+def test_the_epochs_of_the_vae_are_those_of_its_stage():
+    assert make_method("latent:vae_epochs=2").stages()[0].settings["epochs"] == 2

@@ -249,3 +249,9 @@ def test_the_model_that_feddyn_evaluates_has_the_pooled_variance(method):
     )
     assert made.model(server)[variance].tolist() == [5.0] * 4
     assert server.vector[variance].tolist() == [5.0] * 4
+
+
+def test_averaging_by_class_needs_one_output_per_class(federation):
+    network = nn.Linear(federation.train.x[0].size, federation.classes + 1)
+    with pytest.raises(UnskewError, match="needs one output per class"):
+        us.train(federation, "fedma:head=classes", model=network, rounds=1)
