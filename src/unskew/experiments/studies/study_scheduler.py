@@ -74,16 +74,16 @@ def run_study_cases(
         scheduler = RunScheduler(None, resume, parallelism, display, stage_cache)
         for followers in (False, True):
             cases = [case for case in runnable if (case.follows is not None) == followers]
-            tasks = [
+            planned = [
                 _StudyRun(case, label, seed)
                 for case in cases
                 for seed in range(study.seeds)
                 for label in case.methods
             ]
             requests = _StudyRequests(cache, study_runs, one_core=parallelism > 1)
-            runs = scheduler.run([requests.of(task) for task in tasks])
+            runs = scheduler.run([requests.of(study_run) for study_run in planned])
             for case in cases:
-                study_runs.runs[case.name] = _by_method(case, tasks, runs)
+                study_runs.runs[case.name] = _by_method(case, planned, runs)
     return study_runs
 
 
@@ -147,45 +147,47 @@ class _StudyRun:
         return f"{self.case.name}: {self.label}, seed {self.seed}"
 
 
-def _by_method(case: Case, tasks: Sequence[_StudyRun], runs: Sequence[Run]) -> Runs:
+def _by_method(case: Case, planned: Sequence[_StudyRun], runs: Sequence[Run]) -> Runs:
     """Return the runs of a case, ordered by method."""
     labels = list(case.methods)
-    of_case = [pair for pair in zip(tasks, runs, strict=True) if pair[0].case is case]
+    of_case = [pair for pair in zip(planned, runs, strict=True) if pair[0].case is case]
     return Runs(run for _, run in sorted(of_case, key=lambda pair: labels.index(pair[0].label)))
 
 
 @dataclass(eq=False)
 class _StudyRequests:
-    """Creates the run requests of a study; consecutive tasks with the same data share it."""
+    """Creates the run requests of a study; consecutive runs with the same data share it."""
 
     cache: Path
     study_runs: StudyRuns
     one_core: bool
     last: tuple[tuple[StudyData, str | None, int], Federation] | None = None
 
-    def of(self, task: _StudyRun) -> RunRequest:
+    def of(self, study_run: _StudyRun) -> RunRequest:
         """Return the request for one run."""
-        case, method = task.case, make_method(task.case.methods[task.label])
-        skew = self._skew(task)
-        changes = {"seed": task.seed}
+        case, method = study_run.case, make_method(study_run.case.methods[study_run.label])
+        skew = self._skew(study_run)
+        changes = {"seed": study_run.seed}
         if self.one_core:
             changes["workers"] = 1  # one core per run; a pool gives the same bits
         return RunRequest(
-            label=str(task),
+            label=str(study_run),
             method=method,
-            data=lambda: self._federation(case.data, skew, task.seed),
+            data=lambda: self._federation(case.data, skew, study_run.seed),
             settings=case.train.changed(changes),
-            folder=run_folder(self.cache / content_key(case, skew), name_of(method), task.seed),
+            folder=run_folder(
+                self.cache / content_key(case, skew), name_of(method), study_run.seed
+            ),
             model=case.model,
         )
 
-    def _skew(self, task: _StudyRun) -> str | None:
+    def _skew(self, study_run: _StudyRun) -> str | None:
         """Return the skew of a case that follows another: the worst clients get double samples."""
-        if task.case.follows is None:
+        if study_run.case.follows is None:
             return None
-        before = self.study_runs.runs[task.case.follows]
-        run = next(run for run in before if run.seed == task.seed)
-        return f"{task.case.data.skew},double={'/'.join(map(str, worst_clients(run, _WORST)))}"
+        before = self.study_runs.runs[study_run.case.follows]
+        run = next(run for run in before if run.seed == study_run.seed)
+        return f"{study_run.case.data.skew},double={'/'.join(map(str, worst_clients(run, _WORST)))}"
 
     def _federation(self, data: StudyData, skew: str | None, seed: int) -> Federation:
         key = (data, skew, seed)
