@@ -5,7 +5,7 @@ import pytest
 import unskew as us
 from toys import small_federation
 from unskew.data.config import DataConfig
-from unskew.data.opening import open_data
+from unskew.data.load import open_data
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.config import RunConfig, read_config, set_values
@@ -199,3 +199,11 @@ def test_train_names_its_settings():
         us.train(small_federation(), round=3)
     with pytest.raises(UnskewError, match=r"^settings: give participation or cohort, not both$"):
         us.train(small_federation(), participation=0.5, cohort=3)
+
+
+def test_settings_are_an_object_or_keywords():
+    settings = Settings(rounds=2)
+    assert Settings.of(settings, {}) is settings
+    assert Settings.of(None, {"rounds": 2}) == settings
+    with pytest.raises(UnskewError, match="settings: given as an object; remove lr"):
+        Settings.of(settings, {"lr": 0.1})

@@ -128,9 +128,9 @@ def compare_methods(
     --tune-trials 6 --tune-rounds 15[/bold]
     """
     from unskew.data.config import DataConfig  # noqa: PLC0415
-    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
-    from unskew.experiments.comparison import compare_with  # noqa: PLC0415
+    from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.runs.runs import check_target  # noqa: PLC0415
@@ -162,16 +162,16 @@ def compare_methods(
         "workers": workers,
         **set_values(settings or ()),
     }
-    runs = compare_with(
+    runs = compare(
         lambda seed: _with_test_samples(open_data(data_config, seed)),
         methods,
-        Settings.validated(options),
         seeds=seeds,
         model=model,
         tune=search,
         out=out,
         resume=resume,
         jobs=jobs,
+        settings=Settings.validated(options),
     )
     verdict = runs.verdict()
     if json:
@@ -184,7 +184,7 @@ def compare_methods(
         if verdict is not None:
             typer.echo(str(verdict))
     if out is not None:
-        from unskew.report.writing import write_comparison  # noqa: PLC0415
+        from unskew.report.page import write_comparison  # noqa: PLC0415
 
         command = shlex.join(["unskew", *sys.argv[1:]])
         page = write_comparison(out, runs, target=target, command=command)

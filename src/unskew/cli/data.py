@@ -128,7 +128,7 @@ def show_federation(
     Example:  [bold]unskew data show visits.csv --label-column ill --client-column site[/bold]
     """
     from unskew.data.config import DataConfig  # noqa: PLC0415
-    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.utils.specs import validated  # noqa: PLC0415
 
     options = {

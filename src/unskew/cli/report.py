@@ -37,9 +37,12 @@ def report_runs(
     Example:  [bold]unskew report runs/digits -o report.html --tsne[/bold]
     """
     from unskew.report.charts.embedding import check_embedding  # noqa: PLC0415
-    from unskew.report.page import write_page  # noqa: PLC0415
+    from unskew.report.page import (  # noqa: PLC0415
+        ComparisonFacts,
+        read_comparison,
+        write_page,
+    )
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
-    from unskew.report.writing import ComparisonFacts, read_comparison  # noqa: PLC0415
     from unskew.runs.consistency import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
 

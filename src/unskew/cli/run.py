@@ -44,7 +44,7 @@ def run_config(
 
     Example:  [bold]unskew run first.toml --set train.lr=0.05 --out runs/second[/bold]
     """
-    from unskew.data.opening import open_data  # noqa: PLC0415
+    from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415
 
@@ -56,7 +56,7 @@ def run_config(
         model=parsed.model,
         out=folder,
         resume=resume,
-        **parsed.train.model_dump(),
+        settings=parsed.train,
     )
     if json:
         print_json(_run_facts(run))

@@ -119,8 +119,8 @@ class error_context:
 def run_client(context: ClientContext, round_: int, task: ClientTask) -> tuple[Trained, Finished]:
     """Run one client's extra trainings and then its training; return the result of the last."""
     for extra in context.extra_trainings:
-        task = after_extra_training(task, *_run_training(extra, round_, task))
-    return _run_training(context, round_, task)
+        task = after_extra_training(task, *_train_once(extra, round_, task))
+    return _train_once(context, round_, task)
 
 
 def after_extra_training(task: ClientTask, trained: Trained, finished: Finished) -> ClientTask:
@@ -128,9 +128,7 @@ def after_extra_training(task: ClientTask, trained: Trained, finished: Finished)
     return replace(task, state=finished.state) if trained.finite else task
 
 
-def _run_training(
-    context: ClientContext, round_: int, task: ClientTask
-) -> tuple[Trained, Finished]:
+def _train_once(context: ClientContext, round_: int, task: ClientTask) -> tuple[Trained, Finished]:
     """Prepare, train and finish one client."""
     client = context.client(task.client, round_)
     with error_context(client.id, round_, "prepare"):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from unskew.errors import UnskewError
 from unskew.utils.specs import validated
 
 Positive = Annotated[int, Field(ge=1)]
@@ -57,6 +58,13 @@ class Settings(BaseModel):
     def validated(cls, values: Mapping[str, Any]) -> "Settings":
         """Build settings from keyword arguments; an error is one line that names each field."""
         return validated(cls, values, "settings: ")
+
+    @classmethod
+    def of(cls, settings: "Settings | None", options: Mapping[str, Any]) -> "Settings":
+        """Return settings that are given as an object or as keyword arguments, not as both."""
+        if settings is not None and options:
+            raise UnskewError(f"settings: given as an object; remove {', '.join(options)}")
+        return settings or cls.validated(options)
 
     def changed(self, changes: Mapping[str, Any]) -> "Settings":
         """Return these settings with changes; setting one of a pair resets the other."""

@@ -37,17 +37,23 @@ from unskew.utils.jsonable import to_jsonable
 
 def run_training(
     setup: TrainingSetup,
-    folder: RunFolder | None,
+    out: str | Path | None,
     *,
     resume: bool,
     progress: bool | RoundCallback | None,
     notes: Mapping[str, Any] | None = None,
-    stage_cache: Path | None = None,
+    stage_cache: str | Path | None = None,
 ) -> Run:
     """Run every stage that is not finished yet, and return the run.
 
-    ``stage_cache`` is a folder of finished preparatory stages that several runs share.
+    With ``out`` the run is written to that folder. ``stage_cache`` is a folder of finished
+    preparatory stages that several runs share.
     """
+    folder = None
+    if out is not None:
+        # Nodes store client state in files, which must not be ahead of the last checkpoint.
+        seconds = setup.settings.checkpoint_seconds if setup.backend.is_local else 0.0
+        folder = RunFolder(out, seconds, setup.settings.state_memory)
     position = Position(states=ClientStates(StateStore(memory=setup.settings.state_memory)))
     run = Run(
         method=name_of(setup.method),
@@ -60,10 +66,11 @@ def run_training(
     stages, cache = setup.method.stages(), None
     if folder is not None:
         identity = setup.identity()
-        if stage_cache is not None and setup.backend.is_local:
+        # A custom network is identified by its initial weights alone; its forward pass may differ.
+        if stage_cache is not None and setup.backend.is_local and not setup.custom_network:
             versions, settings = run.facts["versions"], setup.settings
             keys = stage_keys(identity, versions, setup.initial_slots, settings, stages)
-            cache = StageCache(stage_cache, keys)
+            cache = StageCache(Path(stage_cache), keys)
         end = (len(stages) - 1, rounds_of(stages[-1], setup.settings))
         position = folder.open(identity, run.facts, resume=resume, cache=cache, end=end)
         run.folder = folder.path

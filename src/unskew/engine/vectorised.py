@@ -49,14 +49,14 @@ class Vectorised:
     def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
         for extra in self._context.extra_trainings:
-            done = self._run_training(extra, round_, tasks)
+            done = self._train_once(extra, round_, tasks)
             tasks = [
                 after_extra_training(task, trained, finished)
                 for task, trained, finished in zip(tasks, done.trained, done.finished, strict=True)
             ]
-        return self._run_training(self._context, round_, tasks)
+        return self._train_once(self._context, round_, tasks)
 
-    def _run_training(
+    def _train_once(
         self, context: ClientContext, round_: int, tasks: Sequence[ClientTask]
     ) -> CohortResult:
         ids = np.array([task.client for task in tasks])

@@ -34,7 +34,8 @@ def compare(
     resume: bool = True,
     jobs: int | None = None,
     progress: bool | None = None,
-    **settings: Any,
+    settings: Settings | None = None,
+    **options: Any,
 ) -> Runs:
     """Train every method with every seed and return the runs.
 
@@ -45,46 +46,20 @@ def compare(
     the new runs. A folder whose run used different data, settings, network or custom code is an
     error; with ``resume=False`` any existing run folder is. ``jobs`` is the number of runs executed
     at the same time; None means one per core if a run uses a single core, and one otherwise.
-    ``settings`` are those of :func:`unskew.train`.
+    ``options`` are the settings of :func:`unskew.train` as keywords; ``settings`` takes them as one
+    validated object instead.
 
     With ``tune`` the learning rate and the published options of each method are searched first,
     with the first seed, on a validation part of the clients' training samples; see
     ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
     ``rounds``. The result of the search is in ``run.facts["tuning"]``.
     """
-    return compare_with(
-        federation,
-        methods,
-        Settings.validated(settings),
-        seeds=seeds,
-        model=model,
-        tune=tune,
-        out=out,
-        resume=resume,
-        jobs=jobs,
-        progress=progress,
-    )
-
-
-def compare_with(
-    federation: Federations,
-    methods: str | Sequence[str | Method],
-    settings: Settings,
-    *,
-    seeds: int | Sequence[int] = 3,
-    model: Model | None = None,
-    tune: bool | Mapping[str, Any] = False,
-    out: str | Path | None = None,
-    resume: bool = True,
-    jobs: int | None = None,
-    progress: bool | None = None,
-) -> Runs:
-    """Do what :func:`compare` does, given settings that are already validated."""
     if not isinstance(federation, Federation) and not callable(federation):
         raise UnskewError(
             f"federation must be a Federation, or a function that takes a seed and returns one "
             f"(got {federation!r}); see us.load"
         )
+    settings = Settings.of(settings, options)
     if "seed" in settings.model_fields_set:
         raise UnskewError("seed: a comparison takes seeds instead, a number or a list")
     chosen = [make_method(method) for method in _as_list(methods)]

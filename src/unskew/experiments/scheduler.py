@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.model_factory import instantiate, is_custom
+from unskew.engine.model_factory import instantiate
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
@@ -20,7 +20,6 @@ from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
 from unskew.methods import name_of
 from unskew.methods.common.base import Method
 from unskew.models.functional import Model
-from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 
@@ -67,14 +66,12 @@ class RunScheduler:
     def _job(self, request: RunRequest) -> Job:
         data = request.data()
 
-        def execute(on_round: RoundCallback) -> Run:
+        def job(on_round: RoundCallback) -> Run:
             try:
-                return train_with(
-                    data,
-                    request.method,
-                    request.settings,
-                    model=request.model or self.model,
-                    out=request.folder,
+                model = request.model or self.model
+                return execute(
+                    TrainingSetup.of(data, request.method, model, request.settings),
+                    request.folder,
                     resume=self.resume and request.folder is not None,
                     progress=on_round,
                     notes=request.notes,
@@ -87,7 +84,7 @@ class RunScheduler:
                     raise
                 return _skipped(request, str(error), data)
 
-        return execute
+        return job
 
     def _parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
@@ -109,31 +106,20 @@ class RunScheduler:
         return instantiate(self.model, seed)
 
 
-def train_with(
-    federation: Federation,
-    method: Method,
-    settings: Settings,
+def execute(
+    setup: TrainingSetup,
+    out: str | Path | None,
     *,
-    model: Model | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: bool | RoundCallback | None = None,
-    notes: Mapping[str, Any] | None = None,
-    stage_cache: str | Path | None = None,
+    resume: bool,
+    progress: bool | RoundCallback | None,
+    notes: Mapping[str, Any] | None,
+    stage_cache: str | Path | None,
 ) -> Run:
-    """Train as :func:`train` does, given settings that are already validated."""
-    setup = TrainingSetup.of(federation, method, model, settings)
-    folder = None
-    if out is not None:
-        # Nodes store client state in files, which must not be ahead of the last checkpoint.
-        seconds = settings.checkpoint_seconds if settings.engine == "unskew" else 0.0
-        folder = RunFolder(out, seconds, settings.state_memory)
-    if settings.engine == "flower-ray":
-        return _train_on_ray()(setup, folder, resume=resume, progress=progress, notes=notes)
-    # A custom module is identified by its initial weights alone; its forward pass may differ.
-    shared = None if stage_cache is None or is_custom(model) else Path(stage_cache)
+    """Execute one run with the engine that its settings name."""
+    if setup.settings.engine == "flower-ray":
+        return _train_on_ray()(setup, out, resume=resume, progress=progress, notes=notes)
     return run_training(
-        setup, folder, resume=resume, progress=progress, notes=notes, stage_cache=shared
+        setup, out, resume=resume, progress=progress, notes=notes, stage_cache=stage_cache
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from unskew.data.federation import Federation
 from unskew.engine.progress import RoundCallback
 from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
-from unskew.experiments.scheduler import train_with
+from unskew.experiments.scheduler import execute
 from unskew.methods import make_method
 from unskew.methods.common.base import Method
 from unskew.models.functional import Model
@@ -25,20 +26,22 @@ def train(
     progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
-    **settings: Any,
+    settings: Settings | None = None,
+    **options: Any,
 ) -> Run:
     """Train one model on a federation and return what happened.
 
     ``method`` is a spec string such as ``"fedprox:mu=0.01"`` or a method object. ``model`` is a
     name (see ``unskew models``), a module whose weights every seed starts from, a function that
     returns a module, whose weights then depend on the seed, or None for a network that suits the
-    data. ``settings`` are the fields of :class:`unskew.engine.settings.Settings`:
+    data. ``options`` are the fields of :class:`unskew.engine.settings.Settings`:
     ``rounds``, ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
-    ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on. With ``out`` the run is written
-    to a folder as it proceeds, and with ``resume`` it continues from the folder's last checkpoint,
-    bit for bit. ``notes`` are stored in ``run.facts`` and change nothing. ``stage_cache`` is a
-    folder that several runs share: a preparatory stage, such as FedDisk's density, is trained by
-    the first of them and reused by the others.
+    ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on; ``settings`` takes them as one
+    validated object instead. With ``out`` the run is written to a folder as it proceeds, and with
+    ``resume`` it continues from the folder's last checkpoint, bit for bit. ``notes`` are stored in
+    ``run.facts`` and change nothing. ``stage_cache`` is a folder that several runs share: a
+    preparatory stage, such as FedDisk's density, is trained by the first of them and reused by the
+    others.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
@@ -46,14 +49,7 @@ def train(
         raise UnskewError("resume: there is nothing to resume without out, the run's folder")
     if stage_cache is not None and out is None:
         raise UnskewError("stage_cache: there is nothing to share without out, the run's folder")
-    return train_with(
-        federation,
-        make_method(method),
-        Settings.validated(settings),
-        model=model,
-        out=out,
-        resume=resume,
-        progress=progress,
-        notes=notes,
-        stage_cache=stage_cache,
+    setup = TrainingSetup.of(federation, make_method(method), model, Settings.of(settings, options))
+    return execute(
+        setup, out, resume=resume, progress=progress, notes=notes, stage_cache=stage_cache
     )

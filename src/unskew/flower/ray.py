@@ -31,7 +31,6 @@ from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
 from unskew.methods import name_of
-from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 _START = 600.0
@@ -44,7 +43,7 @@ _REPLY_TIMEOUT = 24 * 3600.0
 
 def train_on_ray(
     setup: TrainingSetup,
-    folder: RunFolder | None,
+    out: str | Path | None,
     *,
     resume: bool,
     progress: bool | RoundCallback | None,
@@ -67,8 +66,8 @@ def train_on_ray(
         link = _GroupedGrid(grid, max(_MIN_GROUP, 8 * workers))
         registry = NodeRegistry(link, _REPLY_TIMEOUT)
         registry.wait_for_nodes(clients, clients, _START)
-        if folder is not None:
-            registry.save(folder.path, resume=resume)
+        if out is not None:
+            registry.save(Path(out), resume=resume)
         setup.backend = NodeBackend(
             nodes=Nodes(link, registry, setup.settings.quorum, _START, _REPLY_TIMEOUT),
             bound=None,
@@ -76,13 +75,13 @@ def train_on_ray(
             method=name_of(setup.method),
             settings=setup.settings,
         )
-        runs.append(run_training(setup, folder, resume=resume, progress=progress, notes=notes))
+        runs.append(run_training(setup, out, resume=resume, progress=progress, notes=notes))
 
     server = ServerApp()
     server.main()(main)
     _connect()
     workers = int(ray.cluster_resources().get("CPU", 1) / setup.settings.client_cpus)
-    states = None if folder is None else folder.path.resolve() / "nodes"
+    states = None if out is None else Path(out).resolve() / "nodes"
     settings = setup.settings
     app = _StoredApp(
         ray.put((setup.module, setup.federation, setup.method)), states, settings.device

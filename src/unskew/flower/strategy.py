@@ -34,7 +34,6 @@ from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
 from unskew.runs.file_names import CHECKPOINTS
-from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 
 
@@ -129,8 +128,7 @@ class Strategy(FlowerStrategy):
         else:
             backend = NodeBackend(method=name_of(self.method), settings=self.settings, **shared)
         setup.backend = backend
-        folder = None if self._out is None else RunFolder(self._out, checkpoint_seconds=0.0)
-        self.run = run_training(setup, folder, resume=self._resume, progress=_log_round)
+        self.run = run_training(setup, self._out, resume=self._resume, progress=_log_round)
         return as_result(self.run, backend.server_metrics)
 
     def _set_initial_weights(self, arrays: ArrayRecord | None, setup: TrainingSetup) -> None:

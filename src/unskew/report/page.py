@@ -1,6 +1,8 @@
-"""One self-contained HTML page about a comparison, readable offline and on paper."""
+"""The report of a comparison: one self-contained HTML page, and the tables next to it."""
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -10,15 +12,29 @@ from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import any_personal_level
 from unskew.report.densities import density_notes
+from unskew.report.export import export_table
 from unskew.report.reproduce import configuration, python_text
 from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
-from unskew.runs.atomic import write_bytes
+from unskew.runs.atomic import write_bytes, write_json
 from unskew.runs.runs import Runs
 
+PAGE = "report.html"
+_FACTS = "comparison.json"
 _MAX_CSV = 100_000
 """The maximum length of a table that is embedded in the page; exported files have all of it."""
+
+
+def write_comparison(
+    out: str | Path, runs: Runs, *, target: float | None = None, command: str | None = None
+) -> Path:
+    """Write the page and the tables of a comparison into its folder; return the page."""
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / _FACTS, {"command": command, "target": target, "methods": runs.methods})
+    export_table(out, runs, target=target)
+    return write_page(out / PAGE, runs, target=target, command=command)
 
 
 def write_page(
@@ -90,3 +106,26 @@ def _chart_values(chart: Chart) -> dict[str, Any]:
         "data": chart.data,
         "csv": csv if len(csv) <= _MAX_CSV else None,
     }
+
+
+@dataclass(frozen=True)
+class ComparisonFacts:
+    """The command, target and methods stored in a comparison's folder, if any."""
+
+    command: str | None = None
+    target: float | None = None
+    methods: tuple[str, ...] = ()
+
+    def sorted(self, runs: Runs) -> Runs:
+        """Return runs in the order of the comparison, so that methods keep their colours."""
+        order = {method: index for index, method in enumerate(self.methods)}
+        return Runs(sorted(runs, key=lambda run: order.get(run.method, len(order))))
+
+
+def read_comparison(out: str | Path) -> ComparisonFacts:
+    """Return the facts stored in a comparison's folder; empty if there are none."""
+    try:
+        facts = json.loads((Path(out) / _FACTS).read_text(encoding="utf-8"))
+        return ComparisonFacts(facts["command"], facts["target"], tuple(facts["methods"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ComparisonFacts()

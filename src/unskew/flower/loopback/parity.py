@@ -16,7 +16,6 @@ from unskew.methods import make_method
 from unskew.methods.common.base import Server
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS
-from unskew.runs.folder import RunFolder
 
 TOLERANCE = 1e-6
 """The largest difference allowed; different processors may sum in a different order."""
@@ -53,9 +52,7 @@ def check_parity(app: Path, config: Config, run: Path) -> Parity:
         setup = TrainingSetup.of(
             task.federation(config), make_method(task.METHOD), task.MODEL, settings
         )
-        run_training(
-            setup, RunFolder(folder, settings.checkpoint_seconds), resume=False, progress=False
-        )
+        run_training(setup, folder, resume=False, progress=False)
         return compare_tensors(final_tensors(run), final_tensors(Path(folder)))
 
 

@@ -55,10 +55,10 @@ def train_client_models(
     case: Case, federation: Federation, seed: int, rounds: tuple[int, ...]
 ) -> ClientModels:
     """Train by FedAvg with full participation and return the clients' models of the rounds."""
-    settings = case.train.model_dump() | {"seed": seed, "workers": 1, "evaluate_every": 0}
-    settings |= {"participation": None, "cohort": None}
+    changes = {"seed": seed, "workers": 1, "evaluate_every": 0, "participation": None}
+    settings = case.train.changed(changes)
     method = KeepClientModels(rounds=rounds)
-    run = train(federation, method, model=case.model, progress=False, **settings)
+    run = train(federation, method, model=case.model, progress=False, settings=settings)
     assert run.model is not None
     stacks = {
         round_: torch.stack([run.states[k][f"{_MODEL}{round_}"] for k in range(len(federation))])

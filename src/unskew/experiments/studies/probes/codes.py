@@ -47,8 +47,8 @@ def measure_codes(case: Case, seed: int) -> ProbeResult:
     """Train a VAE by FedAvg and measure the distance of each client's codes from the prior."""
     whole = subsample(source(case.data.name), case.data.samples, None, seed)
     federation = half_even(whole, float(case.options.get("alpha", 0.5)), seed)
-    settings = case.train.model_dump() | {"seed": seed, "workers": 1, "evaluate_every": 0}
-    run = train(federation, "fedavg", model=case.model, progress=False, **settings)
+    settings = case.train.changed({"seed": seed, "workers": 1, "evaluate_every": 0})
+    run = train(federation, "fedavg", model=case.model, progress=False, settings=settings)
     assert run.model is not None
     network = FunctionalModel(run.model)
     vector = flatten(run.model, network.layout)
