@@ -207,4 +207,5 @@ def test_one_partitioner_in_detail(terminal, monkeypatch):
     assert "fewer than min_size samples" in " ".join(output.split())
     assert "options: alpha=0.1, min_size=none" in output
     assert max(map(len, output.splitlines())) <= 80
-    assert "did you mean 'dirichlet'?" in terminal.error("data", "partitioners", "dirichlt")
+    error = terminal.error("data", "partitioners", "dirichlt")
+    assert "partitioner: 'dirichlt' is not known; did you mean 'dirichlet'?" in error

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def partitioner_rows(name: str | None = None) -> list[Row]:
     """Return all partitioners, or one, with a description and the defaults of their options."""
-    chosen = PARTITIONERS if name is None else {name: lookup(PARTITIONERS, name, "skew")}
+    chosen = PARTITIONERS if name is None else {name: lookup(PARTITIONERS, name, "partitioner")}
     return [
         {
             "name": name,
