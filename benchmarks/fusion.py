@@ -96,11 +96,12 @@ def table_of_times() -> None:
 
 
 def table_of_accuracy() -> None:
+    from unskew.methods import Part
+
     import unskew as us
-    from unskew.methods.common.base import Method
     from unskew.methods.fedfusion import FedFusion
 
-    methods: dict[str, str | Method] = {
+    methods: dict[str, str | Part] = {
         "mean": "mean",
         "fedavg": "fedavg",
         "fedfusion": FedFusion(),

@@ -6,7 +6,7 @@ import torch
 
 import unskew as us
 from toys import small_federation
-from unskew.methods.common.base import SAMPLE_WEIGHTS
+from unskew.methods.common.values import SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.runs.sample_weights import weights_table
@@ -42,7 +42,7 @@ def clustered_run():
             {**table, "weight": [0.5, 0.25, None], "diagnostics": {"cluster": clusters}}
         )
     run.sample_weights = weights_table(
-        {k: {SAMPLE_WEIGHTS: torch.tensor(values)} for k, values in SAMPLES.items()}
+        {k: {f"feddisk/{SAMPLE_WEIGHTS}": torch.tensor(values)} for k, values in SAMPLES.items()}
     )
     run.client_tables.append(
         {"kind": "local", "round": 2, "client": [0, 1], "accuracy": [0.2, 0.6]}

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
     from unskew.experiments.training import train
-    from unskew.methods.common.base import Method
+    from unskew.methods.common.method import Method
+    from unskew.methods.common.parts import ClientSide, Personalization, ServerSide, Setting
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
     from unskew.skew.diagnosis import diagnose
 
 _HOMES = {
+    "ClientSide": "unskew.methods.common.parts",
     "Federation": "unskew.data.federation",
-    "Method": "unskew.methods.common.base",
+    "Method": "unskew.methods.common.method",
+    "Personalization": "unskew.methods.common.parts",
     "Run": "unskew.runs.run",
     "Runs": "unskew.runs.runs",
+    "ServerSide": "unskew.methods.common.parts",
+    "Setting": "unskew.methods.common.parts",
     "UnskewError": "unskew.errors",
     "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",
@@ -32,10 +37,14 @@ _HOMES = {
 }
 
 __all__ = [
+    "ClientSide",
     "Federation",
     "Method",
+    "Personalization",
     "Run",
     "Runs",
+    "ServerSide",
+    "Setting",
     "UnskewError",
     "__version__",
     "compare",

@@ -5,8 +5,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
-import unskew
+import unskew as us
+from toys import vector_of
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 SKIPPED = ("unskew data fetch", "unskew flower up")
@@ -50,15 +52,23 @@ def test_python_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
             continue
         exec(compile(quick(text), "README", "exec"), names)
     assert names["run"].method == "fedprox:mu=0.1"
-    custom = unskew.train(names["fed"], names["FedProx"](mu=0.1), rounds=1)
-    assert custom.method == "fedprox:mu=0.1"
+    custom = us.train(names["fed"], names["method"], rounds=1)
+    assert custom.method == "proximal:mu=0.1+ida"
     assert Path("runs/first/run.json").is_file()
     assert "worst client" in capsys.readouterr().out
 
 
-def test_the_method_in_the_readme_is_the_source_code():
-    source = Path(unskew.__file__).parent / "methods" / "fedprox.py"
-    assert source.read_text(encoding="utf-8") in blocks("python")
+def test_the_method_in_the_readme_is_fedprox(federation):
+    (snippet,) = [block for block in blocks("python") if "class Proximal" in block]
+    assert len(snippet.splitlines()) <= 25
+    names = {"__name__": "readme"}
+    exec(snippet, names)
+    options = {"model": "mlp:hidden=8", "rounds": 2, "lr": 0.1}
+    mine, built_in = (
+        us.train(federation, method, **options)
+        for method in (names["method"], "fedprox:mu=0.1+ida")
+    )
+    assert torch.equal(vector_of(mine), vector_of(built_in))
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README))

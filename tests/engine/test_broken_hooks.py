@@ -7,24 +7,24 @@ from pydantic.dataclasses import dataclass
 
 import unskew as us
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Method
+from unskew.methods import ClientSide, ServerSide
 from unskew.utils.specs import OPTIONS
 
 PARENT = os.getpid()
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class EndsItsProcess(Method):
-    def prepare(self, client, payload, state):
+class EndsItsProcess(ClientSide):
+    def prepare(self, client, start, payload, state):
         if os.getpid() != PARENT:
             os._exit(3)
-        return super().prepare(client, payload, state)
+        return start
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class ReturnsOnlyTheServer(Method):
-    def aggregate(self, server, uploads):
-        return super().aggregate(server, uploads)[0]
+class ReturnsOnlyTheServer(ServerSide):
+    def conclude(self, before, after, uploads, diagnostics):
+        return after
 
 
 def test_a_worker_that_dies_is_reported_with_its_client(federation):
@@ -32,6 +32,6 @@ def test_a_worker_that_dies_is_reported_with_its_client(federation):
         us.train(federation, EndsItsProcess(), rounds=1, runner="pool", workers=2)
 
 
-def test_aggregate_must_return_server_and_diagnostics(federation):
+def test_conclude_must_return_server_and_diagnostics(federation):
     with pytest.raises(UnskewError, match="must return a Server and a dict of diagnostics"):
         us.train(federation, ReturnsOnlyTheServer(), rounds=1, runner="loop")

@@ -16,14 +16,18 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.custom_code import custom_code_hash
 from unskew.errors import UnskewError
-from unskew.methods import make_method
-from unskew.methods.common.base import Method
+from unskew.methods import Aspect, ClientSide, Finished, ServerSide, make_method
 
 OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
 
 
+STEP = frozenset({Aspect.SERVER_STEP})
+
+
 def a_method():
-    class Custom(Method):
+    class Custom(ServerSide):
+        replaces = STEP
+
         def step(self, server, vector, uploads):
             return replace(server, vector=vector)
 
@@ -31,14 +35,16 @@ def a_method():
 
 
 def the_method_edited():
-    class Custom(Method):
+    class Custom(ServerSide):
+        replaces = STEP
+
         def step(self, server, vector, uploads):
             return replace(server, vector=0 * vector)
 
     return Custom()
 
 
-class WithAttribute(Method):
+class WithAttribute(ServerSide):
     def __init__(self, factor):
         object.__setattr__(self, "factor", factor)
 
@@ -85,7 +91,8 @@ def test_the_package_s_code_is_not_part_of_the_hash():
 
 
 TYPED = """
-class Typed(Method):
+class Typed(ServerSide):
+    replaces = STEP
     factor = {factor}
 
     def step(self, server, vector, uploads, share={share}):
@@ -109,9 +116,9 @@ DEFAULTS = {"factor": 1, "share": 2, "inner": 3, "held": 4, "quiet": 5, "doc": "
 
 def typed(**changes):
     """The hash of a method that has no source."""
-    names = {"Method": Method, "torch": torch, "__name__": "typed"}
+    names = {"ServerSide": ServerSide, "STEP": STEP, "torch": torch, "__name__": "typed"}
     exec(TYPED.format(**(DEFAULTS | changes)), names)
-    return custom_code_hash(names["Typed"](), None)
+    return custom_code_hash(make_method(names["Typed"]()), None)
 
 
 @pytest.mark.parametrize("place", ["factor", "share", "inner", "held", "quiet"])
@@ -135,22 +142,23 @@ def test_docstrings_do_not_change_the_hash():
 )
 def test_the_attributes_of_a_method_change_the_hash(one, other):
     assert (
-        custom_code_hash(WithAttribute(one), None)
-        == custom_code_hash(WithAttribute(one), None)
-        != custom_code_hash(WithAttribute(other), None)
+        custom_code_hash(make_method(WithAttribute(one)), None)
+        == custom_code_hash(make_method(WithAttribute(one)), None)
+        != custom_code_hash(make_method(WithAttribute(other)), None)
     )
 
 
-class WithCache(Method):
+class WithCache(ServerSide):
     @cached_property
     def slow(self):
         return 5
 
 
 def test_cached_properties_do_not_change_the_hash():
-    method = WithCache()
+    part = WithCache()
+    method = make_method(part)
     before = custom_code_hash(method, None)
-    assert method.slow == 5
+    assert part.slow == 5
     assert custom_code_hash(method, None) == before
 
 
@@ -165,15 +173,16 @@ def test_the_layers_and_attributes_of_a_network_change_the_hash():
 
 def test_the_hash_is_the_same_in_every_process():
     code = (
-        "from unskew.methods.common.base import Method\n"
+        "from unskew.methods import Aspect, ServerSide, make_method\n"
         "from unskew.engine.custom_code import custom_code_hash\n"
-        "class Custom(Method):\n"
+        "class Custom(ServerSide):\n"
+        "    replaces = frozenset({Aspect.SERVER_STEP})\n"
         "    names = {'mix', 'centre', 'head', 'norm', 'bias'}\n"
         "    def __init__(self):\n"
         "        object.__setattr__(self, 'own', {'bias', 'weight', 'norm', 'head'})\n"
         "    def step(self, server, vector, uploads):\n"
         "        return server if 'a' in {'mix', 'centre', 'head', 'norm'} else vector\n"
-        "print(custom_code_hash(Custom(), None))"
+        "print(custom_code_hash(make_method(Custom()), None))"
     )
     hashes = {
         subprocess.run(
@@ -256,17 +265,17 @@ def test_a_model_that_is_not_a_network_is_rejected(federation):
 
 @pytest.mark.parametrize("silent", [0, 1])
 def test_all_clients_must_send_the_same_extras(federation, silent):
-    class Sometimes(Method):
+    class Sometimes(ClientSide):
         def finish(self, client, start, trained, state):
-            finished = super().finish(client, start, trained, state)
-            extras = {} if client.id == silent else {"z": torch.ones(3)}
-            return replace(finished, extras=extras)
+            return Finished({} if client.id == silent else {"z": torch.ones(3)})
 
-    with pytest.raises(UnskewError, match=f"client {silent} sent no 'z', which others sent"):
+    with pytest.raises(
+        UnskewError, match=f"client {silent} sent no 'sometimes/z', which others sent"
+    ):
         us.train(federation, Sometimes(), **OPTIONS)
 
 
-class Faulty(Method):
+class Faulty(ClientSide, ServerSide):
     """Makes a given mistake in a given hook."""
 
     def __init__(self, hook, mistake):
@@ -274,17 +283,16 @@ class Faulty(Method):
         object.__setattr__(self, "mistake", mistake)
 
     def broadcast(self, server, client):
-        return self._or_mistake("broadcast", super().broadcast(server, client))
+        return self._or_mistake("broadcast", {})
 
-    def prepare(self, client, payload, state):
-        return self._or_mistake("prepare", super().prepare(client, payload, state))
+    def prepare(self, client, start, payload, state):
+        return self._or_mistake("prepare", start)
 
     def finish(self, client, start, trained, state):
-        return self._or_mistake("finish", super().finish(client, start, trained, state))
+        return self._or_mistake("finish", Finished())
 
-    def aggregate(self, server, uploads):
-        after, diagnostics = super().aggregate(server, uploads)
-        return self._or_mistake("aggregate", after), diagnostics
+    def conclude(self, before, after, uploads, diagnostics):
+        return self._or_mistake("conclude", after), {}
 
     def _or_mistake(self, hook, value):
         return self.mistake(value) if hook == self.hook else value
@@ -296,17 +304,25 @@ class Faulty(Method):
     [
         ("broadcast", lambda payload: payload["nothing"], "round 1, in broadcast: KeyError"),
         ("broadcast", lambda payload: None, "in broadcast: TypeError: it must return a mapping"),
-        ("broadcast", lambda p: {**p, "k": 3}, r"in broadcast: .*payload\['k'\] must be a tensor"),
+        (
+            "broadcast",
+            lambda p: {"k": 3},
+            r"in broadcast: .*payload\['faulty/k'\] must be a tensor",
+        ),
         ("prepare", lambda start: None, "in prepare: TypeError: it must return a Start"),
         ("prepare", lambda s: replace(s, vector=s.vector[1:]), "in prepare: .*must be a float32"),
         ("prepare", lambda s: replace(s, sample_weights=[1.0]), "in prepare: .*'sample_weights'"),
         ("finish", lambda finished: None, "client 0 failed in round 1, in finish: TypeError"),
-        ("finish", lambda f: replace(f, state={"mu": 0.1}), r"state\['mu'\] must be a tensor"),
-        ("finish", lambda f: replace(f, extras={"a": 1}), r"extras\['a'\] must be a tensor"),
-        ("aggregate", lambda s: replace(s, vector=s.vector.double()), r"got torch.float64 of \("),
-        ("aggregate", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .*got ndarray"),
-        ("aggregate", lambda s: replace(s, slots={"n": 3}), r"slots\['n'\] must be a tensor"),
-        ("aggregate", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
+        (
+            "finish",
+            lambda f: replace(f, state={"mu": 0.1}),
+            r"state\['faulty/mu'\] must be a tensor",
+        ),
+        ("finish", lambda f: replace(f, extras={"a": 1}), r"extras\['faulty/a'\] must be a tensor"),
+        ("conclude", lambda s: replace(s, vector=s.vector.double()), r"got torch.float64 of \("),
+        ("conclude", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .*got ndarray"),
+        ("conclude", lambda s: replace(s, slots={"n": 3}), r"slots\['faulty/n'\] must be a tensor"),
+        ("conclude", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
     ],
 )
 def test_an_error_names_the_hook_that_caused_it(federation, runner, hook, mistake, message):
@@ -317,6 +333,6 @@ def test_an_error_names_the_hook_that_caused_it(federation, runner, hook, mistak
 def test_an_error_on_the_server_is_raised_even_if_clients_are_rejected():
     federation = small_federation()
     federation.train.x[federation.train.offsets[1] - 1] = np.nan  # the first client's last sample
-    method = Faulty("aggregate", lambda server: None)
-    with pytest.raises(UnskewError, match="in aggregate: TypeError: it must return a Server"):
+    method = Faulty("conclude", lambda server: None)
+    with pytest.raises(UnskewError, match="in aggregate: TypeError: conclude must return a Server"):
         us.train(federation, method, **OPTIONS)

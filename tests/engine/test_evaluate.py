@@ -11,7 +11,7 @@ import unskew as us
 from toys import federation_of
 from unskew.data.columns import Columns
 from unskew.engine.evaluate import ClientScores, Scores, by_client, score, score_personal
-from unskew.methods.common.base import Finished, Method
+from unskew.methods import Aspect, Finished
 from unskew.models.functional import FunctionalModel
 
 CPU = torch.device("cpu")
@@ -118,20 +118,19 @@ def test_dropout_and_batchnorm_are_in_evaluation_mode_only_while_scoring():
     assert network.module.training
 
 
-class Fixed(Method):
+class Fixed(us.ClientSide, us.ServerSide, us.Personalization):
     """The global model predicts by sign; client 3's personal model predicts the opposite."""
 
-    def begin(self, vector, layout, earlier):
-        return super().begin(POSITIVE, layout, earlier)
+    replaces = frozenset({Aspect.GLOBAL_MODEL, Aspect.PERSONAL_MODEL})
 
-    def aggregate(self, server, uploads):
-        return server, {}
+    def model(self, server):
+        return POSITIVE
 
     def finish(self, client, start, trained, state):
         return Finished(state={"model": NEGATIVE if client.id == 3 else POSITIVE})
 
-    def personal(self, layout, server, state):
-        return state.get("model", server.vector)
+    def personal(self, model, state):
+        return state.get("model", model)
 
 
 def three_levels(**options):

@@ -1,7 +1,5 @@
 """Networks with goals other than classification, and stages that end early."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,8 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Method, Stage
+from unskew.methods import make_method
+from unskew.methods.common.values import Stage
 from unskew.models.goals import Goal
 
 
@@ -92,20 +91,18 @@ def test_methods_that_need_accuracies_reject_other_networks(federation):
         us.train(federation, "intrac", model=Regressor(), rounds=1)
 
 
-class StopsAtThree(Method):
-    def step(self, server, vector, layout):
-        count = server.slots.get("count", torch.zeros(()))
-        stepped = super().step(server, vector, layout)
-        return replace(stepped, slots={"count": count + 1})
+class StopsAtThree(us.ServerSide, us.Setting):
+    def receive(self, server, uploads):
+        return {"count": server.slots.get("count", torch.zeros(())) + 1}
 
     def is_done(self, server):
         return float(server.slots.get("count", 0)) >= 3
 
 
-class Staged(Method):
-    def stages(self):
-        first = Stage("warm", StopsAtThree(), rounds=50, settings={"steps": 2, "cohort": 2})
-        return (first, Stage("task", self))
+class Staged(us.Setting):
+    def stages(self, stages):
+        method, settings = make_method(StopsAtThree()), {"steps": 2, "cohort": 2}
+        return (Stage("warm", method, rounds=50, settings=settings), *stages)
 
 
 def test_a_stage_ends_when_its_method_is_done(federation, tmp_path):

@@ -16,7 +16,7 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
 from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings
-from unskew.methods.fedavg import FedAvg
+from unskew.methods import Method
 from unskew.models.functional import FunctionalModel
 
 pytestmark = [
@@ -29,7 +29,7 @@ def pool_of_two() -> ProcessPool:
     federation = Federation.from_arrays([[0.0], [1.0]], [0, 1], [0, 1])
     network = FunctionalModel(nn.Linear(1, 2))
     return ProcessPool(
-        ClientContext(FedAvg(), network, federation, Settings(), torch.device("cpu")), 2, 2
+        ClientContext(Method(), network, federation, Settings(), torch.device("cpu")), 2, 2
     )
 
 

@@ -1,5 +1,7 @@
 """Stages that keep a privacy budget, in every runner."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,18 +10,18 @@ import unskew as us
 from toys import federation_of, small_federation
 from unskew.engine.private_steps import PrivateStage
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Method, Stage
+from unskew.methods import Setting
 from unskew.methods.feddisk.method import FedDisk
 from unskew.privacy import Privacy
 
 pytest.importorskip("opacus")
 
 
-class PrivateTask(Method):
+class PrivateTask(Setting):
     privacy = Privacy(epsilon=3, delta=1e-3)
 
-    def stages(self):
-        return (Stage("task", self, privacy=self.privacy),)
+    def stages(self, stages):
+        return (*stages[:-1], replace(stages[-1], privacy=self.privacy))
 
 
 @pytest.fixture

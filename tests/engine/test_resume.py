@@ -15,24 +15,23 @@ from safetensors.torch import load_file
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Finished, Method
+from unskew.methods import Finished
 
 OPTIONS = {"model": "mlp:hidden=8", "batch_size": 8, "lr": 0.1, "cohort": 2, "seed": 3}
 
 
-class WithState(Method):
+class WithState(us.ClientSide, us.ServerSide):
     """A method with state on server and clients, which must both be restored."""
 
     def finish(self, client, start, trained, state):
         seen = state.get("seen", torch.zeros(())) + trained.vector.sum()
         return Finished(extras={"seen": seen}, state={"seen": seen})
 
-    def aggregate(self, server, uploads):
-        server, diagnostics = super().aggregate(server, uploads)
-        momentum = server.slots.get("momentum", torch.zeros_like(server.vector))
-        momentum = 0.5 * momentum + server.vector * (1 + 1e-3 * sum(uploads.extras["seen"]))
-        vector = 0.9 * server.vector + 0.01 * momentum
-        return type(server)(vector, {"momentum": momentum}), diagnostics
+    def conclude(self, before, after, uploads, diagnostics):
+        momentum = after.slots.get("momentum", torch.zeros_like(after.vector))
+        momentum = 0.5 * momentum + after.vector * (1 + 1e-3 * sum(uploads.extras["seen"]))
+        vector = 0.9 * after.vector + 0.01 * momentum
+        return type(after)(vector, {"momentum": momentum}), {}
 
 
 def without_seconds(metrics):

@@ -1,6 +1,7 @@
 """Rounds: cohorts, rejected clients, runs of several stages, and interrupted rounds."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from toys import federation_of, small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.methods.common.base import Finished, Method, Server, Stage, Start
+from unskew.methods import Aspect, Finished, make_method
+from unskew.methods.common.values import Stage
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -80,17 +82,18 @@ def test_only_the_cohort_trains(federation):
 # Rejected clients.
 
 
-class Explodes(Method):
-    """Client 2's loss is multiplied by so large a factor that its weights overflow."""
+class Explodes(us.ClientSide):
+    """Client 2's losses are multiplied by so large a factor that its weights overflow."""
 
-    def prepare(self, client, payload, state):
-        start = super().prepare(client, payload, state)
+    replaces = frozenset({Aspect.LOSS})
+
+    def prepare(self, client, start, payload, state):
         factor = 1e38 if client.id == 2 else 1.0
-        return Start(start.vector, {"factor": torch.tensor(factor)})
+        return replace(start, refs={"factor": torch.tensor(factor)})
 
-    def objective(self, network, weights, buffers, batch, refs):
-        loss = super().objective(network, weights, buffers, batch, refs)
-        return (loss * refs["factor"]) * refs["factor"]
+    def losses(self, step, refs):
+        losses = step.network.losses(step.weights, step.buffers, step.batch)
+        return (losses * refs["factor"]) * refs["factor"]
 
 
 @RUNNERS
@@ -109,11 +112,13 @@ def test_a_client_that_diverges_is_rejected_and_the_others_are_aggregated(federa
 def test_a_rejected_client_does_not_change_the_average_of_the_others(federation, runner):
     with_it = us.train(federation, Explodes(), rounds=1, runner=runner, **OPTIONS)
 
-    class WithoutTwo(Method):
-        def aggregate(self, server, uploads):
+    class WithoutTwo(us.ServerSide):
+        replaces = frozenset({Aspect.COMBINATION})
+
+        def combine(self, server, uploads, mean):
             keep = [row for row, k in enumerate(uploads.clients) if k != 2]
             weights = uploads.samples[keep] / uploads.samples[keep].sum()
-            return Server((uploads.stack[keep] * weights[:, None]).sum(0).float()), {}
+            return (uploads.stack[keep] * weights[:, None]).sum(0).float(), {}
 
     without = us.train(federation, WithoutTwo(), rounds=1, runner=runner, **OPTIONS)
     torch.testing.assert_close(vector_of(with_it), vector_of(without))
@@ -136,11 +141,11 @@ def test_a_rejected_client_keeps_its_old_state(federation, runner):
     class Twice(Explodes):
         """Client 2 diverges in its second round only."""
 
-        def prepare(self, client, payload, state):
+        def prepare(self, client, start, payload, state):
             assert all(bool(torch.isfinite(kept).all()) for kept in state.values())
-            start = super().prepare(client, payload, state)
+            start = super().prepare(client, start, payload, state)
             if len(seen.setdefault(client.id, [])) != 1:
-                start = Start(start.vector, {"factor": torch.tensor(1.0)})
+                start = replace(start, refs={"factor": torch.tensor(1.0)})
             seen[client.id].append(float(state.get("rounds", 0)))
             return start
 
@@ -205,10 +210,10 @@ def test_the_learning_rate_decays_by_its_factor(federation):
     """With one full-batch step, a client's model moves by lr times its gradient."""
     moves = []
 
-    class Moves(Method):
-        def aggregate(self, server, uploads):
+    class Moves(us.ServerSide):
+        def receive(self, server, uploads):
             moves.append((uploads.stack - uploads.previous).norm(dim=1))
-            return server, {}  # the model is unchanged, and so are the gradients
+            # None: the model is unchanged, and so are the gradients.
 
     options = {"model": "logistic", "batch_size": 100, "lr": 0.2, "lr_decay": 0.5}
     us.train(federation, Moves(), rounds=3, **options)
@@ -219,35 +224,40 @@ def test_the_learning_rate_decays_by_its_factor(federation):
 # Several stages.
 
 
-class Prepared(Method):
-    """A first stage trains a small network, whose mean shifts the initial model of the task."""
+class Prepared(us.ClientSide, us.ServerSide, us.Setting):
+    """A first stage trains a small network, whose mean is added to the model of the task."""
 
-    def stages(self):
-        return (Stage("first", Counting(), 3, tiny_network), Stage("task", Second()))
+    name = "prepared"
 
+    def stages(self, stages):
+        return (Stage("first", make_method(Counting()), 3, tiny_network), *stages)
 
-class Counting(Method):
-    def broadcast(self, server, client):
-        return {"model": server.vector, "note": torch.zeros(2)}
+    def begin(self, beginning):
+        assert list(beginning.earlier) == ["first"]
+        return {"mean": beginning.earlier["first"].vector.mean(), "rounds": torch.zeros(4)}
 
-    def finish(self, client, start, trained, state):
-        rounds = state.get("rounds", torch.zeros(())) + 1
-        return Finished(extras={"mean": trained.vector.mean().view(1)}, state={"rounds": rounds})
-
-
-class Second(Method):
-    def begin(self, vector, layout, earlier):
-        assert list(earlier) == ["first"]
-        mean = earlier["first"].vector.mean()
-        return Server(vector + mean, {"mean": mean, "rounds": torch.zeros(4)})
+    def prepare(self, client, start, payload, state):
+        return replace(start, vector=start.vector + state["mean"])
 
     def finish(self, client, start, trained, state):
         return Finished(extras={"rounds": state["rounds"].view(1)}, state=state)
 
-    def aggregate(self, server, uploads):
-        rounds = torch.cat(list(uploads.extras["rounds"]))
-        server, diagnostics = super().aggregate(server, uploads)
-        return Server(server.vector, {**server.slots, "rounds": rounds}), diagnostics
+    def receive(self, server, uploads):
+        return {**server.slots, "rounds": torch.cat(list(uploads.extras["rounds"]))}
+
+
+class Counting(us.ClientSide, us.ServerSide):
+    """The first stage; it shares the client's state with the task."""
+
+    name = "prepared"
+
+    def broadcast(self, server, client):
+        return {"note": torch.zeros(2)}
+
+    def finish(self, client, start, trained, state):
+        mean = trained.vector.mean()
+        rounds = state.get("rounds", torch.zeros(())) + 1
+        return Finished(extras={"mean": mean.view(1)}, state={"rounds": rounds, "mean": mean})
 
 
 def tiny_network(module, shape, classes):
@@ -272,8 +282,8 @@ def test_clients_keep_their_state_from_stage_to_stage(federation, tmp_path):
 
     us.train(federation, Prepared(), rounds=2, out=tmp_path / "run", **OPTIONS)
     position, _ = Checkpoints(tmp_path / "run" / "checkpoints").load()
-    assert position.server.slots["rounds"].tolist() == [3, 3, 3, 3]
-    assert position.server.slots["mean"] == position.earlier["first"].vector.mean()
+    assert position.server.slots["prepared/rounds"].tolist() == [3, 3, 3, 3]
+    assert position.server.slots["prepared/mean"] == position.earlier["first"].vector.mean()
     assert len(position.earlier["first"].vector) == 21
 
 
@@ -331,9 +341,9 @@ def test_a_run_of_two_stages_resumes_bit_for_bit(federation, tmp_path, after):
 
 
 def test_the_task_may_replace_the_run_s_network(federation):
-    class OtherNetwork(Method):
-        def stages(self):
-            return (Stage("task", self, network=tiny_network),)
+    class OtherNetwork(us.Setting):
+        def stages(self, stages):
+            return (*stages[:-1], replace(stages[-1], network=tiny_network))
 
     run = us.train(federation, OtherNetwork(), rounds=1, **OPTIONS)
     assert [tuple(part.weight.shape) for part in run.model[1:]] == [(2, 5), (3, 2)]
@@ -347,20 +357,20 @@ INTERRUPTED = {"place": None}
 """Not in the class, whose code must be the same when the run is resumed."""
 
 
-class Interrupting(Counting):
+class Interrupting(Counting, us.Personalization):
     """Raises in the second round, at the place that INTERRUPTED names."""
 
-    def aggregate(self, server, uploads):
+    replaces = frozenset({Aspect.PERSONAL_MODEL})
+
+    def receive(self, server, uploads):
         if INTERRUPTED["place"] == "aggregate" and int(server.slots.get("round", 0)) == 1:
             raise Stopped
-        server, diagnostics = super().aggregate(server, uploads)
-        round_ = server.slots.get("round", torch.zeros(())) + 1
-        return Server(server.vector, {"round": round_}), diagnostics
+        return {"round": server.slots.get("round", torch.zeros(())) + 1}
 
-    def personal(self, layout, server, state):
-        if INTERRUPTED["place"] == "evaluation" and int(server.slots["round"]) == 2:
+    def personal(self, model, state):
+        if INTERRUPTED["place"] == "evaluation" and int(state["rounds"]) == 2:
             raise Stopped
-        return server.vector + state["rounds"]
+        return model + state["rounds"]
 
 
 @pytest.mark.parametrize("place", ["aggregate", "evaluation"])

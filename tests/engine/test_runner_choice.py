@@ -17,7 +17,7 @@ from unskew.engine.runners import (
 from unskew.engine.settings import Settings
 from unskew.engine.vectorised import Vectorised
 from unskew.errors import UnskewError
-from unskew.methods.fedavg import FedAvg
+from unskew.methods import Method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 
@@ -110,7 +110,7 @@ def test_make_runner_returns_the_requested_type(options, cohort, kind):
     federation = Federation.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], [0, 1, 2])
     network = FunctionalModel(nn.Linear(1, 2))
     runner = make_runner(
-        ClientContext(FedAvg(), network, federation, Settings(**options), CPU), cohort
+        ClientContext(Method(), network, federation, Settings(**options), CPU), cohort
     )
     started = time.monotonic()
     runner.close()

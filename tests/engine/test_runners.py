@@ -1,5 +1,7 @@
 """All runners agree: the pool and the loop bit for bit, vectorised within 1e-5."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine.cohort import ClientFailed
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Finished, Method, Start
+from unskew.methods import Finished
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -61,10 +63,10 @@ def test_a_client_trains_the_same_alone_and_in_a_cohort(federation):
     small = small_federation(sizes=(7, 40), holdout=0)
     in_cohort = {}
 
-    class Spy(us.Method):
+    class Spy(us.ClientSide):
         def finish(self, client, start, trained, state):
             in_cohort[client.id] = trained.vector.clone()
-            return super().finish(client, start, trained, state)
+            return Finished()
 
     options = {"model": "mlp:hidden=8", "rounds": 1, "batch_size": 4, "runner": "vectorised"}
     us.train(small, Spy(), **options)
@@ -92,11 +94,9 @@ def test_batchnorm_with_unequal_clients_is_rejected_when_vectorised():
 def test_sample_weights_enter_the_loss(federation, runner):
     """Sample weights change the result, and by the same amount in every runner."""
 
-    class Weighted(us.Method):
-        def prepare(self, client, payload, state):
-            start = super().prepare(client, payload, state)
-            weights = torch.where(client.y == 0, 2.0, 0.5)
-            return Start(start.vector, start.refs, weights)
+    class Weighted(us.ClientSide):
+        def prepare(self, client, start, payload, state):
+            return replace(start, sample_weights=torch.where(client.y == 0, 2.0, 0.5))
 
     plain = final(federation, runner=runner, workers=2)
     weighted = final(federation, Weighted(), runner=runner, workers=2)
@@ -109,23 +109,23 @@ def test_sample_weights_enter_the_loss(federation, runner):
 def test_training_accuracy_is_measured_after_training(federation, runner):
     seen = []
 
-    class WithAccuracy(us.Method):
-        needs_train_accuracy = True
+    class WithAccuracy(us.ServerSide):
+        needs = frozenset({"train_accuracy"})
 
-        def aggregate(self, server, uploads):
+        def receive(self, server, uploads):
             seen.append(uploads.train_accuracy)
-            return super().aggregate(server, uploads)
+            return {}
 
     us.train(federation, WithAccuracy(), model="logistic", rounds=1, runner=runner, workers=2)
     reference = []
 
-    class Direct(us.Method):
+    class Direct(us.ClientSide):
         def finish(self, client, start, trained, state):
             net, layout = client.network, client.network.layout
             weights = trained.vector[: layout.trainable]
             predicted = net(weights, {}, client.x).argmax(1)
             reference.append(float((predicted == client.y).float().mean()))
-            return super().finish(client, start, trained, state)
+            return Finished()
 
     us.train(federation, Direct(), model="logistic", rounds=1, runner="loop")
     assert seen[0].tolist() == pytest.approx(reference, abs=1e-6)
@@ -133,7 +133,7 @@ def test_training_accuracy_is_measured_after_training(federation, runner):
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
 def test_a_failing_hook_names_client_round_and_hook(federation, runner):
-    class Broken(us.Method):
+    class Broken(us.ClientSide):
         def finish(self, client, start, trained, state):
             if client.id == 2:
                 raise KeyError("oops")
@@ -145,16 +145,16 @@ def test_a_failing_hook_names_client_round_and_hook(federation, runner):
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
 def test_state_stays_with_its_client(federation, runner):
-    class Counting(us.Method):
+    class Counting(us.ClientSide, us.ServerSide):
         def finish(self, client, start, trained, state):
             rounds = state.get("rounds", torch.zeros(())) + 1
             extras = {"rounds": rounds, "client": torch.tensor(client.id)}
             return Finished(extras=extras, state={"rounds": rounds})
 
-        def aggregate(self, server, uploads):
+        def receive(self, server, uploads):
             seen.append([int(n) for n in uploads.extras["rounds"]])
             assert [int(k) for k in uploads.extras["client"]] == list(uploads.clients)
-            return super().aggregate(server, uploads)
+            return {}
 
     seen = []
     us.train(federation, Counting(), model="logistic", rounds=3, runner=runner, workers=2)
@@ -162,11 +162,9 @@ def test_state_stays_with_its_client(federation, runner):
 
 
 def test_a_frozen_coordinate_does_not_change(federation):
-    class Frozen(Method):
-        def trains(self, layout):
-            mask = torch.ones(layout.size, dtype=torch.bool)
-            mask[:10] = False
-            return mask
+    class Frozen(us.Personalization):
+        def freezes(self, layout):
+            return torch.arange(layout.size) < 10
 
     before = us.train(federation, Frozen(), model="mlp:hidden=8", rounds=1, lr=1e-9)
     start = flatten(before.model, FunctionalModel(before.model).layout)

@@ -1,5 +1,7 @@
 """Traced steps give the same bits as steps that are not traced."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine import trace_cache
 from unskew.engine.trace_cache import TraceCache
-from unskew.methods.common.base import Finished, Start
+from unskew.methods import Finished
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -19,40 +21,35 @@ ACTIVATIONS = nn.Sequential(
 )  # fmt: skip
 
 
-class Weighted(us.Method):
+class Weighted(us.ClientSide):
     """Clients weight their samples, each differently."""
 
-    def prepare(self, client, payload, state):
-        start = super().prepare(client, payload, state)
-        return Start(start.vector, start.refs, torch.where(client.y == client.id % 3, 2.0, 0.5))
+    def prepare(self, client, start, payload, state):
+        return replace(start, sample_weights=torch.where(client.y == client.id % 3, 2.0, 0.5))
 
 
-class Proximal(us.Method):
+class Proximal(us.ClientSide):
     """References per client; in the first round they are the shared model itself."""
 
-    def prepare(self, client, payload, state):
-        start = super().prepare(client, payload, state)
-        before = state.get("before", payload["model"])
-        return Start(start.vector, {"global": payload["model"], "before": before})
+    def prepare(self, client, start, payload, state):
+        before = state.get("before", start.received)
+        return replace(start, refs={"global": start.received, "before": before})
 
-    def objective(self, network, weights, buffers, batch, refs):
-        loss = super().objective(network, weights, buffers, batch, refs)
-        return loss + 0.1 * (weights - 2 * refs["global"] + refs["before"]).square().sum()
+    def loss_term(self, step, refs):
+        return 0.1 * (step.weights - 2 * refs["global"] + refs["before"]).square().sum()
 
     def finish(self, client, start, trained, state):
         return Finished(state={"before": trained.vector.clone()})
 
 
-class ReadsValue(us.Method):
-    """An objective that converts a reference to a Python number, which cannot be traced."""
+class ReadsValue(us.ClientSide):
+    """A loss term that converts a reference to a Python number, which cannot be traced."""
 
-    def prepare(self, client, payload, state):
-        start = super().prepare(client, payload, state)
-        return Start(start.vector, {"first": payload["model"][0]})
+    def prepare(self, client, start, payload, state):
+        return replace(start, refs={"first": start.received[0]})
 
-    def objective(self, network, weights, buffers, batch, refs):
-        loss = super().objective(network, weights, buffers, batch, refs)
-        return loss + 0.1 * refs["first"].item() * weights.square().sum()
+    def loss_term(self, step, refs):
+        return 0.1 * refs["first"].item() * step.weights.square().sum()
 
 
 def train(method="fedavg", sizes=(24, 24, 24), **options):

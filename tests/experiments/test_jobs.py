@@ -14,7 +14,7 @@ import unskew as us
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.jobs import can_run_in_parallel, cores, run_in_processes
-from unskew.methods.common.base import Method
+from unskew.methods import ClientSide, ServerSide
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
@@ -45,8 +45,8 @@ def test_parallel_runs_can_be_resumed_sequentially(federation, tmp_path):
     assert [without_time(run) for run in runs] == [without_time(run) for run in whole]
 
 
-class Broken(Method):
-    def prepare(self, client, payload, state):
+class Broken(ClientSide):
+    def prepare(self, client, start, payload, state):
         raise RuntimeError("out of luck")
 
 
@@ -56,8 +56,8 @@ def test_an_error_is_raised_and_ends_the_other_runs(federation):
     assert not multiprocessing.active_children()
 
 
-class RaisingKeyError(Method):
-    def aggregate(self, server, uploads):
+class RaisingKeyError(ServerSide):
+    def receive(self, server, uploads):
         return {}["nothing"]
 
 

@@ -217,9 +217,9 @@ def test_one_round_applies_the_rule_to_the_uploads():
 @pytest.mark.parametrize(
     ("method", "needed"),
     [
-        ("scaffold", "broadcast, prepare"),
-        ("feddisk", "stages"),
-        ("intrac", "training accuracy"),
+        ("scaffold+ida", "scaffold;"),
+        ("feddisk", "feddisk"),
+        ("intrac", "intrac"),
         ("fedavg:buffers=local", "buffers=local"),
     ],
 )

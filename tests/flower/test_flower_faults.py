@@ -10,9 +10,7 @@ from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods import name_of
-from unskew.methods.common.base import Method, Stage
-from unskew.methods.fedavg import FedAvg
+from unskew.methods import ClientSide, Setting, make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.privacy import Privacy
@@ -186,13 +184,13 @@ def test_a_run_does_not_start_below_the_quorum():
         grids.run_on_grid(federation, "fedavg", grid=grids.grid_of(app, 2), quorum=3, **OPTIONS)
 
 
-class LeakyErrors(FedAvg):
+class LeakyErrors(ClientSide):
     """A method that puts samples into its error messages."""
 
-    def prepare(self, client, payload, state):
+    def prepare(self, client, start, payload, state):
         if client.id == 1:
             raise ValueError(f"secret {client.x[0].tolist()}")
-        return super().prepare(client, payload, state)
+        return start
 
 
 def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
@@ -238,9 +236,9 @@ def test_two_nodes_with_the_same_name_are_rejected():
         grids.run_on_grid(federation, "fedavg", app=app, **OPTIONS)
 
 
-class PrivateTask(Method):
-    def stages(self):
-        return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
+class PrivateTask(Setting):
+    def stages(self, stages):
+        return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 
 
 def test_a_node_refuses_too_little_noise_and_too_many_rounds():
@@ -250,13 +248,13 @@ def test_a_node_refuses_too_little_noise_and_too_many_rounds():
     settings = Settings(rounds=2, batch_size=8)
     node = Node(
         Site("0", replace(federation, train=Columns.whole(*federation.train.client(0)))),
-        PrivateTask(),
+        make_method(PrivateTask()),
         grids.MODEL,
         "cpu",
         None,
         secret_noise=True,
     )
-    request = Request("r", name_of(PrivateTask()), settings, 0, 0, 0, 4, 3, "", noise=0.01)
+    request = Request("r", make_method(PrivateTask()).spec, settings, 0, 0, 0, 4, 3, "", noise=0.01)
     layout = FunctionalModel(make(grids.MODEL, (5,), 3)).layout.fingerprint
     with pytest.raises(
         Refusal, match=r"its privacy budget needs noise .*, but the server requests 0.01"

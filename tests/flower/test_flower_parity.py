@@ -1,5 +1,7 @@
 """The same seed, clients and method give the same bits on Flower and in a simulation."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -7,8 +9,7 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.methods import METHODS
-from unskew.methods.common.base import Method, Stage
+from unskew.methods import METHODS, Setting
 from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
@@ -106,9 +107,9 @@ def test_initial_weights_are_the_servers_even_for_layers_it_never_sees(method):
     assert on_flower.last(level, metric) == pytest.approx(simulated.last(level, metric), abs=1e-6)
 
 
-class PrivateTask(Method):
-    def stages(self):
-        return (Stage("task", self, privacy=Privacy(epsilon=3, delta=1e-3)),)
+class PrivateTask(Setting):
+    def stages(self, stages):
+        return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 
 
 def test_private_steps_are_the_same_if_the_noise_is_seeded():

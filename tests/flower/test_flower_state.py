@@ -47,7 +47,7 @@ def test_sample_weights_never_leave_the_node():
     strategy = grids.run_on_grid(federation, DISK, **OPTIONS)
     states = simulated(DISK, federation).states
     for name, _, reply in strategy.grid.of_kind(TRAIN):
-        weights = states[int(name)]["sample_weights"].numpy().tobytes()
+        weights = states[int(name)]["feddisk/sample_weights"].numpy().tobytes()
         arrays = reply.content.array_records["arrays"].values()
         assert all(weights not in array.numpy().tobytes() for array in arrays)
 

@@ -46,8 +46,8 @@ def test_known_methods(previews):
     assert previews["fedavg"].row["sent up besides the model"] == "-"
     assert previews["ida"].needs_individual_updates
     assert previews["feddisco"].up == {"label_counts"}
-    assert previews["scaffold"].up == previews["scaffold"].down == {"control"}
-    assert "sample_weights" in previews["feddisk"].state
-    assert "sample_weights" not in previews["feddisk"].up
+    assert previews["scaffold"].up == previews["scaffold"].down == {"scaffold/control"}
+    assert "feddisk/sample_weights" in previews["feddisk"].state
+    assert "feddisk/sample_weights" not in previews["feddisk"].up
     assert previews["fedper"].local_parts == {"head"}
     assert previews["central"].needs_samples

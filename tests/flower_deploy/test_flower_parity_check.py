@@ -56,7 +56,7 @@ def test_a_run_is_repeated_with_the_apps_settings(tmp_path, seed, same):
     federation = us.load("digits", "iid", 2, 0)
     settings = {"rounds": 1, "epochs": 1, "lr": 0.1, "runner": "loop", "seed": seed}
     us.train(federation, "scaffold", model="mlp:hidden=4", out=tmp_path / "run", **settings)
-    assert set(final_tensors(tmp_path / "run")) == {"/vector", "/scaffold"}
+    assert set(final_tensors(tmp_path / "run")) == {"/vector", "/scaffold/control"}
     assert check_parity(app, config, tmp_path / "run").holds is same
 
 

@@ -8,7 +8,8 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
-from unskew.methods.common.base import Method
+from unskew.methods import make_method
+from unskew.methods.common.parts import ClientSide, ServerSide
 from unskew.methods.fedprox import FedProx
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
@@ -100,10 +101,10 @@ def test_fedprox_s_first_local_step_is_fedavg_s(federation, runner):
 def test_fedprox_s_second_step_by_hand():
     """One class, so the loss is flat: only the proximal term has a gradient."""
     network = FunctionalModel(nn.Linear(1, 1))
-    method = FedProx(mu=0.5)
+    method = make_method(FedProx(mu=0.5))
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
-    refs = {"center": torch.tensor([1.0, 0.0])}
+    refs = {"fedprox/center": torch.tensor([1.0, 0.0])}
     loss = method.objective(network, weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.item() == pytest.approx(0.25 * (4 + 1))  # one class: cross-entropy is 0
@@ -113,10 +114,10 @@ def test_fedprox_s_second_step_by_hand():
 def test_a_stronger_proximal_term_keeps_clients_nearer(federation):
     distances = {}
 
-    class Measured(FedProx):
-        def aggregate(self, server, uploads):
+    class Measured(FedProx, ServerSide):
+        def receive(self, server, uploads):
             distances[self.mu] = (uploads.stack - uploads.previous).norm(dim=1)
-            return super().aggregate(server, uploads)
+            return super().receive(server, uploads)
 
     for mu in (0.0, 0.3, 1.0, 3.0):
         us.train(federation, Measured(mu=mu), rounds=1, epochs=10, model="logistic", lr=0.1)
@@ -130,7 +131,7 @@ NORMED = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 BUFFERED = {"model": NORMED, "rounds": 3, "batch_size": 8, "runner": "loop"}
 
 
-class Watched(Method):
+class Watched(ClientSide):
     """Records the start and the end of every client's training."""
 
     def finish(self, client, start, trained, state):

@@ -12,7 +12,9 @@ from toys import opposed, vector_of
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.centers import distances_to_centers, further_seeds, k_means
 from unskew.aggregation.uploads import Uploads
+from unskew.methods import make_method
 from unskew.methods.cfl import CFL
+from unskew.methods.common.values import Beginning
 from unskew.methods.fedgroup import FedGroup, decomposed_cosines
 from unskew.methods.fesem import FeSEM
 from unskew.models.layout import Layout
@@ -26,7 +28,7 @@ def clusters(run) -> list:
 
 
 def initial_server(method, start):
-    return method.begin(torch.tensor(start), Layout.flat(len(start)), {})
+    return method.begin(Beginning(torch.tensor(start), Layout.flat(len(start))))
 
 
 @pytest.mark.parametrize("cohort", [4, 2])
@@ -70,26 +72,26 @@ def test_clients_that_contradict_each_other_are_separated(method, tmp_path):
 
 def test_fesem_by_hand():
     """Seeds: 7 is nearest the mean 5, and 0 is farthest from it."""
-    method = FeSEM(models=2)
+    method = make_method(FeSEM(models=2))
     uploads = Uploads.of(torch.tensor([[0.0], [2.0], [11.0], [7.0]]), samples=[1, 3, 1, 1])
     server, diagnostics = method.aggregate(initial_server(method, [0.0]), uploads)
     assert diagnostics["cluster"].tolist() == [1, 1, 0, 0]
-    assert server.slots["models"].flatten().tolist() == [9.0, 1.5]
+    assert server.slots["fesem/models"].flatten().tolist() == [9.0, 1.5]
     assert server.vector.item() == 4.0  # (4 * 1.5 + 2 * 9) / 6
     far = Uploads.of(torch.tensor([[8.0], [100.0]]), clients=[0, 1])
     moved, diagnostics = method.aggregate(server, far)
     assert diagnostics["cluster"].tolist() == [0, 0]  # both are nearest to the centre at 9
-    assert moved.slots["models"].flatten().tolist() == [54.0, 1.5]  # the other stays
+    assert moved.slots["fesem/models"].flatten().tolist() == [54.0, 1.5]  # the other stays
 
 
 def test_unused_centers_start_at_different_uploads():
-    method = FeSEM(models=3)
+    method = make_method(FeSEM(models=3))
     server = initial_server(method, [0.0])
     for client, place in enumerate((1.0, 1.0, 5.0, 9.0)):
         uploads = Uploads.of(torch.tensor([[place]]), clients=[client])
         server, _ = method.aggregate(server, uploads)
-    assert server.slots["cluster"].tolist() == [0, 0, 1, 2]
-    assert server.slots["models"].flatten().tolist() == [1.0, 5.0, 9.0]
+    assert server.slots["fesem/cluster"].tolist() == [0, 0, 1, 2]
+    assert server.slots["fesem/models"].flatten().tolist() == [1.0, 5.0, 9.0]
 
 
 @given(seed=st.integers(0, 1000), models=st.integers(1, 4), clients=st.integers(1, 7))
@@ -97,13 +99,13 @@ def test_a_round_never_raises_the_objective(seed, models, clients):
     noise = torch.Generator().manual_seed(seed)
     stack = torch.randn(clients, 3, generator=noise)
     samples = torch.randint(1, 9, (clients,), generator=noise).double()
-    method = FeSEM(models=models)
+    method = make_method(FeSEM(models=models))
     server, diagnostics = method.aggregate(
         initial_server(method, [0.0] * 3), Uploads.of(stack, samples=samples)
     )
 
     def objective(server, cluster):
-        centers = server.slots["models"][cluster]
+        centers = server.slots["fesem/models"][cluster]
         return float((samples * (stack - centers).double().square().sum(1)).sum())
 
     before = objective(server, diagnostics["cluster"])
@@ -154,11 +156,12 @@ def test_equally_dissimilar_updates_are_split_too(updates):
     assert 0 < int(marked.sum()) * 2 <= len(updates)
 
 
-def split(method, stack, samples=None):
+def split(part, stack, samples=None):
+    method = make_method(part)
     server, diagnostics = method.aggregate(
         initial_server(method, [0.0, 0.0]), Uploads.of(stack, samples=samples)
     )
-    return server.slots["models"].tolist(), diagnostics["cluster"].tolist()
+    return server.slots["cfl/models"].tolist(), diagnostics["cluster"].tolist()
 
 
 def test_cfl_splits_only_where_the_mean_update_is_small_and_clients_still_move():
@@ -173,13 +176,13 @@ def test_cfl_splits_only_where_the_mean_update_is_small_and_clients_still_move()
 
 
 def test_an_absent_member_stays_with_the_larger_part():
-    method = CFL(wait=1, eps1=0.5, eps2=0.5)
+    method = make_method(CFL(wait=1, eps1=0.5, eps2=0.5))
     server = initial_server(method, [0.0])
     server, _ = method.aggregate(server, Uploads.of(torch.zeros(4, 1)))
     uploads = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])
     server, _ = method.aggregate(server, uploads)
-    assert server.slots["cluster"].tolist() == [0, 1, 0, 0]
-    assert server.slots["models"].flatten().tolist() == [1.0, -2.0]
+    assert server.slots["cfl/cluster"].tolist() == [0, 1, 0, 0]
+    assert server.slots["cfl/models"].flatten().tolist() == [1.0, -2.0]
 
 
 # FedGroup.
@@ -203,30 +206,32 @@ def test_scaling_an_update_changes_no_group(factors):
 
 
 def test_a_new_client_is_grouped_before_it_is_averaged():
-    method = FedGroup(models=2)
+    method = make_method(FedGroup(models=2))
     server = initial_server(method, [1.0, 1.0])
     first = torch.tensor([[3.0, 1.0], [1.0, 3.0], [5.0, 1.0]])
     server, diagnostics = method.aggregate(server, Uploads.of(first))
     right, up = diagnostics["cluster"].tolist()[:2]
     assert diagnostics["cluster"].tolist() == [right, up, right]
-    assert server.slots["models"][right].tolist() == [4.0, 1.0]
+    assert server.slots["fedgroup/models"][right].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 0)["model"].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 1.0]  # the start
     both = Uploads.of(torch.tensor([[9.0, 2.0], [1.5, 9.0]]), clients=[0, 7])
     server, diagnostics = method.aggregate(server, both)
     assert diagnostics["cluster"].tolist() == [right, up]
     assert diagnostics["weights"].tolist() == [1.0, 0.0]
-    assert server.slots["models"][[right, up]].tolist() == [[9.0, 2.0], [1.0, 3.0]]
+    assert server.slots["fedgroup/models"][[right, up]].tolist() == [[9.0, 2.0], [1.0, 3.0]]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 3.0]
 
 
 def test_groups_mix_by_the_formula():
     stack = torch.tensor([[4.0, 3.0], [0.0, -2.0]])
-    plain, mixed = FedGroup(models=2), FedGroup(models=2, mix=0.5)
-    own = plain.aggregate(initial_server(plain, [0.0, 0.0]), Uploads.of(stack))[0].slots["models"]
-    models = mixed.aggregate(initial_server(mixed, [0.0, 0.0]), Uploads.of(stack))[0].slots[
-        "models"
-    ]
+
+    def models_of(part):
+        method = make_method(part)
+        server, _ = method.aggregate(initial_server(method, [0.0, 0.0]), Uploads.of(stack))
+        return server.slots["fedgroup/models"]
+
+    own, models = models_of(FedGroup(models=2)), models_of(FedGroup(models=2, mix=0.5))
     for g, other in ((0, 1), (1, 0)):
         share = 0.5 / own[other].norm()  # the groups' lengths are 5 and 2
         torch.testing.assert_close(models[g], (own[g] + share * own[other]) / (1 + share))

@@ -11,9 +11,10 @@ import unskew as us
 from toys import vector_of
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
+from unskew.methods import make_method
 from unskew.methods.afl import AFL
-from unskew.methods.common.base import Client, Server, Start, Trained
 from unskew.methods.common.client_loss import training_loss
+from unskew.methods.common.values import Client, Server, Start, Trained
 from unskew.methods.qffl import QFFL
 from unskew.models.functional import FunctionalModel
 
@@ -57,8 +58,9 @@ def test_one_round_of_qffl_is_the_paper_s_formula():
     step = ((samples * losses**q)[:, None] * deltas).sum(0) / (samples * h).sum()
     squared = (before - models).double().square().sum(1)
     sent = torch.stack([losses, q * squared / (lr * losses)], 1)
-    uploads = Uploads.of(models, samples=samples, previous=before, extras={"fairness": list(sent)})
-    server, diagnostics = QFFL(q=q).aggregate(Server(before), uploads)
+    extras = {"qffl/fairness": list(sent)}
+    uploads = Uploads.of(models, samples=samples, previous=before, extras=extras)
+    server, diagnostics = make_method(QFFL(q=q)).aggregate(Server(before), uploads)
     torch.testing.assert_close(server.vector.double(), before - step, rtol=1e-5, atol=1e-6)
     assert diagnostics["loss_before"].tolist() == losses.tolist()
 
@@ -67,7 +69,8 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
     x, y = (torch.from_numpy(each) for each in federation.train.client(0))
     client = Client(0, x, y, FunctionalModel(nn.Linear(5, 3)), 3, lr=0.5)
     start, end = torch.randn(LOGISTIC), torch.randn(LOGISTIC)
-    sent = QFFL(q=3).finish(client, Start(start), Trained(end, 1, 0.0), {}).extras["fairness"]
+    finished = make_method(QFFL(q=3)).finish(client, Start(start, start), Trained(end, 1, 0.0), {})
+    sent = finished.extras["qffl/fairness"]
     loss = training_loss(client, start)
     squared = float((end - start).square().sum())
     assert sent.tolist() == pytest.approx([loss, 3 * squared / (0.5 * loss)], rel=1e-5)
@@ -79,8 +82,8 @@ def test_a_client_sends_its_loss_before_training_and_what_shortens_the_step(fede
 )
 def test_the_higher_the_loss_the_higher_the_weight(q, losses):
     sent = [torch.tensor([loss, 0.0]) for loss in losses]
-    uploads = Uploads.of(torch.zeros(len(losses), 2), extras={"fairness": sent})
-    _, diagnostics = QFFL(q=q).aggregate(Server(torch.zeros(2)), uploads)
+    uploads = Uploads.of(torch.zeros(len(losses), 2), extras={"qffl/fairness": sent})
+    _, diagnostics = make_method(QFFL(q=q)).aggregate(Server(torch.zeros(2)), uploads)
     order = np.argsort(losses)
     assert np.all(np.diff(diagnostics["weights"].numpy()[order]) >= -1e-12)
 
@@ -100,26 +103,27 @@ def test_the_nearest_point_of_the_simplex(values):
 
 def agnostic(clients, losses, server, mixture_lr=0.1):
     models = torch.arange(1.0, len(clients) + 1)[:, None]
-    extras = {"loss_before": [torch.tensor(loss) for loss in losses]}
+    extras = {"afl/loss_before": [torch.tensor(loss) for loss in losses]}
     uploads = Uploads.of(models, clients=clients, previous=server.vector, extras=extras)
-    return AFL(mixture_lr=mixture_lr).aggregate(server, uploads)
+    return make_method(AFL(mixture_lr=mixture_lr)).aggregate(server, uploads)
 
 
 def test_two_rounds_of_afl_by_hand():
     server, diagnostics = agnostic([0, 1], [1.0, 3.0], Server(torch.zeros(1)))
     assert diagnostics["weights"].tolist() == [0.5, 0.5]
     assert server.vector.item() == 1.5
-    assert server.slots["mixture"].tolist() == pytest.approx([0.4, 0.6])  # +0.1 and +0.3, less 0.2
+    mixture = server.slots["afl/mixture"].tolist()
+    assert mixture == pytest.approx([0.4, 0.6])  # +0.1 and +0.3, less 0.2
     server, diagnostics = agnostic([0, 1], [0.0, 20.0], server)
     assert server.vector.item() == pytest.approx(0.4 * 1 + 0.6 * 2)
-    assert server.slots["mixture"].tolist() == [0.0, 1.0]
+    assert server.slots["afl/mixture"].tolist() == [0.0, 1.0]
 
 
 def test_new_clients_join_afl_with_an_even_share_and_clients_of_weight_zero_change_nothing():
     server, _ = agnostic([0], [1.0], Server(torch.zeros(1)))
     server, diagnostics = agnostic([0, 3], [1.0, 1.0], server)
     assert diagnostics["weights"].tolist() == [0.5, 0.5]
-    assert server.slots["mixture"].tolist() == pytest.approx([0.5, -1, -1, 0.5])
+    assert server.slots["afl/mixture"].tolist() == pytest.approx([0.5, -1, -1, 0.5])
     server, _ = agnostic([0, 3], [0.0, 50.0], server)
     stayed, diagnostics = agnostic([0], [0.0], server)
     assert diagnostics["weights"].tolist() == [0.0]

@@ -6,8 +6,9 @@ from torch import nn
 
 import unskew as us
 from toys import vector_of
-from unskew.methods.common.base import Client, Server, Trained
+from unskew.methods import make_method
 from unskew.methods.common.head import head_mask, top_layers
+from unskew.methods.common.values import Client, Server, Trained
 from unskew.methods.fedala import FedALA
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
@@ -49,8 +50,9 @@ def vectors(seed=0):
 def test_a_mix_without_the_global_model_keeps_the_top_layers(federation):
     received, own = vectors()
     top = top_layers(LAYOUT, 1)
-    state = {"own": own, "mix": torch.zeros(int(top.sum()))}
-    start = FedALA(eta=0).prepare(client_of(federation), {"model": received}, state)
+    state = {"fedala/own": own, "fedala/mix": torch.zeros(int(top.sum()))}
+    method = make_method(FedALA(eta=0))
+    start = method.prepare(client_of(federation), {"model": received}, state)
     assert torch.equal(start.vector[top], own[top])
     assert torch.equal(start.vector[~top], received[~top])
 
@@ -60,8 +62,9 @@ def test_one_step_of_the_mix_by_hand(federation):
     received, own = vectors()
     client, top = client_of(federation), top_layers(LAYOUT, 1)
     mix = torch.full((int(top.sum()),), 0.5)
-    method = FedALA(eta=0.3, share=1.0, batch_size=1000)
-    start = method.prepare(client, {"model": received}, {"own": own, "mix": mix})
+    method = make_method(FedALA(eta=0.3, share=1.0, batch_size=1000))
+    state = {"fedala/own": own, "fedala/mix": mix}
+    start = method.prepare(client, {"model": received}, state)
     module = make("mlp:hidden=6", (5,), 3)
     mixed = received.clone()
     mixed[top] = (own[top] + received[top]) / 2
@@ -69,20 +72,21 @@ def test_one_step_of_the_mix_by_hand(federation):
     nn.functional.cross_entropy(module(client.x), client.y.long()).backward()
     gradient = torch.cat([p.grad.reshape(-1) for p in module.parameters()])[top]
     expected = (mix - 0.3 * gradient * (received - own)[top]).clamp(0, 1)
-    torch.testing.assert_close(start.refs["mix"], expected)
+    torch.testing.assert_close(start.refs["fedala/mix"], expected)
     torch.testing.assert_close(start.vector[top], own[top] + expected * (received - own)[top])
     assert expected.unique().numel() > 3
 
 
 def test_learning_the_mix_lowers_the_loss(federation):
     received, own = vectors(1)
-    client, method = client_of(federation), FedALA(layers=2, eta=0.1, share=1.0)
+    client = client_of(federation)
+    method = make_method(FedALA(layers=2, eta=0.1, share=1.0))
 
     def loss(vector):
         batch = Batch(client.x, client.y.long(), torch.ones(len(client.y)))
         return client.network.losses(vector, {}, batch).mean()
 
-    start = method.prepare(client, {"model": received}, {"own": own})
+    start = method.prepare(client, {"model": received}, {"fedala/own": own})
     assert loss(start.vector) < min(loss(received), loss(own))
 
 
@@ -98,31 +102,34 @@ def test_the_first_mix_is_trained_until_it_converges_then_one_epoch_per_round(
 
     monkeypatch.setattr(FedALA, "_step", counted)
     received, own = vectors()
-    client, method = client_of(federation), FedALA(batch_size=1000, max_epochs=30)
-    start = method.prepare(client, {"model": received}, {"own": own})
+    client = client_of(federation)
+    method = make_method(FedALA(batch_size=1000, max_epochs=30))
+    start = method.prepare(client, {"model": received}, {"fedala/own": own})
     assert 10 <= len(passes) <= 30
     passes.clear()
-    method.prepare(client, {"model": received}, {"own": own, "mix": start.refs["mix"]})
+    state = {"fedala/own": own, "fedala/mix": start.refs["fedala/mix"]}
+    method.prepare(client, {"model": received}, state)
     assert len(passes) == 1
     passes.clear()
-    method.prepare(client, {"model": received}, {"own": received})  # there is nothing to mix
+    method.prepare(client, {"model": received}, {"fedala/own": received})  # there is nothing to mix
     assert not passes
 
 
 def test_a_mix_that_was_not_learned_is_not_kept(federation):
     """A client whose model equals the global one has nothing to mix and keeps no mix."""
     received, own = vectors()
-    client, method = client_of(federation), FedALA()
+    client, method = client_of(federation), make_method(FedALA())
 
     def kept_after(payload, state):
         start = method.prepare(client, {"model": payload}, state)
         return method.finish(client, start, Trained(own, 1, 1.0), state).state
 
-    assert "mix" not in kept_after(received, {})
-    assert "mix" not in kept_after(own, {"own": own})
-    assert "mix" in kept_after(received, {"own": own})
+    assert "fedala/mix" not in kept_after(received, {})
+    assert "fedala/mix" not in kept_after(own, {"fedala/own": own})
+    assert "fedala/mix" in kept_after(received, {"fedala/own": own})
     before = torch.zeros(int(top_layers(LAYOUT, 1).sum()))
-    assert torch.equal(kept_after(own, {"own": own, "mix": before})["mix"], before)
+    state = {"fedala/own": own, "fedala/mix": before}
+    assert torch.equal(kept_after(own, state)["fedala/mix"], before)
 
 
 def test_layers_count_from_the_head_and_include_their_norms():
@@ -150,10 +157,11 @@ def test_layers_count_from_the_head_and_include_their_norms():
 
 def test_the_samples_of_the_mix_differ_from_round_to_round_and_not_by_runner(federation):
     received, own = vectors()
+    method = make_method(FedALA(share=0.3, eta=0.1, max_epochs=1))
     mixes = [
-        FedALA(share=0.3, eta=0.1, max_epochs=1)
-        .prepare(client_of(federation, round_=round_), {"model": received}, {"own": own})
-        .refs["mix"]
+        method.prepare(
+            client_of(federation, round_=round_), {"model": received}, {"fedala/own": own}
+        ).refs["fedala/mix"]
         for round_ in (1, 1, 2)
     ]
     assert torch.equal(mixes[0], mixes[1])
@@ -169,4 +177,5 @@ def test_personal_models_are_the_clients_own(federation):
     run = us.train(federation, "fedala", **OPTIONS)
     assert run.last("personal", "loss") != run.last("local", "loss")
     layout = FunctionalModel(nn.Linear(1, 1)).layout
-    assert torch.equal(FedALA().personal(layout, Server(torch.ones(2)), {}), torch.ones(2))
+    method = make_method(FedALA())
+    assert torch.equal(method.personal(layout, Server(torch.ones(2)), {}), torch.ones(2))

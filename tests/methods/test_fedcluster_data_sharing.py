@@ -8,6 +8,7 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
+from unskew.methods import make_method
 from unskew.methods.data_sharing import DataSharing
 from unskew.methods.fedcluster import FedCluster
 
@@ -39,7 +40,7 @@ def test_vectorised_equals_the_loop(federation, method):
 
 @pytest.mark.parametrize("order", ["shuffled", "fixed"])
 def test_every_client_takes_part_once_per_cycle(order):
-    method = FedCluster(groups=3, order=order)
+    method = make_method(FedCluster(groups=3, order=order))
     cycles = [[method.candidates(8, 3 * c + turn, 0) for turn in range(3)] for c in range(6)]
     for cycle in cycles:
         assert sorted(k for group in cycle for k in group) == list(range(8))
@@ -70,7 +71,7 @@ def test_participation_is_within_the_group():
 
 def test_shared_samples_follow_each_client_s_own_and_cover_all_classes():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
-    shared, held = DataSharing(beta=0.1).shared_samples(federation, 0)
+    shared, held = make_method(DataSharing(beta=0.1)).shared_samples(federation, 0)
     assert shared.train.sizes.tolist() == [60 + 12, 40 + 12, 20 + 12]
     extra = []
     for k in range(3):
@@ -79,7 +80,8 @@ def test_shared_samples_follow_each_client_s_own_and_cover_all_classes():
         np.testing.assert_array_equal(x[:own], federation.train.client(k)[0])
         np.testing.assert_array_equal(y[:own], federation.train.client(k)[1])
         extra.append((x[own:], y[own:]))
-        np.testing.assert_array_equal(extra[k][0], held["shared_x"].numpy())
+        np.testing.assert_array_equal(extra[k][0], held["data-sharing/x"].numpy())
+        np.testing.assert_array_equal(extra[k][1], held["data-sharing/y"].numpy())
     assert np.bincount(extra[0][1]).tolist() == [4, 4, 4]
     rows = {tuple(row) for row in federation.train.x.tolist()}
     assert all(tuple(row) in rows for row in extra[0][0].tolist())
@@ -88,7 +90,8 @@ def test_shared_samples_follow_each_client_s_own_and_cover_all_classes():
 
 def test_a_part_of_the_shared_set_differs_between_clients():
     federation = small_federation(sizes=(60, 40, 20), holdout=0)
-    shared, _ = DataSharing(beta=0.2, alpha=0.5).shared_samples(federation, 0)
+    method = make_method(DataSharing(beta=0.2, alpha=0.5))
+    shared, _ = method.shared_samples(federation, 0)
     assert (shared.train.sizes - federation.train.sizes).tolist() == [12, 12, 12]
     parts = [shared.train.client(k)[0][-12:] for k in (0, 1)]
     assert not np.array_equal(*parts)

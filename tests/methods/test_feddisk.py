@@ -13,7 +13,9 @@ from toys import federation_of, small_federation
 from unskew.aggregation.uploads import Uploads
 from unskew.data.opposites import opposites
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.methods.common.base import Client, Server, Start
+from unskew.methods import make_method
+from unskew.methods.common.method import own_server
+from unskew.methods.common.values import Client, Server, Start
 from unskew.methods.feddisk.federated import FederatedDensity, learned_density
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.local import LocalDensity
@@ -142,7 +144,7 @@ def test_a_local_density_that_equals_the_global_one_has_ratio_one():
     vector = flatten(network.module, network.layout)
     x = torch.randint(0, 2, (9, 5)).float()
     client = Client(0, x, torch.zeros(9, dtype=torch.int64), network, 2)
-    start = Start(vector, {"density": vector.clone()})
+    start = Start(vector, vector, {"density": vector.clone()})
     ratio = LocalDensity(sets_weights=True).log_ratio(client, vector, start)
     assert ratio.tolist() == [0.0] * 9
 
@@ -155,7 +157,7 @@ def test_stages_give_the_same_weights_in_every_runner(binary, estimator):
     )
     assert [row["stage"] for row in loop.metrics] == [row["stage"] for row in together.metrics]
     for k in range(len(binary)):
-        one, other = (run.states[k]["sample_weights"] for run in (loop, together))
+        one, other = (run.states[k]["feddisk/sample_weights"] for run in (loop, together))
         assert len(one) == binary.train.sizes[k]
         assert float(one.mean()) == pytest.approx(1, abs=1e-5)
         assert torch.allclose(one, other, rtol=1e-3, atol=1e-4)
@@ -211,7 +213,7 @@ def test_weights_enter_any_method(binary, other):
     assert both.method.endswith(f"+{other}")
     first, second = (nn.utils.parameters_to_vector(r.model.parameters()) for r in (alone, both))
     assert not torch.equal(first, second)
-    assert "sample_weights" in both.states[0]
+    assert "feddisk/sample_weights" in both.states[0]
 
 
 def test_clients_with_disjoint_samples_cause_a_warning():
@@ -239,21 +241,22 @@ def test_a_client_without_samples_is_rejected_by_name(binary, estimator, runner)
 
 
 def test_a_round_without_held_out_samples_does_not_stop_the_search_for_the_best():
-    method, layout = FederatedDensity(), Layout.of(nn.Linear(1, 1, bias=False))
-    server = Server(torch.zeros(1))
+    part, layout = FederatedDensity(), Layout.of(nn.Linear(1, 1, bias=False))
+    method, server = make_method(part), Server(torch.zeros(1))
     for number, loss in enumerate([5.0, None, 3.0, 4.0, 8.0]):
         sent = torch.tensor([0.0, 0.0] if loss is None else [2 * loss, 2.0])
         uploads = Uploads.of(torch.full((1, 1), number + 1.0), samples=[1], layout=layout)
-        server, _ = method.aggregate(server, replace(uploads, extras={"validation": [sent]}))
-    assert server.slots["history"].tolist() == [5, 3, 4, 8]
-    assert learned_density(server).tolist() == [2.0]  # the model whose loss was 3
+        uploads = replace(uploads, extras={"feddisk/validation": [sent]})
+        server, _ = method.aggregate(server, uploads)
+    assert server.slots["feddisk/history"].tolist() == [5, 3, 4, 8]
+    assert learned_density(own_server(server, part)).tolist() == [2.0]  # the model whose loss was 3
 
 
 def test_a_client_with_one_sample_takes_part():
     x = np.eye(4, dtype=np.float32)
     data = federation_of((x[:1], [0]), (np.tile(x, (5, 1)), [0, 1, 2, 1] * 5))
     found = quietly(data, f"feddisk:estimator=classifier,{QUICK}", rounds=1)
-    assert found.states[0]["sample_weights"].tolist() == [1.0]
+    assert found.states[0]["feddisk/sample_weights"].tolist() == [1.0]
 
 
 # A federation where weighting must help: see docs/feddisk.md for ten seeds.
@@ -281,7 +284,7 @@ def test_weights_recover_what_averaging_loses_on_opposite_densities():
         learned, run = loss(case.federation, f"feddisk:estimator={estimator}")
         assert average - learned > 0.7 * (average - oracle)
         for k in (0, 1):
-            estimated = run.states[k]["sample_weights"].log().numpy()
+            estimated = run.states[k]["feddisk/sample_weights"].log().numpy()
             truth = case.log_ratio(k, case.federation.train.client(k)[0])
             assert np.corrcoef(estimated, truth)[0, 1] > 0.8
 

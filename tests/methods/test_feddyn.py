@@ -9,7 +9,7 @@ from toys import slope, small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.base import Server
+from unskew.methods.common.values import Server
 from unskew.methods.feddyn import FedDyn
 from unskew.models.functional import Batch, FunctionalModel
 
@@ -19,9 +19,10 @@ QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 def test_the_terms_by_hand():
     """One class, so the task's loss is 0 and flat: only -<g, w> and the quadratic."""
     weights = torch.tensor([3.0, -1.0], requires_grad=True)
-    refs = {"dyn_center": torch.tensor([1.0, 0.0]), "dyn_slope": torch.tensor([0.5, 2.0])}
+    refs = {"feddyn/center": torch.tensor([1.0, 0.0]), "feddyn/slope": torch.tensor([0.5, 2.0])}
     batch = Batch(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
-    loss = FedDyn(alpha=0.5).objective(FunctionalModel(nn.Linear(1, 1)), weights, {}, batch, refs)
+    network, method = FunctionalModel(nn.Linear(1, 1)), make_method(FedDyn(alpha=0.5))
+    loss = method.objective(network, weights, {}, batch, refs)
     (gradient,) = torch.autograd.grad(loss, weights)
     assert loss.item() == pytest.approx(0.25 * (4 + 1))  # the linear term does not change the loss
     assert gradient.tolist() == [-0.5 + 1.0, -2.0 - 0.5]
@@ -31,12 +32,13 @@ def test_the_server_by_hand():
     """Two of four clients moved from 1 to 2 and to 4: h = -alpha/4 (1 + 3), mean 3."""
     uploads = Uploads.of(torch.tensor([[2.0], [4.0]]), samples=[10, 90], previous=torch.ones(1))
     uploads = Uploads(**{**vars(uploads), "population": 4})
-    method = FedDyn(alpha=0.5)
+    method = make_method(FedDyn(alpha=0.5))
     server, _ = method.aggregate(Server(torch.ones(1)), uploads)
-    assert server.slots["dyn_slope"].tolist() == [-0.5]
+    assert server.slots["feddyn/slope"].tolist() == [-0.5]
     assert method.model(server).tolist() == [3.0]
     assert server.vector.tolist() == [3.0 + 0.5 / 0.5]
-    assert FedDyn(alpha=0.5, evaluate="sent").model(server).tolist() == [4.0]
+    sent = make_method(FedDyn(alpha=0.5, evaluate="sent"))
+    assert sent.model(server).tolist() == [4.0]
 
 
 @pytest.mark.parametrize("cohort", [1, 2, 4])
@@ -46,13 +48,12 @@ def test_h_is_the_mean_slope_of_all_clients(federation, cohort):
     class Watched(FedDyn):
         def finish(self, client, start, trained, state):
             finished = super().finish(client, start, trained, state)
-            slopes[client.id] = finished.state["dyn_slope"]
+            slopes[client.id] = finished.state["slope"]
             return finished
 
-        def aggregate(self, server, uploads):
-            updated, diagnostics = super().aggregate(server, uploads)
-            h.append(updated.slots["dyn_slope"])
-            return updated, diagnostics
+        def conclude(self, before, after, uploads, diagnostics):
+            h.append(after.slots["slope"])
+            return super().conclude(before, after, uploads, diagnostics)
 
     us.train(federation, Watched(alpha=0.1), rounds=5, cohort=cohort, **QUICK)
     everyone = torch.stack([slopes.get(k, torch.zeros_like(h[0])) for k in range(4)])

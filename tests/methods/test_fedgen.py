@@ -10,6 +10,7 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.common.generator import (
     Generator,
     GeneratorTraining,
@@ -48,9 +49,9 @@ def test_the_terms_by_hand():
     weights = torch.tensor([1.0, -1.0, 0.5, 2.0, 0.1, -0.2])
     generated = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 1.0], [-1.0, 1.0]]])
     refs = {
-        "generated": generated,
-        "generated_shares": torch.tensor([0.5, 0.5]),
-        "generated_decay": torch.tensor(0.25),
+        "fedgen/features": generated,
+        "fedgen/shares": torch.tensor([0.5, 0.5]),
+        "fedgen/decay": torch.tensor(0.25),
     }
     x, y = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]]), torch.tensor([1, 0, 1])
     batch = Batch(x, y, torch.tensor([0.5, 0.5, 0.0]))
@@ -63,7 +64,7 @@ def test_the_terms_by_hand():
     teacher = head(torch.stack([generated[1, 0], generated[0, 1]])).log_softmax(-1)
     agreed = F.kl_div(head(x[:2]).log_softmax(-1), teacher, log_target=True, reduction="batchmean")
     expected = plain + 0.25 * (3 * named + 5 * agreed)
-    whole = FedGen(alpha=3, beta=5).objective(network, weights, {}, batch, refs)
+    whole = make_method(FedGen(alpha=3, beta=5)).objective(network, weights, {}, batch, refs)
     assert whole.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -74,11 +75,11 @@ def test_a_class_without_samples_is_left_out():
 
     def objective(generated_for_class_1):
         refs = {
-            "generated": torch.stack([torch.ones(2, 2), generated_for_class_1]),
-            "generated_shares": torch.tensor([1.0, 0.0]),
-            "generated_decay": torch.tensor(1.0),
+            "fedgen/features": torch.stack([torch.ones(2, 2), generated_for_class_1]),
+            "fedgen/shares": torch.tensor([1.0, 0.0]),
+            "fedgen/decay": torch.tensor(1.0),
         }
-        return FedGen().objective(network, weights, {}, batch, refs).item()
+        return make_method(FedGen()).objective(network, weights, {}, batch, refs).item()
 
     assert objective(torch.zeros(2, 2)) == objective(torch.randn(2, 2))
 

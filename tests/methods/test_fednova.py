@@ -10,7 +10,8 @@ import unskew as us
 from toys import small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
 from unskew.engine.optimizer import SGD
-from unskew.methods.common.base import Server
+from unskew.methods import make_method
+from unskew.methods.common.values import Server
 from unskew.methods.fednova import FedNova
 from unskew.models.layout import Layout
 
@@ -23,9 +24,9 @@ def combine(stack, effective_step, samples, previous, layout=None):
         samples=samples,
         previous=torch.tensor(previous),
         layout=layout,
-        extras={"effective_step": [torch.tensor(each) for each in effective_step]},
+        extras={"fednova/effective_step": [torch.tensor(each) for each in effective_step]},
     )
-    return FedNova().aggregate(Server(torch.tensor(previous)), uploads)[0].vector
+    return make_method(FedNova()).aggregate(Server(torch.tensor(previous)), uploads)[0].vector
 
 
 def test_by_hand():

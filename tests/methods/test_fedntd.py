@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import unskew as us
+from unskew.methods import make_method
 from unskew.methods.fedntd import FedNTD, not_true_divergence
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
@@ -62,9 +63,8 @@ def test_the_objective_adds_it_by_sample_scale():
     weights, teacher = torch.randn(9, requires_grad=True), torch.randn(9)
     batch = Batch(torch.randn(3, 2), torch.tensor([0, 1, 2]), torch.tensor([0.5, 0.5, 0.0]))
     plain = us.Method().objective(network, weights, {}, batch, {})
-    whole = FedNTD(beta=3, temperature=2).objective(
-        network, weights, {}, batch, {"ntd_teacher": teacher}
-    )
+    method = make_method(FedNTD(beta=3, temperature=2))
+    whole = method.objective(network, weights, {}, batch, {"fedntd/teacher": teacher})
     own, teacher = network(weights, {}, batch.x), network(teacher, {}, batch.x)
     each = not_true_divergence(teacher, own, batch.y, 2.0)
     assert (whole - plain).item() == pytest.approx(3 * 4 * (each[0] + each[1]).item() / 2, rel=1e-4)

@@ -10,7 +10,8 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Client
+from unskew.methods import make_method
+from unskew.methods.common.values import Client, Step
 from unskew.methods.fedrod import FedROD
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
@@ -21,28 +22,32 @@ HEADS = pytest.mark.parametrize("head", ["own", "hypernetwork"])
 X = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
 
 
-def adapted(method, model="mlp:hidden=4"):
+def adapted(part, model="mlp:hidden=4"):
     torch.manual_seed(0)
-    network = FunctionalModel(method.adapt(make(model, (5,), 3), X))
+    network = FunctionalModel(part.adapt(make(model, (5,), 3), X))
     return network, flatten(network.module, network.layout)
 
 
-def start_of(method, labels):
-    network, vector = adapted(method)
+def start_of(part, labels):
+    network, vector = adapted(part)
     y = torch.tensor(labels)
     client = Client(0, X[: len(y)], y, network, 3)
-    return network, client, method.prepare(client, {"model": vector}, {})
+    return network, client, make_method(part).prepare(client, {"model": vector}, {})
 
 
-def terms(method, labels, noise=0.0):
+def losses_of(part, network, weights, buffers, batch, start):
+    return part.losses(Step(network, weights, buffers, batch), part.scoped(start.refs))
+
+
+def terms(rod, labels, noise=0.0):
     """The losses of a client's samples, its weights, and the coordinates of each part."""
-    network, client, start = start_of(method, labels)
+    network, client, start = start_of(rod, labels)
     trainable = network.layout.trainable
     weights = start.vector[:trainable] + noise * torch.arange(trainable) / trainable
     weights = weights.requires_grad_()
     buffers = network.copy_buffers(start.vector[trainable:])
     batch = Batch(client.x, client.y, torch.ones(len(client.y)))
-    losses = method.losses(network, weights, buffers, batch, start.refs)
+    losses = losses_of(rod, network, weights, buffers, batch, start)
     places = {
         part: torch.cat(
             [
@@ -66,10 +71,10 @@ def test_equal_class_counts_make_the_balanced_softmax_plain(head):
 def test_unequal_class_counts_by_hand():
     """Logits zero, counts 2, 1, 0: the balanced probabilities are 2/3, 1/3 and 0."""
     network, client, start = start_of(FedROD(), [0, 0, 1])
-    assert start.refs["log_counts"].tolist() == [pytest.approx(math.log(2)), 0.0, -math.inf]
+    assert start.refs["fedrod/log_counts"].tolist() == [pytest.approx(math.log(2)), 0.0, -math.inf]
     zeros = torch.zeros(network.layout.trainable)
     batch = Batch(client.x, client.y, torch.ones(3))
-    losses = FedROD().losses(network, zeros, {}, batch, start.refs)
+    losses = losses_of(FedROD(), network, zeros, {}, batch, start)
     plain = math.log(3)
     expected = [math.log(3 / 2) + plain, math.log(3 / 2) + plain, math.log(3) + plain]
     assert losses.tolist() == pytest.approx(expected, rel=1e-5)
@@ -87,8 +92,7 @@ def test_a_class_without_samples_is_not_pushed_down():
 
 def test_each_part_learns_from_its_own_term():
     """The personal term changes only the personal head, the balanced one everything else."""
-    method = FedROD()
-    network, weights, buffers, batch, losses, places = terms(method, [0, 0, 1], noise=0.3)
+    network, weights, buffers, batch, losses, places = terms(FedROD(), [0, 0, 1], noise=0.3)
     (slope,) = torch.autograd.grad(losses.sum(), weights)
     with network.capture_passes() as passes:
         network(weights, buffers, batch.x)
@@ -129,12 +133,13 @@ def test_the_personal_head_stays_and_costs_nothing(federation):
 
     class Watched(FedROD):
         def finish(self, client, start, trained, state):
-            finished = super().finish(client, start, trained, state)
             starts.append((client.id, start.vector[-27:].clone()))
-            ends.append((client.id, finished.state["kept"]))
-            return finished
+            ends.append((client.id, trained.vector[-27:].clone()))
+            return super().finish(client, start, trained, state)
 
-    us.train(federation, Watched(), **QUICK)
+    run = us.train(federation, Watched(), **QUICK)
+    for client, end in ends[8:]:
+        assert torch.equal(run.states[client]["kept"], end)
     assert all(torch.equal(a[1], b[1]) for a, b in zip(ends[:4], starts[4:8], strict=True))
     assert not torch.allclose(ends[0][1], ends[1][1])
 

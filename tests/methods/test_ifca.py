@@ -1,5 +1,7 @@
 """IFCA: one model is FedAvg; choices are made on training samples; traffic is counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +10,13 @@ from torch import nn
 import unskew as us
 from toys import opposed, vector_of
 from unskew.aggregation.uploads import Uploads
-from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.base import Client, Server
 from unskew.methods.common.client_loss import training_loss
+from unskew.methods.common.parts import ClientSide, ServerSide
+from unskew.methods.common.values import Beginning, Client
 from unskew.methods.ifca import IFCA
 from unskew.models.functional import FunctionalModel
-from unskew.models.layout import flatten
+from unskew.models.layout import Layout, flatten
 
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
@@ -53,9 +55,10 @@ def test_renaming_the_models_renames_the_choice(federation, order):
     losses = [training_loss(client, model) for model in models]
     best = models[losses.index(min(losses))]
     renamed = models[order]
-    start = IFCA(models=3).prepare(client, {"model": renamed[0], "others": renamed[1:]}, {})
+    payload = {"model": renamed[0], "ifca/others": renamed[1:]}
+    start = make_method(IFCA(models=3)).prepare(client, payload, {})
     assert torch.equal(start.vector, best)
-    assert torch.equal(renamed[int(start.refs["cluster"])], best)
+    assert torch.equal(renamed[int(start.refs["ifca/cluster"])], best)
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_training_samples(federation):
@@ -69,17 +72,18 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
     uploads = Uploads.of(
         torch.tensor([[1.0], [5.0], [20.0]]),
         samples=[1, 3, 4],
-        extras={"cluster": [torch.tensor(0), torch.tensor(0), torch.tensor(2)]},
+        extras={"ifca/cluster": [torch.tensor(0), torch.tensor(0), torch.tensor(2)]},
     )
-    method = IFCA(models=3)
-    server = method.begin(torch.zeros(1), uploads.layout, {})
+    method = make_method(IFCA(models=3))
+    server = method.begin(Beginning(torch.zeros(1), uploads.layout))
     server, diagnostics = method.aggregate(server, uploads)
-    assert server.slots["models"].flatten().tolist() == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
+    models = server.slots["ifca/models"].flatten().tolist()
+    assert models == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
     assert server.vector.item() == 12.0  # four samples each
     assert diagnostics["weights"].tolist() == [0.25, 0.75, 1.0]
     assert diagnostics["cluster"].tolist() == [0, 0, 2]
     personal = [
-        method.personal(uploads.layout, server, {"client": torch.tensor(k)}) for k in (1, 2)
+        method.personal(uploads.layout, server, {"ifca/client": torch.tensor(k)}) for k in (1, 2)
     ]
     assert [each.item() for each in personal] == [4.0, 20.0]
     assert [each.item() for each in method.outputs(server)] == [4.0, 20.0]  # one has no clients
@@ -102,10 +106,11 @@ def test_a_new_client_gets_the_model_with_the_most_samples():
     uploads = Uploads.of(
         torch.tensor([[1.0], [2.0]]),
         samples=[3, 5],
-        extras={"cluster": [torch.tensor(0), torch.tensor(1)]},
+        extras={"ifca/cluster": [torch.tensor(0), torch.tensor(1)]},
     )
-    method = IFCA(models=2)
-    server, _ = method.aggregate(method.begin(torch.zeros(1), uploads.layout, {}), uploads)
+    method = make_method(IFCA(models=2))
+    server = method.begin(Beginning(torch.zeros(1), uploads.layout))
+    server, _ = method.aggregate(server, uploads)
     assert method.personal(uploads.layout, server, {}).item() == 2.0
 
 
@@ -160,15 +165,37 @@ def test_a_run_resumes_bit_for_bit(federation, tmp_path):
 
 
 def test_composing(federation):
-    with_term = us.train(federation, "ifca:models=2+fedprox:mu=0", **OPTIONS)
     plain = us.train(federation, "ifca:models=2", **OPTIONS)
-    assert torch.equal(vector_of(with_term), vector_of(plain))
-    with pytest.raises(UnskewError, match="ifca must come first"):
-        make_method("fedprox+ifca")
+    for method in ("ifca:models=2+fedprox:mu=0", "fedprox:mu=0+ifca:models=2"):
+        with_term = us.train(federation, method, **OPTIONS)
+        assert torch.equal(vector_of(with_term), vector_of(plain))
 
-    class SendsExtraTensors(IFCA, type("Base", (us.Method,), {"broadcast": lambda *_: {"a": 1}})):
-        pass
 
-    server = Server(torch.zeros(1), {"models": torch.zeros(2, 1)})
-    with pytest.raises(UnskewError, match="one that sends extra tensors"):
-        SendsExtraTensors(models=2).broadcast(server, 0)
+class SendsTwice(ClientSide, ServerSide):
+    """Sends twice the model with each model."""
+
+    def broadcast(self, server, client):
+        return {"twice": 2 * server.vector}
+
+    def prepare(self, client, start, payload, state):
+        return replace(start, refs=payload)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_extra_tensors_are_sent_with_all_models_and_used_with_the_chosen_one(order):
+    network = FunctionalModel(nn.Linear(1, 2, bias=False))
+    client = Client(0, torch.ones(1, 1), torch.ones(1, dtype=torch.int64), network, 2)
+    models = torch.tensor([[5.0, 0.0], [0.0, 5.0]])[order]
+    for method in (IFCA(models=2) + SendsTwice(), SendsTwice() + IFCA(models=2)):
+        server = method.begin(Beginning(models[0], Layout.of(network.module)))
+        server = replace(server, slots={**server.slots, "ifca/models": models})
+        start = method.prepare(client, method.broadcast(server, 0), {})
+        assert start.vector.tolist() == [0.0, 5.0]
+        assert start.refs["sendstwice/twice"].tolist() == [0.0, 10.0]
+
+
+@pytest.mark.parametrize("other", ["scaffold", "fedgen:hidden=8,generator_steps=3"])
+def test_one_model_with_a_method_that_sends_tensors_is_that_method(federation, other):
+    one, alone = (us.train(federation, m, **OPTIONS) for m in (f"ifca:models=1+{other}", other))
+    assert torch.equal(vector_of(one), vector_of(alone))
+    assert one.cost.parameters_down == alone.cost.parameters_down

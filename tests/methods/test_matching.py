@@ -16,7 +16,7 @@ from unskew.aggregation.matching import orders_of
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.base import Server
+from unskew.methods.common.values import Beginning, Server
 from unskew.methods.feddna import FedDNA
 from unskew.methods.fedma import FedMA
 from unskew.models import make
@@ -64,7 +64,7 @@ def test_clients_equal_up_to_the_order_of_units_give_that_function(name, shape):
     counts = torch.tensor([[3, 0, 1], [2, 0, 5], [1, 0, 1]])
     uploads = Uploads.of(stack, samples=[2, 5, 1], layout=network.layout, label_counts=counts)
     x = torch.rand(4, *shape)
-    server, diagnostics = FedMA().aggregate(Server(vector), uploads)
+    server, diagnostics = make_method(FedMA()).aggregate(Server(vector), uploads)
     expected = output(network, vector, x)
     torch.testing.assert_close(output(network, server.vector, x), expected, rtol=1e-4, atol=1e-4)
     plain = stack.mean(0)
@@ -81,7 +81,7 @@ def test_one_client_is_itself_bit_for_bit(name):
     network, vector = random_network(name, (5,))
     counts = torch.tensor([[4, 0, 1]])
     uploads = Uploads.of(vector[None], layout=network.layout, label_counts=counts)
-    assert torch.equal(FedMA().aggregate(Server(vector), uploads)[0].vector, vector)
+    assert torch.equal(make_method(FedMA()).aggregate(Server(vector), uploads)[0].vector, vector)
 
 
 @given(seed=st.integers(0, 300), clients=st.integers(2, 4))
@@ -105,10 +105,10 @@ def test_the_head_is_averaged_by_class():
     stack = torch.tensor([[1.0, 10, 0, 0], [5.0, 30, 4, 2]])
     counts = torch.tensor([[3, 0], [1, 0]])
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts)
-    vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
+    vector = make_method(FedMA()).aggregate(Server(torch.zeros(4)), uploads)[0].vector
     assert vector.tolist() == [2.0, 15.0, 1.0, 0.5]  # no client has class 1: by all samples
     uploads = Uploads.of(stack, samples=[3, 1], layout=layout, label_counts=counts + torch.eye(2))
-    vector = FedMA().aggregate(Server(torch.zeros(4)), uploads)[0].vector
+    vector = make_method(FedMA()).aggregate(Server(torch.zeros(4)), uploads)[0].vector
     torch.testing.assert_close(vector, torch.tensor([9 / 5, 30.0, 4 / 5, 2.0]))
 
 
@@ -168,7 +168,7 @@ def test_the_deep_networks_with_residuals_are_rejected(name):
 def test_text_and_local_buffers_are_rejected(federation):
     bilstm = FunctionalModel(make("bilstm:embedding=3,hidden=2", (6,), 2, vocabulary=12))
     with pytest.raises(UnskewError, match="units cannot be matched"):
-        FedMA().check(bilstm, torch.ones(2, 6, dtype=torch.int32))
+        make_method(FedMA()).check(bilstm, torch.ones(2, 6, dtype=torch.int32))
     with pytest.raises(UnskewError, match="use buffers=average"):
         us.train(federation, "fedma:buffers=local", model="mlp:norm=batch", rounds=1)
 
@@ -189,7 +189,7 @@ def test_pooled_statistics_are_those_of_all_samples_together():
         module[1].running_var = torch.from_numpy(own.var(0)).float()
         rows.append(flatten(module, layout))
     uploads = Uploads.of(torch.stack(rows), samples=[6, 10, 4], layout=layout)
-    server, diagnostics = FedDNA().aggregate(Server(rows[0]), uploads)
+    server, diagnostics = make_method(FedDNA()).aggregate(Server(rows[0]), uploads)
     pooled = np.concatenate(samples)
     tensors = layout.tensors(server.vector)
     np.testing.assert_allclose(tensors["1.running_mean"], pooled.mean(0), rtol=1e-5)
@@ -245,7 +245,7 @@ def test_the_model_that_feddyn_evaluates_has_the_pooled_variance(method):
     rows[0, mean], rows[1, mean] = -2.0, 2.0
     made = make_method(method)
     server, _ = made.aggregate(
-        made.begin(rows[0], layout, {}), Uploads.of(rows, samples=[1, 1], layout=layout)
+        made.begin(Beginning(rows[0], layout)), Uploads.of(rows, samples=[1, 1], layout=layout)
     )
     assert made.model(server)[variance].tolist() == [5.0] * 4
     assert server.vector[variance].tolist() == [5.0] * 4

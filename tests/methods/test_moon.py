@@ -9,6 +9,7 @@ from torch import nn
 import unskew as us
 from toys import vector_of
 from unskew.errors import UnskewError
+from unskew.methods import make_method
 from unskew.methods.moon import MOON, directions
 from unskew.models import make
 from unskew.models.functional import Batch, ForwardPass, FunctionalModel
@@ -28,14 +29,13 @@ def objective(own, positive, negative, *, mu=2.0, temperature=0.5, strength=None
 
     weights = vector(own).requires_grad_()
     refs = {
-        "moon_global": vector(positive),
-        "moon_previous": vector(negative),
-        "moon_strength": torch.tensor(mu if strength is None else strength),
+        "moon/global": vector(positive),
+        "moon/previous": vector(negative),
+        "moon/strength": torch.tensor(mu if strength is None else strength),
     }
     batch = Batch(torch.ones(1, 2), torch.tensor([0]), torch.ones(1))
-    loss = MOON(mu=mu, temperature=temperature, projection=0).objective(
-        network, weights, {}, batch, refs
-    )
+    method = make_method(MOON(mu=mu, temperature=temperature, projection=0))
+    loss = method.objective(network, weights, {}, batch, refs)
     return loss.item(), torch.autograd.grad(loss, weights)[0]
 
 
@@ -77,7 +77,7 @@ def test_without_strength_it_is_fedavg_bit_for_bit(federation, runner):
 
 @RUNNERS
 def test_without_strength_it_is_fedavg_of_the_network_with_a_projection(federation, runner):
-    class Projected(us.Method):
+    class Projected(us.Setting):
         def adapt(self, module, example):
             return MOON(projection=6).adapt(module, example)
 
@@ -102,7 +102,7 @@ def test_the_negative_is_the_client_s_own_last_model(federation):
 
     class Watched(MOON):
         def finish(self, client, start, trained, state):
-            found.setdefault(client.id, []).append(start.refs["moon_previous"])
+            found.setdefault(client.id, []).append(start.refs["previous"])
             left.setdefault(client.id, []).append(trained.vector.clone())
             return super().finish(client, start, trained, state)
 

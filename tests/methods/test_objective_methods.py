@@ -99,7 +99,8 @@ def test_grids_name_options_and_hold_values_they_take(method):
     for option, values in METHODS[name].grid.items():
         assert len(set(values)) == len(values) > 1
         for value in values:
-            assert getattr(make_method(f"{name}:{option}={value}"), option) == value
+            (part,) = make_method(f"{name}:{option}={value}").parts
+            assert getattr(part, option) == value
 
 
 GOLDEN = [

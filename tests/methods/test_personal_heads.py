@@ -9,8 +9,9 @@ from torch import nn
 import unskew as us
 from toys import federation_of, loss_after_steps, vector_of
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Method
+from unskew.methods import make_method
 from unskew.methods.common.head import head_mask
+from unskew.methods.common.parts import ClientSide, Personalization
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedper import FedPer
 from unskew.methods.fedrep import FedRep
@@ -26,14 +27,13 @@ START = flatten(make("mlp:hidden=6", (5,), 3), LAYOUT)
 
 
 def logged(cls, **options):
-    """A method that records starts, ends and states by round and client."""
+    """A part that records where each client's training starts and ends, in order."""
     log: list = []
 
-    class Logged(cls):
+    class Logged(cls, ClientSide):
         def finish(self, client, start, trained, state):
-            finished = super().finish(client, start, trained, state)
-            log.append((client.id, start.vector.clone(), trained.vector.clone(), finished.state))
-            return finished
+            log.append((client.id, start.vector.clone(), trained.vector.clone()))
+            return super().finish(client, start, trained, state)
 
     return Logged(**options), log
 
@@ -60,7 +60,7 @@ def test_fedper_s_heads_resume_from_their_last_round(federation, runner):
     run = us.train(federation, method, runner=runner, **OPTIONS)
     by_client = {k: [entry for entry in log if entry[0] == k] for k in range(4)}
     for rounds in by_client.values():
-        for (_, _, end, _), (_, start, _, _) in pairwise(rounds):
+        for (_, _, end), (_, start, _) in pairwise(rounds):
             assert torch.equal(start[IN_HEAD], end[IN_HEAD])
     starts = torch.stack([rounds[2][1] for rounds in by_client.values()])
     assert bool((starts[:, ~IN_HEAD] == starts[0, ~IN_HEAD]).all())
@@ -99,7 +99,7 @@ def test_fedrep_trains_the_head_first_and_then_the_body(federation, runner):
     heads, bodies = log[:4], log[4:]
     if runner == "loop":  # client by client
         heads, bodies = log[::2], log[1::2]
-    for (k, start, end, _), (same, after, final, _) in zip(
+    for (k, start, end), (same, after, final) in zip(
         sorted(heads, key=lambda e: e[0]), sorted(bodies, key=lambda e: e[0]), strict=True
     ):
         assert k == same
@@ -145,18 +145,19 @@ def test_the_runners_agree(federation):
 def test_fedbabu_s_head_never_changes(federation, runner, settings):
     method, log = logged(FedBABU)
     run = us.train(federation, method, runner=runner, **OPTIONS, **settings)
-    for _, start, end, state in log:
+    assert make_method(method).kept(LAYOUT) is None
+    assert not any(run.states.values())
+    for _, start, end in log:
         assert torch.equal(start[IN_HEAD], START[IN_HEAD])
         assert torch.equal(end[IN_HEAD], START[IN_HEAD])
-        assert not state
     assert torch.equal(vector_of(run)[IN_HEAD], START[IN_HEAD])
     assert not torch.equal(vector_of(run)[~IN_HEAD], START[~IN_HEAD])
 
 
 def test_fedbabu_is_fedavg_restricted_to_the_body(federation):
-    class BodyAlone(Method):
-        def trains(self, layout):
-            return ~head_mask(layout)
+    class BodyAlone(Personalization):
+        def freezes(self, layout):
+            return head_mask(layout)
 
     fedbabu = us.train(federation, "fedbabu", **OPTIONS)
     plain = us.train(federation, BodyAlone(), **OPTIONS)

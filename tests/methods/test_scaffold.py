@@ -8,6 +8,7 @@ import unskew as us
 from toys import federation_of, slope, small_federation, vector_of
 from unskew.engine.optimizer import SGD, Adam
 from unskew.errors import UnskewError
+from unskew.methods.common.parts import Personalization
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.models import make
 
@@ -18,10 +19,10 @@ QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 class Watched(SCAFFOLD):
     """Records both kinds of control variates, round by round."""
 
-    def aggregate(self, server, uploads):
-        updated, diagnostics = super().aggregate(server, uploads)
-        COMMON.append(updated.slots["scaffold"].clone())
-        return updated, diagnostics
+    def conclude(self, before, after, uploads, diagnostics):
+        concluded, found = super().conclude(before, after, uploads, diagnostics)
+        COMMON.append(concluded.slots["control"].clone())
+        return concluded, found
 
     def finish(self, client, start, trained, state):
         finished = super().finish(client, start, trained, state)
@@ -149,11 +150,9 @@ def test_it_sends_a_control_variate_with_every_model_but_the_first(federation):
 
 
 def test_local_coordinates_are_neither_corrected_nor_sent(federation):
-    class OwnBias(Watched):
-        def travels(self, layout):
-            mask = torch.ones(layout.size, dtype=torch.bool)
-            mask[15:] = False
-            return mask
+    class OwnBias(Watched, Personalization):
+        def stays(self, layout):
+            return torch.arange(layout.size) >= 15
 
     for memory in (COMMON, OWN, CORRECTIONS):
         memory.clear()

@@ -8,17 +8,21 @@ from torch import nn
 
 from unskew.aggregation import Uploads
 from unskew.methods import make_method
-from unskew.methods.common.base import Server
+from unskew.methods.common.values import Server
 from unskew.models.layout import Layout
 
-LAYOUT = Layout.flat(1)
+
+def stepped(spec, server, vector, layout=None) -> Server:
+    """The server after a round in which one client sends a vector, which is its own mean."""
+    uploads = Uploads.of(vector[None], layout=layout, previous=server.vector)
+    return make_method(spec).aggregate(server, uploads)[0]
 
 
 def steps(spec: str, *directions: float) -> list[float]:
-    method, server = make_method(spec), Server(torch.zeros(1))
+    server = Server(torch.zeros(1))
     seen = []
     for direction in directions:
-        server = method.step(server, server.vector + direction, LAYOUT)
+        server = stepped(spec, server, server.vector + direction)
         seen.append(float(server.vector))
     return seen
 
@@ -59,7 +63,7 @@ def test_no_direction_is_a_fixed_point(name):
 def test_buffers_take_the_rounds_values(name):
     layout = Layout.of(nn.BatchNorm1d(2))
     before, mean = torch.zeros(layout.size), torch.ones(layout.size)
-    after = make_method(name).step(Server(before), mean, layout).vector
+    after = stepped(name, Server(before), mean, layout).vector
     assert torch.equal(after[layout.trainable :], mean[layout.trainable :])
     assert not torch.equal(after[: layout.trainable], before[: layout.trainable])
 
@@ -80,7 +84,7 @@ def test_an_optimizer_steps_towards_the_result_of_any_weighting_or_rule(optimize
     )
     server = Server(uploads.previous)
     made, _ = make_method(other).aggregate(server, uploads)
-    alone = make_method(optimizer).step(server, made.vector, uploads.layout)
+    alone = stepped(optimizer, server, made.vector)
     both, _ = make_method(f"{optimizer}+{other}").aggregate(server, uploads)
     torch.testing.assert_close(both.vector, alone.vector)
     assert not torch.equal(both.vector, made.vector) or optimizer == "fedavgm"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import gradient as module_under_test
 from unskew.privacy import private_gradient, private_noise, reject_coupled

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reports import RUNS, clustered_run, made_run, trained_runs
 from unskew.errors import UnskewError
-from unskew.methods.common.base import SAMPLE_WEIGHTS
+from unskew.methods.common.values import SAMPLE_WEIGHTS
 from unskew.report.charts import all_charts
 from unskew.report.charts.aggregation_weights import scale_end
 from unskew.report.charts.chart import thinned, tidy
@@ -154,7 +154,10 @@ def test_sample_weights():
 def test_many_clients_share_rows_of_the_map_of_sample_weights():
     run = made_run()
     run.sample_weights = weights_table(
-        {k: {SAMPLE_WEIGHTS: torch.tensor([1.0, 0.1, 10.0][: 1 + k % 3])} for k in range(900)}
+        {
+            k: {f"feddisk/{SAMPLE_WEIGHTS}": torch.tensor([1.0, 0.1, 10.0][: 1 + k % 3])}
+            for k in range(900)
+        }
     )
     (map_,) = charts_of(Runs([run]))["sample-weights-clients"].data["maps"]
     values = np.array(map_["values"])

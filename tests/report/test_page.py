@@ -234,7 +234,7 @@ def test_the_code_of_a_page_has_placeholders_for_custom_objects():
     from reports import FEDERATION
     from unskew.report.reproduce import python_text
 
-    class Mine(us.Method):
+    class Mine(us.ClientSide):
         pass
 
     network = nn.Linear(5, 3)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import unskew as us
-from unskew.methods.common.base import Finished, Method
+from unskew.methods import Finished
 from unskew.models.layout import Layout, TensorKind
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic, count
 
@@ -37,9 +37,9 @@ def test_per_client_and_total(federation):
 
 
 def test_extras_are_counted_in_their_direction(federation):
-    class WithExtras(Method):
+    class WithExtras(us.ClientSide, us.ServerSide):
         def broadcast(self, server, client):
-            return {"model": server.vector, "control": torch.zeros(10)}
+            return {"control": torch.zeros(10)}
 
         def finish(self, client, start, trained, state):
             labels = torch.zeros(3, dtype=torch.int64)
@@ -53,9 +53,9 @@ def test_extras_are_counted_in_their_direction(federation):
 
 
 def test_extras_may_differ_between_clients(federation):
-    class Uneven(Method):
+    class Uneven(us.ServerSide):
         def broadcast(self, server, client):
-            return {"model": server.vector, "extra": torch.zeros(client)}
+            return {"extra": torch.zeros(client)}
 
     run = us.train(federation, Uneven(), rounds=1, model="logistic", evaluate_every=0)
     assert run.client_tables[0]["parameters_down"] == [LOGISTIC + k for k in range(4)]

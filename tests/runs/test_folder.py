@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import unskew as us
 from unskew.errors import FolderError, UnskewError
-from unskew.methods.common.base import Server
+from unskew.methods.common.values import Server
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Checkpoints, Position

@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.methods.common.base import SAMPLE_WEIGHTS
+from unskew.methods.common.values import SAMPLE_WEIGHTS
 from unskew.runs.sample_weights import EDGES, weights_table
 
 
 def states(*clients):
-    return {k: {SAMPLE_WEIGHTS: torch.tensor(each)} for k, each in enumerate(clients)}
+    return {k: {f"feddisk/{SAMPLE_WEIGHTS}": torch.tensor(each)} for k, each in enumerate(clients)}
 
 
 def test_weights_fall_into_bins_of_a_tenth_of_a_power():
@@ -32,7 +32,7 @@ def test_without_sample_weights_there_is_no_table():
 
 
 def test_clients_without_weights_are_excluded():
-    mixed = {0: {}, **{k: {SAMPLE_WEIGHTS: torch.ones(2)} for k in (5, 3)}}
+    mixed = {0: {}, **{k: {f"feddisk/{SAMPLE_WEIGHTS}": torch.ones(2)} for k in (5, 3)}}
     assert weights_table(mixed)["client"] == [3, 5]
 
 

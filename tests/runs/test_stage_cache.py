@@ -8,9 +8,8 @@ import torch
 
 import unskew as us
 from toys import small_federation, vector_of
-from unskew.methods import make_method
-from unskew.methods.common.base import Stage
-from unskew.methods.fedavg import FedAvg
+from unskew.methods import Method, make_method
+from unskew.methods.common.values import Stage
 from unskew.models import make
 from unskew.runs.folder import RunFolder
 from unskew.runs.read import read_runs
@@ -189,10 +188,10 @@ def test_only_the_cache_is_removed_after_all_runs(federation, tmp_path):
     assert len(read_runs([tmp_path])) == 2
 
 
-class Failing(FedAvg):
+class Failing(us.ClientSide):
     """A method that is interrupted in its first round."""
 
-    def prepare(self, client, payload, state):
+    def prepare(self, client, start, payload, state):
         raise KeyboardInterrupt
 
 
@@ -203,18 +202,21 @@ def test_the_cache_of_an_interrupted_comparison_is_kept(federation, tmp_path):
     assert list((tmp_path / CACHE_FOLDER).iterdir())
 
 
-class ByFunction(FedAvg):
+class ByFunction(us.Setting):
     """A method with a stage whose network is built by a function."""
 
-    def stages(self):
-        return Stage("first", FedAvg(), 1, network=lambda module, *_: module), *super().stages()
+    def stages(self, stages):
+        return (Stage("first", Method(), 1, network=lambda module, *_: module), *stages)
 
 
-class Foreign(FedAvg):
+class Foreign(us.Setting):
     """A method with a stage that is trained by a custom method."""
 
-    def stages(self):
-        return Stage("first", type("FlowerBackend", (FedAvg,), {})(), 1), *super().stages()
+    class Custom(us.ClientSide):
+        pass
+
+    def stages(self, stages):
+        return (Stage("first", make_method(Foreign.Custom()), 1), *stages)
 
 
 @pytest.mark.parametrize("method", [ByFunction(), Foreign()])

@@ -1,6 +1,7 @@
 """Client states: snapshots are immutable, memory is limited, checkpoints write changes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Finished, Method, Server
+from unskew.methods import ClientSide, Finished, Server
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs import states as module
@@ -186,13 +187,12 @@ def test_a_damaged_state_falls_back_to_the_previous_checkpoint(tmp_path):
     assert values(position.states) == {0: 0, 1: 1}
 
 
-class KeepsPrevious(Method):
+class KeepsPrevious(ClientSide):
     """Keeps the whole model, and adds a part of the previous one to the next start."""
 
-    def prepare(self, client, payload, state):
-        start = super().prepare(client, payload, state)
+    def prepare(self, client, start, payload, state):
         before = state.get("before", start.vector)
-        return type(start)(start.vector + 0.01 * (before - start.vector))
+        return replace(start, vector=start.vector + 0.01 * (before - start.vector))
 
     def finish(self, client, start, trained, state):
         return Finished(state={"before": trained.vector})

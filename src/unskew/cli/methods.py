@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table as RichTable
 
-    from unskew.methods.common.base import Method
+    from unskew.methods.common.method import Method
+    from unskew.methods.common.parts import Part
 
 Row = dict[str, Any]
 
@@ -36,32 +37,38 @@ def list_methods(
     """
     from unskew.methods import METHODS, make_method  # noqa: PLC0415
 
-    chosen = METHODS if name is None else {name: type(make_method(name))}
-    rows = [_facts(each, cls) for each, cls in sorted(chosen.items())]
+    parts = [METHODS[each]() for each in sorted(METHODS)] if name is None else []
+    method = None if name is None else make_method(name)
+    rows = [_facts(part) for part in (method.parts if method else parts)]
     if json:
-        print_json([with_meanings(row, chosen[row["name"]]) for row in rows])
-    elif long or name is not None:
-        for row in rows:
-            print_rich(_block(with_meanings(row, chosen[row["name"]])))
-    else:
+        print_json(rows)
+    elif method is None and not long:
         print_rich(_list(rows))
+    else:
+        if method is not None and len(method.parts) > 1:
+            print_rich(_composition(method))
+        for row in rows:
+            print_rich(_block(row))
 
 
-def _facts(name: str, cls: "type[Method]") -> Row:
-    about = cls.about
-    return {
-        "name": name,
+def _facts(part: "Part") -> Row:
+    about = part.about
+    row = {
+        "name": part.name,
         "title": about.title,
         "paper": about.paper,
         "kind": about.kind,
         "meant for": about.level,
+        "adds to": sorted(part.adds),
+        "replaces": sorted(part.replaces),
         "sent to clients": about.down,
         "sent to the server": about.up,
         "needs individual updates": about.needs_individual_updates,
         "runner": "pool" if about.only_with_norms else "vectorised",
-        "options": options_of(cls),
-        "searched": {option: list(values) for option, values in cls.grid.items()},
+        "options": {option: getattr(part, option) for option in options_of(type(part))},
+        "searched": {option: list(values) for option, values in part.grid.items()},
     }
+    return with_meanings(row, type(part))
 
 
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
@@ -82,6 +89,19 @@ def _list(rows: list[Row]) -> "RichTable":
     return table
 
 
+def _composition(method: "Method") -> "Group":
+    """Describe a method of several parts; a block for each part follows."""
+    about = method.about
+    facts = {
+        "parts": ", ".join(part.name for part in method.parts),
+        "meant for": f"{about.level} accuracy",
+        "sent to clients": about.down,
+        "sent to the server": about.up,
+        "needs individual updates": in_words(about.needs_individual_updates),
+    }
+    return details(f"{method.spec}: {len(method.parts)} parts", facts)
+
+
 _RUNNERS = {
     "vectorised": "vectorised for small networks of linear layers, otherwise pool",
     "pool": "pool, because it is for networks with BatchNorm",
@@ -97,6 +117,7 @@ def _block(row: Row) -> "Group":
     facts = {
         **{key: row[key] for key in ("paper", "kind")},
         "meant for": f"{row['meant for']} accuracy",
+        **{key: ", ".join(row[key]) for key in ("adds to", "replaces") if row[key]},
         "sent to clients": row["sent to clients"],
         "sent to the server": row["sent to the server"],
         "needs individual updates": in_words(row["needs individual updates"]),

@@ -37,8 +37,8 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
     print_rich(table)
 
 
-def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Group":
-    """Describe one entry: one line per fact, then one line per option of the row."""
+def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any] | None = None) -> "Group":
+    """Describe one entry: one line per fact, then one line per option of the row, if given."""
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -46,9 +46,10 @@ def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any]) -> "Gr
     table = RichTable(show_header=False, box=None)
     for key, value in facts.items():
         table.add_row(key, value)
-    table.add_row("options", "" if row["options"] else "none")
-    for key, value in row["options"].items():
-        table.add_row(f"  {key}={in_words(value)}", row["meanings"][key])
+    if row is not None:
+        table.add_row("options", "" if row["options"] else "none")
+        for key, value in row["options"].items():
+            table.add_row(f"  {key}={in_words(value)}", row["meanings"][key])
     table.columns[0].no_wrap = True
     return Group(Text(title, style="italic"), table, "")
 

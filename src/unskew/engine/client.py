@@ -19,15 +19,8 @@ from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import TraceCache
-from unskew.methods.common.base import (
-    Client,
-    ExtraTraining,
-    Finished,
-    Method,
-    Start,
-    Tensors,
-    Trained,
-)
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Client, ExtraTraining, Finished, Start, Tensors, Trained
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import stream
@@ -55,6 +48,11 @@ class ClientContext:
     """The name of the runner, if it is already resolved for this network."""
 
     @cached_property
+    def travels(self) -> Tensor | None:
+        """Marks the coordinates that are sent; None means all."""
+        return self.method.travels(self.network.layout)
+
+    @cached_property
     def extra_trainings(self) -> tuple["ClientContext", ...]:
         """The contexts of the extra trainings that come before the round's training."""
         return tuple(self.for_extra_training(each) for each in self.method.extra_trainings())
@@ -73,9 +71,17 @@ class ClientContext:
     def client(self, k: int, round_: int) -> Client:
         """Return client k as the hooks see it."""
         x, y = self.federation.train.client(k)
-        classes, seed = self.federation.classes, self.settings.seed
-        lr = self.settings.lr_in(round_)
-        return Client(k, to_tensor(x), to_tensor(y), self.network, classes, seed, round_, lr)
+        return Client(
+            id=k,
+            x=to_tensor(x),
+            y=to_tensor(y),
+            network=self.network,
+            classes=self.federation.classes,
+            seed=self.settings.seed,
+            round=round_,
+            lr=self.settings.lr_in(round_),
+            travels=self.travels,
+        )
 
     @property
     def train_mask(self) -> Tensor | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Finished, Tensors, Trained
+from unskew.methods.common.values import Finished, Tensors, Trained
 from unskew.utils.rng import generator
 
 

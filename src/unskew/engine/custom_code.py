@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Part
 from unskew.utils.reprs import shows_address
 
 _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
@@ -28,7 +29,7 @@ def custom_code_hash(method: Method, network: nn.Module | None) -> str | None:
     ``network`` is None for one of the package's. The hash covers the classes, the attributes of
     their objects and a network's layers, but not functions that these call.
     """
-    parts = [method, *(() if network is None else network.modules())]
+    parts = [*method.parts, *(() if network is None else network.modules())]
     classes = {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}
     if not classes and network is None:
         return None
@@ -42,7 +43,7 @@ def _is_custom(cls: type) -> bool:
     return cls.__module__.partition(".")[0] not in _NOT_CUSTOM
 
 
-def _attributes(part: Method | nn.Module) -> dict[str, Any]:
+def _attributes(part: Part | nn.Module) -> dict[str, Any]:
     """Return an object's attributes, without cached properties and ``nn.Module``'s internals."""
     cached = {
         name

@@ -20,7 +20,8 @@ from torch import Tensor
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import ClientContext, to_tensor
 from unskew.engine.personal import personal_models
-from unskew.methods.common.base import Method, Server
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Server
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.runs.checkpoint import Position
 from unskew.utils.rng import stream, uniforms
@@ -86,7 +87,7 @@ def evaluate(
         common = federation.common
         scores = score(network, method.model(server), common.x, common.y, context.device)
         levels["global"] = scores.means()
-        if type(method).outputs is not Method.outputs:
+        if method.has_several_models:
             levels["outputs"] = _mean_over_outputs(context, server)
     for level, result in evaluate_on_clients(context, position).items():
         levels[level] = result.summary()
@@ -111,9 +112,7 @@ def evaluate_locally(context: ClientContext, position: Position) -> Levels:
 
 def has_personal_models(method: Method, network: FunctionalModel) -> bool:
     """Return whether clients may use models other than the global one."""
-    overridden = type(method).personal is not Method.personal
-    fine_tuned = method.fine_tuning() is not None
-    return overridden or fine_tuned or method.kept(network.layout) is not None
+    return method.has_own_personal_models or method.kept(network.layout) is not None
 
 
 @torch.no_grad()

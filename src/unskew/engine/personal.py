@@ -7,7 +7,7 @@ from torch import Tensor
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
 from unskew.engine.runners import make_runner
-from unskew.methods.common.base import ExtraTraining
+from unskew.methods.common.values import ExtraTraining
 from unskew.runs.checkpoint import Position
 
 

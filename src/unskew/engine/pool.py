@@ -26,7 +26,7 @@ from unskew.engine.memory import keep_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
 from unskew.errors import UnskewError, add_traceback_note
-from unskew.methods.common.base import Finished, Tensors, Trained
+from unskew.methods.common.values import Finished, Tensors, Trained
 
 
 class ProcessPool:

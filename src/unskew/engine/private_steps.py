@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unskew.engine.batches import local_steps
 from unskew.engine.settings import Settings
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import (
     Privacy,

@@ -20,8 +20,8 @@ from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
-from unskew.methods import name_of
-from unskew.methods.common.base import Method, Tensors
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Tensors
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import flatten
@@ -71,7 +71,6 @@ class TrainingSetup:
             attackers = attack.attackers(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         federation, slots = method.shared_samples(federation, settings.seed)
-        slots = {**slots, **method.initial_state(len(federation), settings.seed)}
         name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
         module = module.to(device)
@@ -90,7 +89,7 @@ class TrainingSetup:
             custom_network=is_custom(model),
         )
         if method.needs_train_accuracy and setup.network.goal is not CLASSIFY:
-            raise UnskewError(f"method: {name_of(method)} needs accuracies, and {name} has none")
+            raise UnskewError(f"method: {method.spec} needs accuracies, and {name} has none")
         return setup
 
     @cached_property
@@ -105,7 +104,7 @@ class TrainingSetup:
         code = custom_code_hash(self.method, self.module if self.custom_network else None)
         return {
             **({} if code is None else {"code": code}),
-            "method": name_of(self.method),
+            "method": self.method.spec,
             "network": self.network_name,
             "layout": layout.fingerprint,
             "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],

@@ -7,7 +7,7 @@ from typing import Any
 
 from unskew.engine.settings import Settings
 from unskew.engine.stage import settings_of
-from unskew.methods.common.base import Stage, Tensors
+from unskew.methods.common.values import Stage, Tensors
 from unskew.utils.reprs import shows_address
 
 _IDENTITY = ("network", "layout", "start", "data", "arithmetic")
@@ -41,7 +41,7 @@ def stage_keys(
 
 def _has_complete_repr(stage: Stage) -> bool:
     """Return whether a stage uses only this package's classes, whose reprs show every option."""
-    parts = (stage.method, stage.network)
+    parts = (*stage.method.parts, stage.network)
     built_in = all(
         type(part).__module__.startswith("unskew.") for part in parts if part is not None
     )

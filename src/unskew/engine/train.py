@@ -23,8 +23,7 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewWarning
-from unskew.methods import name_of
-from unskew.methods.common.base import Server, Stage
+from unskew.methods.common.values import Beginning, Server, Stage
 from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder
@@ -56,7 +55,7 @@ def run_training(
         folder = RunFolder(out, seconds, setup.settings.state_memory)
     position = Position(states=ClientStates(StateStore(memory=setup.settings.state_memory)))
     run = Run(
-        method=name_of(setup.method),
+        method=setup.method.spec,
         network=setup.network_name,
         data=setup.federation.name,
         seed=setup.settings.seed,
@@ -153,7 +152,15 @@ class StageRun:
         context = self._context
         if position.server is None:
             vector = flatten(context.network.module, context.network.layout)
-            server = context.method.begin(vector, context.network.layout, position.earlier)
+            server = context.method.begin(
+                Beginning(
+                    vector=vector,
+                    layout=context.network.layout,
+                    earlier=position.earlier,
+                    num_clients=len(context.federation),
+                    seed=context.settings.seed,
+                )
+            )
             server = replace(server, slots={**server.slots, **self._initial_slots})
             position = replace(position, server=server)
         if self._is_over(position):

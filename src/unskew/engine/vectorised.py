@@ -24,7 +24,7 @@ from unskew.engine.private_steps import PrivateGradients
 from unskew.engine.trace_cache import TraceCache
 from unskew.engine.tracing import Function
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Client, Finished, Start, Trained
+from unskew.methods.common.values import Client, Finished, Start, Trained
 from unskew.models.layout import rows_are_finite
 
 _CHUNK_NUMBERS = 2**24
@@ -125,10 +125,12 @@ class _Chunk:
         method, round_ = self._context.method, self._round
         network, classes = self._context.network, self._context.federation.classes
         settings, x, y = self._context.settings, self._x, self._y
-        seed, lr = settings.seed, settings.lr_in(round_)
+        seed, lr, travels = settings.seed, settings.lr_in(round_), self._context.travels
         places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
-            Client(k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_, lr)
+            Client(
+                k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_, lr, travels
+            )
             for k, a, n in places
         ]
         starts = []

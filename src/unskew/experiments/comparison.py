@@ -13,8 +13,8 @@ from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
-from unskew.methods import make_method, name_of
-from unskew.methods.common.base import Method
+from unskew.methods import make_method
+from unskew.methods.common.method import Method
 from unskew.models.functional import Model
 from unskew.runs.runs import Runs
 from unskew.runs.stage_cache import stage_cache_in
@@ -63,7 +63,7 @@ def compare(
     if "seed" in settings.model_fields_set:
         raise UnskewError("seed: a comparison takes seeds instead, a number or a list")
     chosen = [make_method(method) for method in _as_list(methods)]
-    names = [name_of(method) for method in chosen]
+    names = [method.spec for method in chosen]
     if len(set(names)) != len(names):
         raise UnskewError(f"methods must be distinct (got {', '.join(names)})")
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -135,7 +135,7 @@ class _Entry:
         self, federations: _FederationCache, seed: int, settings: Settings, out: Path | None
     ) -> RunRequest:
         return RunRequest(
-            label=f"{name_of(self.method)}, seed {seed}",
+            label=f"{self.method.spec}, seed {seed}",
             method=self.method,
             data=lambda: federations.of(seed),
             settings=settings.changed({**self.settings, "seed": seed}),

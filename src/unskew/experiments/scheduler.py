@@ -17,8 +17,7 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
-from unskew.methods import name_of
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 
@@ -142,7 +141,7 @@ def folder_name(method: str) -> str:
 
 def _skipped(request: RunRequest, reason: str, data: Federation) -> Run:
     return Run(
-        method=name_of(request.method),
+        method=request.method.spec,
         network="",
         data=data.name,
         seed=request.settings.seed,

@@ -11,14 +11,15 @@ from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import execute
 from unskew.methods import make_method
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Part
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 
 
 def train(
     federation: Federation,
-    method: str | Method = "fedavg",
+    method: str | Part | Method = "fedavg",
     *,
     model: Model | None = None,
     out: str | Path | None = None,

@@ -16,7 +16,7 @@ from unskew.flower.node import Node, refusal
 from unskew.flower.site import Data, DataFn, Site
 from unskew.flower.wire import ACTION, ARRAYS, NODE_INFO, REQUEST, Refusal, Request, log
 from unskew.methods import make_method
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 
 Handler = Callable[[Node, Message, Context], RecordDict]
 

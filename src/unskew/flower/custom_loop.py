@@ -25,27 +25,11 @@ from unskew.flower.uploads import (
     tabulate_metrics,
 )
 from unskew.flower.wire import MODEL, SAMPLES, named_tensors, to_arrays
-from unskew.methods import name_of
-from unskew.methods.common.base import Method, Trained
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Trained
 from unskew.models.layout import Layout
 from unskew.runs.checkpoint import Position
 
-_CLIENT_HOOKS = (
-    Method.stages,
-    Method.adapt,
-    Method.check,
-    Method.broadcast,
-    Method.prepare,
-    Method.objective,
-    Method.losses,
-    Method.noise_per_sample,
-    Method.finish,
-    Method.extra_trainings,
-    Method.trains,
-    Method.travels,
-    Method.fine_tuning,
-)
-"""The hooks that run on clients, or change what clients do."""
 _LOSSES = ("train_loss", "train-loss", "loss")
 """The names that apps use for the training loss."""
 
@@ -129,15 +113,12 @@ def _standard_name(name: str) -> str:
 
 def check_needs_no_client_code(method: Method) -> None:
     """Raise for a method whose clients do more than train the model they receive."""
-    names = [hook.__name__ for hook in _CLIENT_HOOKS]
-    needed = [name for name in names if getattr(type(method), name) is not getattr(Method, name)]
-    if method.needs_train_accuracy:
-        needed.append("the training accuracy")
-    if method.buffers == "local":
+    needed = [part.name for part in method.parts if part.affects_clients]
+    if any(part.buffers == "local" for part in method.parts):
         needed.append("buffers=local")
     if needed:
         raise UnskewError(
-            f"custom_loop: {name_of(method)} needs unskew's client code ({', '.join(needed)}); "
+            f"custom_loop: {method.spec} needs unskew's client code for {', '.join(needed)}; "
             "create the nodes' app with unskew.flower.client_app"
         )
 

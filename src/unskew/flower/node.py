@@ -41,8 +41,8 @@ from unskew.flower.wire import (
     to_arrays,
     to_tensors,
 )
-from unskew.methods import name_of
-from unskew.methods.common.base import Finished, Method, Server, Stage, Tensors, Trained
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Finished, Server, Stage, Tensors, Trained
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 
@@ -148,7 +148,7 @@ class Node:
 
     @cached_property
     def _method_name(self) -> str:
-        return name_of(self.method)
+        return self.method.spec
 
 
 def refusal(reason: str) -> RecordDict:

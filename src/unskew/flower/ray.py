@@ -30,7 +30,6 @@ from unskew.flower.app import client_app
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
-from unskew.methods import name_of
 from unskew.runs.run import Run
 
 _START = 600.0
@@ -56,7 +55,7 @@ def train_on_ray(
     clients = len(setup.federation)
     if len(setup.federation.test) != clients:
         raise UnskewError(
-            f"engine: {name_of(setup.method)} trains in one place, which flower-ray cannot "
+            f"engine: {setup.method.spec} trains in one place, which flower-ray cannot "
             "distribute; use engine='unskew'"
         )
     runs: list[Run] = []
@@ -72,7 +71,7 @@ def train_on_ray(
             nodes=Nodes(link, registry, setup.settings.quorum, _START, _REPLY_TIMEOUT),
             bound=None,
             evaluate_fn=None,
-            method=name_of(setup.method),
+            method=setup.method.spec,
             settings=setup.settings,
         )
         runs.append(run_training(setup, out, resume=resume, progress=progress, notes=notes))

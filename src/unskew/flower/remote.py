@@ -26,7 +26,7 @@ from unskew.flower.wire import (
     Request,
     StateVersion,
 )
-from unskew.methods.common.base import Tensors
+from unskew.methods.common.values import Tensors
 from unskew.runs.checkpoint import Position
 
 _VERSION = "version"

@@ -4,8 +4,7 @@ import numpy as np
 
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.methods import name_of
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 
 
 def needs_pooled_samples(method: Method, federation: Federation) -> bool:
@@ -21,6 +20,6 @@ def check_runs_on_nodes(method: Method, federation: Federation | None = None) ->
         federation = Federation.from_arrays(np.zeros((4, 1), np.float32), [0, 1] * 2, [0, 0, 1, 1])
     if needs_pooled_samples(method, federation):
         raise UnskewError(
-            f"method: {name_of(method)} needs the samples of several clients in one place, but on "
+            f"method: {method.spec} needs the samples of several clients in one place, but on "
             "Flower they stay on their nodes; run it in a simulation (unskew compare)"
         )

@@ -9,7 +9,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.config import DataConfig
 from unskew.errors import UnskewError
 from unskew.flower.requirements import check_runs_on_nodes
-from unskew.methods import make_method, name_of
+from unskew.methods import make_method
 from unskew.models import MODELS
 from unskew.utils.specs import build, lookup, validated
 
@@ -48,7 +48,7 @@ def write_app(
     values = {
         "name": _project_name(folder),
         "publisher": "unskew",
-        "method": name_of(chosen),
+        "method": chosen.spec,
         "data": data,
         "skew": skew,
         "model": "None  # one that suits the data" if model is None else f'"{model}"',

@@ -28,8 +28,8 @@ from unskew.flower.results import as_result
 from unskew.flower.server_view import RemoteFederation
 from unskew.flower.uploads import UnusableReply
 from unskew.flower.wire import log
-from unskew.methods import make_method, name_of
-from unskew.methods.common.base import Method
+from unskew.methods import make_method
+from unskew.methods.common.method import Method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
@@ -126,7 +126,7 @@ class Strategy(FlowerStrategy):
                 train_config=configs[0], evaluate_config=configs[1], **shared
             )
         else:
-            backend = NodeBackend(method=name_of(self.method), settings=self.settings, **shared)
+            backend = NodeBackend(method=self.method.spec, settings=self.settings, **shared)
         setup.backend = backend
         self.run = run_training(setup, self._out, resume=self._resume, progress=_log_round)
         return as_result(self.run, backend.server_metrics)
@@ -152,7 +152,7 @@ class Strategy(FlowerStrategy):
 
     def summary(self) -> None:
         """Log the method and the number of rounds."""
-        log(INFO, "unskew: %s, %d rounds", name_of(self.method), self.settings.rounds)
+        log(INFO, "unskew: %s, %d rounds", self.method.spec, self.settings.rounds)
 
     def _reject_call(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Reject calls to Flower's per-round hooks, which unskew's rounds do not use."""

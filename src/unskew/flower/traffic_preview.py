@@ -19,8 +19,9 @@ from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.flower.requirements import needs_pooled_samples
-from unskew.methods import make_method, name_of
-from unskew.methods.common.base import Method, Stage
+from unskew.methods import make_method
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Stage
 from unskew.models.layout import Layout
 from unskew.utils.rng import generator
 
@@ -71,7 +72,7 @@ def preview_traffic(method: str | Method) -> TrafficPreview:
     """Run two rounds of every stage of a method and return what was sent."""
     chosen = make_method(method)
     federation = _toy_federation()
-    preview = TrafficPreview(name_of(chosen), chosen.about.needs_individual_updates)
+    preview = TrafficPreview(chosen.spec, chosen.about.needs_individual_updates)
     if needs_pooled_samples(chosen, federation):
         return replace(preview, needs_samples=True)
     settings = Settings(rounds=_ROUNDS, batch_size=8, evaluate_every=0, runner="loop")

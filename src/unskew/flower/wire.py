@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Tensors
+from unskew.methods.common.values import Tensors
 from unskew.models.layout import Layout
 
 log = logging.getLogger("flwr").log

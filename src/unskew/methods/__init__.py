@@ -1,29 +1,74 @@
-"""The methods: one file per method, all built on the hooks of :mod:`unskew.methods.common.base`.
+"""The methods: one file per method, each a part built on :mod:`unskew.methods.common.parts`.
 
 ``make_method("fedprox:mu=0.01+ida")`` builds a method from its spec string. Names are loaded on
 first use, so that importing this package does not import torch.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.methods._registry import (
-        METHODS,
-        compose_methods,
-        make_method,
-        name_of,
-        with_options,
+    from unskew.methods._registry import METHODS, make_method, search_grid, with_options
+    from unskew.methods.common.method import Method
+    from unskew.methods.common.parts import (
+        Aspect,
+        ClientSide,
+        Part,
+        Personalization,
+        ServerSide,
+        Setting,
+    )
+    from unskew.methods.common.values import (
+        About,
+        Client,
+        Finished,
+        Server,
+        Start,
+        Step,
+        Tensors,
+        Trained,
     )
 
-__all__ = ["METHODS", "compose_methods", "make_method", "name_of", "with_options"]
+_MODULES = {
+    "_registry": ("METHODS", "make_method", "search_grid", "with_options"),
+    "common.method": ("Method",),
+    "common.parts": (
+        "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
+    ),
+    "common.values": (
+        "About", "Client", "Finished", "Server", "Start", "Step", "Tensors", "Trained",
+    ),
+}  # fmt: skip
+"""The modules of the public names."""
+
+__all__ = [
+    "METHODS",
+    "About",
+    "Aspect",
+    "Client",
+    "ClientSide",
+    "Finished",
+    "Method",
+    "Part",
+    "Personalization",
+    "Server",
+    "ServerSide",
+    "Setting",
+    "Start",
+    "Step",
+    "Tensors",
+    "Trained",
+    "make_method",
+    "search_grid",
+    "with_options",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'unskew.methods' has no attribute {name!r}")
-    from unskew.methods import _registry  # noqa: PLC0415 (imports torch)
-
-    return getattr(_registry, name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"unskew.methods.{module}"), name)
+    raise AttributeError(f"module 'unskew.methods' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

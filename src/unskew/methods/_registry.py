@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from unskew.errors import UnskewError
@@ -10,8 +10,9 @@ from unskew.methods.afl import AFL
 from unskew.methods.bulyan import Bulyan
 from unskew.methods.central import Central
 from unskew.methods.cfl import CFL
-from unskew.methods.common.base import Method
 from unskew.methods.common.compose import compose
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Part
 from unskew.methods.data_sharing import DataSharing
 from unskew.methods.ditto import Ditto
 from unskew.methods.fedadagrad import FedAdagrad
@@ -54,9 +55,12 @@ from unskew.methods.qffl import QFFL
 from unskew.methods.rfa import RFA
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.methods.trimmed import Trimmed
-from unskew.utils.specs import build, spec_of
+from unskew.utils.specs import build
 
-METHODS: dict[str, type[Method]] = {
+Option = tuple[str, str]
+"""The names of a part and of one of its options."""
+
+METHODS: dict[str, type[Part]] = {
     "fedavg": FedAvg,
     "mean": Mean,
     "fedprox": FedProx,
@@ -106,52 +110,31 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def make_method(method: str | Method) -> Method:
-    """Build the method that a spec string such as ``fedprox:mu=0.01+ida`` names.
+def make_method(method: str | Part | Method) -> Method:
+    """Return the method that a spec string such as ``fedprox:mu=0.01+ida`` names.
 
-    A method object is returned as it is.
+    A part becomes a method of one part, and a method is returned as it is.
     """
     if isinstance(method, Method):
         return method
+    if isinstance(method, Part):
+        return compose([method])
     if not isinstance(method, str):
         raise UnskewError(f"method must be a name or a method object, not {method!r}")
-    specs = re.split(r"\+(?=[A-Za-z])", method)
-    parts = [build(METHODS, spec, "method") for spec in specs]
-    return compose(parts, [name_of(part) for part in parts])
+    return compose([build(METHODS, spec, "method") for spec in re.split(r"\+(?=[A-Za-z])", method)])
 
 
-def name_of(method: Method) -> str:
-    """Return the spec string of a method; one that is not registered is named by its class."""
-    composed: str | None = getattr(type(method), "composed_spec", None)
-    if composed is not None:
-        return composed
-    names = {cls: name for name, cls in METHODS.items()}
-    return spec_of(method, names.get(type(method), type(method).__name__.lower()))
+def search_grid(method: Method) -> dict[Option, tuple[float, ...]]:
+    """Return the values to search of every part's options."""
+    return {
+        (part.name, option): values for part in method.parts for option, values in part.grid.items()
+    }
 
 
-def compose_methods(*methods: str | Method) -> Method:
-    """Return several methods as one, as a plus in a spec string does."""
-    parts = [part for method in methods for part in _parts(make_method(method))]
-    for part in parts:
-        attributes = sorted(set(vars(part)) - {field.name for field in fields(part)})
-        if attributes:
-            raise UnskewError(
-                f"method {name_of(part)!r}: {attributes[0]} would be lost in the composition; make "
-                "it a field of a dataclass"
-            )
-    return compose(parts, [name_of(part) for part in parts])
-
-
-def with_options(method: Method, options: Mapping[str, Any]) -> Method:
-    """Return a method with some of its options changed, in every part that has them."""
-    changed = [replace(part, **_options_of(part, options)) for part in _parts(method)]
-    return compose(changed, [name_of(part) for part in changed])
-
-
-def _parts(method: Method) -> tuple[Method, ...]:
-    parts: tuple[Method, ...] = getattr(type(method), "parts", (method,))
-    return parts
-
-
-def _options_of(part: Method, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: options[field.name] for field in fields(part) if field.name in options}
+def with_options(method: Method, options: Mapping[Option, Any]) -> Method:
+    """Return a method with some of its parts' options changed."""
+    changed = []
+    for part in method.parts:
+        own = {option: value for (name, option), value in options.items() if name == part.name}
+        changed.append(replace(part, **own))
+    return compose(changed)

@@ -6,8 +6,7 @@ towards the clients with a high loss.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,17 +16,9 @@ from torch import Tensor
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
 from unskew.methods.common.client_loss import training_loss
+from unskew.methods.common.parts import Aspect, ClientSide, ServerSide
+from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 _UNKNOWN = -1.0
@@ -35,7 +26,7 @@ _UNKNOWN = -1.0
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class AFL(Method):
+class AFL(ClientSide, ServerSide):
     """Weights that start uniform and follow the clients' losses."""
 
     mixture_lr: Annotated[float, Field(ge=0)] = 0.1
@@ -49,40 +40,46 @@ class AFL(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mixture_lr": (0.001, 0.01, 0.1)}
 
+    adds = frozenset({Aspect.WEIGHTS})
+
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the loss of the received model."""
-        finished = super().finish(client, start, trained, state)
-        loss = torch.tensor(training_loss(client, start.vector))
-        return replace(finished, extras={**finished.extras, "loss_before": loss})
+        return Finished({"loss_before": torch.tensor(training_loss(client, start.vector))})
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add the mixture's weights of the round's clients."""
+    def receive(self, server: Server, uploads: Uploads) -> Tensors | None:
+        """Add new clients to the mixture.
+
+        If it gives every client of the round weight 0, the model stays as it is.
+        """
+        mixture = _mixture(server, uploads)
+        return {"mixture": mixture} if bool(mixture[list(uploads.clients)].any()) else None
+
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight the round's clients by the mixture."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             return server.slots["mixture"][list(uploads.clients)], {}
 
-        return (*super().weightings(server), ClientWeighting("agnostic", derive))
+        return ClientWeighting("agnostic", derive)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Aggregate by the mixture, then update it by the losses of the round's initial model.
-
-        If the mixture gives every client of the round weight 0, the model stays unchanged.
-        """
-        ids = list(uploads.clients)
-        mixture = _with_new_clients(server.slots.get("mixture", torch.empty(0).double()), ids)
-        server = replace(server, slots={**server.slots, "mixture": mixture})
-        if bool(mixture[ids].any()):
-            updated, diagnostics = super().aggregate(server, uploads)
-        else:
-            updated, diagnostics = server, {"weights": mixture[ids]}
+    def conclude(
+        self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
+    ) -> tuple[Server, Diagnostics]:
+        """Update the mixture by the losses of the round's initial model."""
+        ids, mixture = list(uploads.clients), _mixture(before, uploads)
         losses = torch.stack(list(uploads.extras["loss_before"])).double()
-        next_mixture = mixture.clone()
-        next_mixture[ids] += self.mixture_lr * losses
+        updated = mixture.clone()
+        updated[ids] += self.mixture_lr * losses
         known = mixture != _UNKNOWN
-        next_mixture[known] = nearest_on_simplex(next_mixture[known])
-        updated = replace(updated, slots={**updated.slots, "mixture": next_mixture})
-        diagnostics = {**diagnostics, "loss_before": losses, "next mixture": next_mixture[ids]}
-        return updated, diagnostics
+        updated[known] = nearest_on_simplex(updated[known])
+        found = {"loss_before": losses, "next mixture": updated[ids]}
+        return Server(after.vector, {"mixture": updated}), found
+
+
+def _mixture(server: Server, uploads: Uploads) -> Tensor:
+    """Return the mixture with all clients of the round in it."""
+    known = server.slots.get("mixture", torch.empty(0).double())
+    return _with_new_clients(known, list(uploads.clients))
 
 
 def _with_new_clients(mixture: Tensor, ids: list[int]) -> Tensor:

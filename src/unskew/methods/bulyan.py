@@ -11,12 +11,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.krum import bulyan
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Bulyan(Method):
+class Bulyan(RulePart):
     """Repeated selection by Krum, then a trimmed mean around the median."""
 
     f: Annotated[int, Field(ge=0)] = 1
@@ -29,7 +30,8 @@ class Bulyan(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    gives_weights = False
+
+    def rule(self) -> Rule:
         """Return Bulyan."""
-        del server
         return bulyan(self.f)

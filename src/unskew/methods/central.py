@@ -9,12 +9,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.methods.common.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.methods.common.parts import ClientSide, Setting
+from unskew.methods.common.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Central(Method):
+class Central(ClientSide, Setting):
     """All clients' samples as those of one client, which takes part in every round.
 
     The data itself is sent, once; the model is never sent.
@@ -28,18 +29,14 @@ class Central(Method):
         up="samples (once)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    sends_model: ClassVar[bool] = False
+    sends_model = False
 
     def transform_federation(self, federation: Federation) -> Federation:
         """Pool the training samples; the clients' test samples stay per client."""
-        federation = super().transform_federation(federation)
         pooled = Columns.whole(federation.train.x, federation.train.y)
         return replace(federation, train=pooled)
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the samples, as they are stored, in the first round."""
-        finished = super().finish(client, start, trained, state)
-        if "sent" in state:
-            return finished
-        extras = {**finished.extras, "x": client.x, "y": client.y}
-        return Finished(extras, {**finished.state, "sent": torch.tensor(1)})
+        extras = {} if "sent" in state else {"x": client.x, "y": client.y}
+        return Finished(extras, {"sent": torch.tensor(1)})

@@ -16,13 +16,8 @@ from torch import Tensor
 
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import (
-    Assignment,
-    MultiModelMethod,
-    model_of,
-    with_copied_model,
-)
+from unskew.methods.common.multi_model import Assignment, ModelSelector, model_of
+from unskew.methods.common.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
@@ -30,7 +25,7 @@ Norm = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class CFL(MultiModelMethod):
+class CFL(ModelSelector):
     """Splits a cluster if ``||mean update|| < eps1`` and ``max ||update|| > eps2``.
 
     The halves must also differ enough: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
@@ -45,7 +40,6 @@ class CFL(MultiModelMethod):
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The halves' updates must differ by more than this, from 0 (the same) to 1 (opposite)."""
 
-    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {"split_round"}
     about: ClassVar[About] = About(
         title="Clusters split where updates disagree",
         paper="Sattler et al. 2019",
@@ -60,28 +54,26 @@ class CFL(MultiModelMethod):
 
     def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Start with one model."""
-        del layout
         return vector.unsqueeze(0)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Start counting rounds."""
-        server = super().begin(vector, layout, earlier)
-        return replace(server, slots={**server.slots, "split_round": torch.tensor(0)})
+        return {"round": torch.tensor(0)}
 
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Keep clients in their clusters, and split the clusters that meet the conditions."""
         cluster = torch.tensor([model_of(server, k) for k in uploads.clients])
-        round_ = int(server.slots["split_round"]) + 1
-        server = replace(server, slots={**server.slots, "split_round": torch.tensor(round_)})
-        if round_ <= self.wait:
-            return Assignment(server, cluster)
-        for number in range(len(server.slots["models"])):
+        round_ = int(server.slots["round"]) + 1
+        models, copied = server.slots["models"], list[int]()
+        for number in range(len(models) if round_ > self.wait else 0):
             rows = (cluster == number).nonzero().flatten()
-            leaving = self._leaving(server.slots["models"][number], uploads, rows)
+            leaving = self._leaving(models[number], uploads, rows)
             if leaving is not None:
-                cluster[rows[leaving]] = len(server.slots["models"])
-                server = with_copied_model(server, number)
-        return Assignment(server, cluster)
+                cluster[rows[leaving]] = len(models) + len(copied)
+                copied.append(number)
+        slots = {"round": torch.tensor(round_), "models": torch.cat([models, models[copied]])}
+        server = replace(server, slots={**server.slots, **slots})
+        return Assignment(server, cluster, copied=copied)
 
     def _leaving(self, model: Tensor, uploads: Uploads, rows: Tensor) -> Tensor | None:
         """Mark the clients that move to a new cluster; None if the cluster is not split."""

@@ -6,7 +6,7 @@ federated learning is meant to avoid; the method is included as an upper referen
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import About, Method, Server, Tensors
+from unskew.methods.common.parts import ServerSide, Setting
+from unskew.methods.common.values import About, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
@@ -26,7 +27,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class DataSharing(Method):
+class DataSharing(ServerSide, Setting):
     """FedAvg on the clients' own samples and a set of samples that the server shares with them."""
 
     beta: Share = 0.05
@@ -34,6 +35,7 @@ class DataSharing(Method):
     alpha: Share = 1.0
     """Fraction of the shared set that each client gets, from 0 (FedAvg) to 1 (all of it)."""
 
+    name: ClassVar[str] = "data-sharing"
     about: ClassVar[About] = About(
         title="A small set shared by all (upper reference)",
         paper="Zhao et al. 2018",
@@ -47,12 +49,11 @@ class DataSharing(Method):
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Append the shared samples to each client's own; all classes are shared equally."""
-        federation, held = super().shared_samples(federation, seed)
         train = federation.train
         shared = _balanced_draw(train.y, round(self.beta * train.samples), seed)
         per_client = round(self.alpha * len(shared))
         if not per_client:
-            return federation, held
+            return federation, {}
         rows = [
             np.concatenate(
                 [np.arange(*train.offsets[k : k + 2]), _drawn(shared, per_client, seed, k)]
@@ -60,32 +61,31 @@ class DataSharing(Method):
             for k in range(len(train))
         ]
         samples = {
-            "shared_x": torch.from_numpy(np.take(train.x, shared[:per_client], axis=0)),
-            "shared_y": torch.from_numpy(np.take(train.y, shared[:per_client])),
+            "x": torch.from_numpy(np.take(train.x, shared[:per_client], axis=0)),
+            "y": torch.from_numpy(np.take(train.y, shared[:per_client])),
         }
         extended = type(train).gathered(train.x, train.y, rows)
-        return replace(federation, train=extended), {**held, **samples}
+        return replace(federation, train=extended), samples
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the shared samples with a client's first model, afterwards the model alone.
 
         Sending them only counts their traffic: :meth:`shared_samples` has already added them.
         """
-        payload, slots = super().broadcast(server, client), server.slots
+        slots = server.slots
         served = slots.get("served", torch.empty(0, dtype=torch.bool))
-        if "shared_x" not in slots or (client < len(served) and bool(served[client])):
-            return payload
-        return {**payload, "shared_x": slots["shared_x"], "shared_y": slots["shared_y"]}
+        if "x" not in slots or (client < len(served) and bool(served[client])):
+            return {}
+        return {"x": slots["x"], "y": slots["y"]}
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+    def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Mark the clients that have received the shared samples."""
         served = server.slots.get("served", torch.empty(0, dtype=torch.bool))
         size = max(len(served), max(uploads.clients) + 1)
         updated = torch.zeros(size, dtype=torch.bool)
         updated[: len(served)] = served
         updated[list(uploads.clients)] = True
-        server = replace(server, slots={**server.slots, "served": updated})
-        return super().aggregate(server, uploads)
+        return {**server.slots, "served": updated}
 
 
 def _balanced_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:

@@ -5,30 +5,31 @@ Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through Pe
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import (
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Aspect, ClientSide, Personalization
+from unskew.methods.common.values import (
     About,
     Client,
     ExtraTraining,
     Finished,
-    Method,
-    Server,
     Start,
     Tensors,
     Trained,
 )
 from unskew.methods.fedprox import FedProx
-from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Ditto(Method):
+class Ditto(ClientSide, Personalization):
     """FedAvg, and personal models regularised towards the received one."""
 
     lam: Annotated[float, Field(ge=0)] = 0.1
@@ -36,6 +37,7 @@ class Ditto(Method):
     epochs: Annotated[int, Field(ge=1)] | None = None
     """Epochs of the personal training; None: the run's."""
 
+    tensor_scope: ClassVar[str] = "ditto"
     about: ClassVar[About] = About(
         title="A personal model near the global one",
         paper="Li et al. 2021",
@@ -44,28 +46,33 @@ class Ditto(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"lam": (0.05, 0.1, 0.2, 1.0, 2.0)}
 
-    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
+    replaces = frozenset({Aspect.PERSONAL_MODEL})
+
+    def extra_trainings(self, method: Method) -> tuple[ExtraTraining, ...]:
         """Train the personal model, before the received one is trained."""
-        personal = _Personal(mu=self.lam, global_method=self)
-        return (*super().extra_trainings(), ExtraTraining("personal", personal, self.epochs))
+        personal = _PersonalTraining(parts=(FedProx(mu=self.lam),), round_method=method)
+        return (ExtraTraining("personal", personal, self.epochs),)
 
-    def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
+    def personal(self, model: Tensor, state: Tensors) -> Tensor:
         """Return the client's personal model; the global one, if the client never trained."""
-        return state.get("personal", super().personal(layout, server, state))
+        return state.get("personal", model)
 
 
-@dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class _Personal(FedProx):
+_STATE = f"{Ditto.tensor_scope}/personal"
+
+
+@plain_dataclass(frozen=True, kw_only=True)
+class _PersonalTraining(Method):
     """The training of the personal model: FedProx's objective, resumed from its last state."""
 
-    global_method: Method
+    round_method: Method
     """The method of the round, which reads the received model and the client's state."""
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        received = self.global_method.received(client, payload, state)
-        center = received[: client.network.layout.trainable]
-        return Start(state.get("personal", received), {"center": center})
+        client = replace(client, travels=self.round_method.travels(client.network.layout))
+        received = self.round_method.received(client, payload, state)
+        start = Start(state.get(_STATE, received), received)
+        return self._prepared(client, start, payload, state)
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        del client, start
-        return Finished(state={**state, "personal": trained.vector})
+        return Finished(state={**state, _STATE: trained.vector})

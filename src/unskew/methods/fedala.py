@@ -15,19 +15,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
 from unskew.methods.common.head import top_layers
+from unskew.methods.common.parts import Aspect, ClientSide, Personalization
+from unskew.methods.common.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.models.functional import Batch
-from unskew.models.layout import Layout
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
@@ -36,7 +27,7 @@ _WINDOW, _MAX_DEVIATION = 10, 0.1
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedALA(Method):
+class FedALA(ClientSide, Personalization):
     """FedAvg whose clients mix the top layers of the received model with their own."""
 
     layers: Annotated[int, Field(ge=0)] = 1
@@ -61,11 +52,11 @@ class FedALA(Method):
         "eta": (0.1, 1.0, 10.0),
         "share": (0.05, 0.2, 0.4, 0.8, 1.0),
     }
-    needs_single_training: ClassVar[bool] = True
+    needs_single_training = True
+    replaces = frozenset({Aspect.PERSONAL_MODEL})
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Learn the mix and start from it; a client without its own model has nothing to mix."""
-        start = super().prepare(client, payload, state)
         top = top_layers(client.network.layout, self.layers)
         received = start.vector[top]
         mix = state.get("mix", torch.ones_like(received))
@@ -76,19 +67,17 @@ class FedALA(Method):
             vector = start.vector.clone()
             vector[top] = torch.lerp(own, received, mix)
             start = replace(start, vector=vector)
-        learned = torch.tensor(differs)
-        return replace(start, refs={**start.refs, "mix": mix, "mix_learned": learned})
+        return replace(start, refs={"mix": mix, "learned": torch.tensor(differs)})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the model, and the mix once it has been learned."""
-        finished = super().finish(client, start, trained, state)
-        learned = bool(start.refs["mix_learned"]) or "mix" in state
+        learned = bool(start.refs["learned"]) or "mix" in state
         mix = {"mix": start.refs["mix"]} if learned else {}
-        return replace(finished, state={**finished.state, **mix, "own": trained.vector})
+        return Finished(state={**mix, "own": trained.vector})
 
-    def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
+    def personal(self, model: Tensor, state: Tensors) -> Tensor:
         """Return the client's own model; the global one, if the client never trained."""
-        return state.get("own", super().personal(layout, server, state))
+        return state.get("own", model)
 
     def _learned(
         self, client: Client, received: Tensor, own: Tensor, mix: Tensor, *, first: bool

@@ -8,18 +8,22 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.weighting import ClientWeighting, by_samples
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedAvg(Method):
-    """Every hook at its default; in a composition, sample counts as a factor of the weights."""
+class FedAvg(ServerSide):
+    """Sample counts as weights, which multiply with those of other parts."""
 
     about: ClassVar[About] = About(
         title="Average by samples", paper="McMahan et al. 2017", kind="server"
     )
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by sample counts."""
-        return (*super().weightings(server), by_samples())
+    adds = frozenset({Aspect.WEIGHTS})
+
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by sample counts."""
+        del server
+        return by_samples()

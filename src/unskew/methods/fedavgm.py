@@ -9,7 +9,8 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Method, Server
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.parts import Aspect, ServerSide
 from unskew.methods.common.server_optimizer import (
     Decay,
     Positive,
@@ -17,12 +18,12 @@ from unskew.methods.common.server_optimizer import (
     change_of,
     slot_or_zeros,
 )
-from unskew.models.layout import Layout
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedAvgM(Method):
+class FedAvgM(ServerSide):
     """Momentum on the server; momentum 0 and learning rate 1 leave the aggregate unchanged."""
 
     server_lr: Positive = 1.0
@@ -32,9 +33,11 @@ class FedAvgM(Method):
 
     about: ClassVar[About] = About(title="Server momentum", paper="Hsu et al. 2019", kind="server")
 
-    def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
+    replaces = frozenset({Aspect.SERVER_STEP})
+
+    def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Step along the velocity."""
-        change, slots = change_of(server, vector, layout), server.slots
-        velocity = self.server_momentum * slot_or_zeros(slots, "velocity", change) + change
-        moved = after_step(server, vector, layout, self.server_lr * velocity)
-        return Server(moved, {**slots, "velocity": velocity})
+        change = change_of(server, vector, uploads)
+        velocity = self.server_momentum * slot_or_zeros(server.slots, "velocity", change) + change
+        moved = after_step(server, vector, uploads, self.server_lr * velocity)
+        return Server(moved, {"velocity": velocity})

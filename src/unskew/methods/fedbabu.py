@@ -11,15 +11,17 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import About, ExtraTraining, Method, Server
 from unskew.methods.common.head import head_mask
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Aspect, Personalization
+from unskew.methods.common.values import About, ExtraTraining
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
-from unskew.models.masks import none_if_empty, without
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedBABU(Method):
+class FedBABU(Personalization):
     """FedAvg of the body, with all heads at their initial values.
 
     Before evaluation each client fine-tunes the model on its own samples.
@@ -40,30 +42,35 @@ class FedBABU(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"epochs": (1, 5, 10)}
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Check that the network has a body and a head."""
-        if bool(head_mask(layout)[: layout.trainable].all()):
+    replaces = frozenset({Aspect.HEAD, Aspect.FINE_TUNING})
+
+    def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
+        """Check that the network has a body and a head, and that clients have samples."""
+        for part in method.parts:
+            if not part.sends_model:
+                raise UnskewError(
+                    f"method {method.spec!r}: fedbabu fine-tunes on each client's samples, which "
+                    f"{part.name} pools on the server; remove one of them"
+                )
+        if bool(head_mask(network.layout)[: network.layout.trainable].all()):
             raise UnskewError(
                 "model: 'fedbabu' trains only the body, and this network is only a head; "
                 "use one with a hidden layer, such as mlp"
             )
-        return super().begin(vector, layout, earlier)
 
-    def trains(self, layout: Layout) -> Tensor | None:
+    def freezes(self, layout: Layout) -> Tensor:
         """Freeze the head."""
-        return without(super().trains(layout), head_mask(layout))
+        return head_mask(layout)
 
-    def travels(self, layout: Layout) -> Tensor | None:
-        """Exclude the head: all clients have it from the start."""
-        return without(super().travels(layout), head_mask(layout))
+    def stays(self, layout: Layout) -> Tensor:
+        """Do not send the head: all clients have it from the start."""
+        return head_mask(layout)
 
-    def kept(self, layout: Layout) -> Tensor | None:
-        """Exclude the head: it is the same on all clients."""
-        kept = super().kept(layout)
-        return None if kept is None else none_if_empty(kept & ~head_mask(layout))
+    def constant(self, layout: Layout) -> Tensor:
+        """Do not keep the head: it is the same on all clients."""
+        return head_mask(layout)
 
     def fine_tuning(self) -> ExtraTraining:
         """Train the head, or the whole model, on the client's own samples."""
-        return ExtraTraining(
-            "tuning", Method(), self.epochs, head_mask if self.part == "head" else None
-        )
+        trains = head_mask if self.part == "head" else None
+        return ExtraTraining("tuning", Method(), self.epochs, trains)

@@ -10,14 +10,14 @@ from typing import ClassVar, Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Method
+from unskew.methods.common.parts import Personalization
+from unskew.methods.common.values import About
 from unskew.models.layout import Entry, Layout, TensorKind
-from unskew.models.masks import joined, without
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedBN(Method):
+class FedBN(Personalization):
     """FedAvg of everything but BatchNorm's scales, shifts, statistics and counters."""
 
     norms: Literal["batch", "all"] = "batch"
@@ -36,16 +36,13 @@ class FedBN(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
-    def travels(self, layout: Layout) -> Tensor | None:
-        """Exclude the norm layers."""
-        return without(super().travels(layout), layout.mask_where(self._stays))
+    def stays(self, layout: Layout) -> Tensor:
+        """Keep the norm layers on the client."""
+        return layout.mask_where(self._stays)
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Let the server average the norm layers for the global model and new clients."""
-        shared = super().shares_on_upload(layout)
-        if self.fallback == "initial":
-            return shared
-        return joined(shared, layout.mask_where(self._stays))
+        return None if self.fallback == "initial" else self.stays(layout)
 
     def _stays(self, entry: Entry) -> bool:
         other_norm = self.norms == "all" and entry.kind in (

@@ -6,7 +6,7 @@ group takes part in each.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,13 +15,15 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import About, Method, Server, Tensors
+from unskew.aggregation.weighting import Diagnostics
+from unskew.methods.common.parts import Aspect, ServerSide, Setting
+from unskew.methods.common.values import About, Beginning, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedCluster(Method):
+class FedCluster(ServerSide, Setting):
     """Random groups of clients, drawn once, that take part in turn."""
 
     groups: Annotated[int, Field(ge=1)] = 5
@@ -34,7 +36,10 @@ class FedCluster(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"groups": (5, 10, 20)}
 
-    def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
+    replaces = frozenset({Aspect.CANDIDATES})
+    affects_clients = False
+
+    def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int]:
         """Return the group whose turn it is."""
         groups = min(self.groups, clients)
         cycle, turn = divmod(round_, groups)
@@ -42,17 +47,15 @@ class FedCluster(Method):
             turn = int(generator(seed, "order of groups", cycle).permutation(groups)[turn])
         return np.flatnonzero(self._groups(clients, seed) == turn).tolist()
 
-    def initial_state(self, clients: int, seed: int) -> Tensors:
-        """Add the clients' groups to the server's slots, so that they can be reported."""
-        groups = torch.from_numpy(self._groups(clients, seed))
-        return {**super().initial_state(clients, seed), "group": groups}
+    def begin(self, beginning: Beginning) -> Tensors:
+        """Store the clients' groups, so that they can be reported."""
+        return {"group": torch.from_numpy(self._groups(beginning.num_clients, beginning.seed))}
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Report the clients' groups, unless the method runs inside one of several models."""
-        server, diagnostics = super().aggregate(server, uploads)
-        if "group" not in server.slots:
-            return server, diagnostics
-        return server, {**diagnostics, "cluster": server.slots["group"][list(uploads.clients)]}
+    def conclude(
+        self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
+    ) -> tuple[Server, Diagnostics]:
+        """Report the clients' groups."""
+        return after, {"cluster": after.slots["group"][list(uploads.clients)]}
 
     def _groups(self, clients: int, seed: int) -> NDArray[np.int64]:
         """Return the group of each client; group sizes differ by at most one."""

@@ -7,27 +7,18 @@ label distribution from the uniform one.
 
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.discrepancy import OnDegenerate, discrepancy, label_divergence
 from unskew.aggregation.weighting import ClientWeighting
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDisco(Method):
+class FedDisco(ServerSide):
     """Weights from label histograms, which clients send with their models."""
 
     alpha: Annotated[float, Field(ge=0)] = 0.5
@@ -49,15 +40,11 @@ class FedDisco(Method):
         up="model, label counts",
     )
 
-    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the label histogram as well."""
-        finished = super().finish(client, start, trained, state)
-        counts = torch.bincount(client.y.long(), minlength=client.classes)
-        return Finished({**finished.extras, "label_counts": counts}, finished.state)
+    adds = frozenset({Aspect.WEIGHTS})
+    needs = frozenset({"label_counts"})
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add discrepancy-aware weights, which already include the sample counts."""
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by their discrepancy; the weights already include the sample counts."""
         rescale = self.measure == "kl" if self.rescale is None else self.rescale
         divergence = label_divergence(self.measure)
-        weighting = discrepancy(divergence, self.alpha, self.b, rescale, self.on_degenerate)
-        return (*super().weightings(server), weighting)
+        return discrepancy(divergence, self.alpha, self.b, rescale, self.on_degenerate)

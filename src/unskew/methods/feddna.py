@@ -6,20 +6,26 @@ not the mean of the variances: it also includes the variance of the clients' mea
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic.dataclasses import dataclass
+from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Diagnostics
 from unskew.errors import UnskewError
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import ServerSide
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About, Server
+from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDNA(Method):
+class FedDNA(ServerSide):
     """FedAvg whose running variances are those of the pooled samples of all clients."""
 
     about: ClassVar[About] = About(
@@ -29,26 +35,36 @@ class FedDNA(Method):
         only_with_norms=True,
     )
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Aggregate, then replace the mean variances by the variances of the mixture."""
-        updated, diagnostics = super().aggregate(server, uploads)
+    def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
+        """Reject rules that do not report the clients' weights."""
+        for part in method.parts:
+            weightless = isinstance(part, RulePart) and not part.gives_weights
+            if weightless and moments_of(network.layout):
+                raise UnskewError(
+                    f"method {method.spec!r}: feddna pools statistics by the clients' weights, and "
+                    f"{part.name} has none; remove one of them"
+                )
+
+    def conclude(
+        self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
+    ) -> tuple[Server, Diagnostics]:
+        """Replace the mean variances by the variances of the mixture."""
         pairs = moments_of(uploads.layout)
         if not pairs:
-            return updated, diagnostics
+            return after, {}
         if "weights" not in diagnostics:
             raise UnskewError(
                 "method: feddna pools statistics by the clients' weights, and this rule has none; "
                 "remove one of them"
             )
-        vector, weights, between = updated.vector.clone(), diagnostics["weights"].double(), []
+        vector, weights, between = after.vector.clone(), diagnostics["weights"].double(), []
         for mean, variance in pairs:
             means = uploads.stack[:, mean.slice].double()
             deviations = (means - weights @ means).square()
             variances = uploads.stack[:, variance.slice].double() + deviations
             vector[variance.slice] = (weights @ variances).to(vector)
             between.append((weights @ deviations).mean())
-        diagnostics = {**diagnostics, "variance between clients": torch.stack(between)}
-        return replace(updated, vector=vector), diagnostics
+        return replace(after, vector=vector), {"variance between clients": torch.stack(between)}
 
 
 def moments_of(layout: Layout) -> list[tuple[Entry, Entry]]:

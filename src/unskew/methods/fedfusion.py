@@ -6,7 +6,7 @@ between rounds allocates the clients; docs/fedfusion.md has the equations and de
 """
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -15,16 +15,15 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.fusion import Fusion
-from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.errors import UnskewError
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.parts import Aspect, Mean, ServerSide
+from unskew.methods.common.values import About, Server, Tensors
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedFusion(Fusion, Method):
+class FedFusion(Fusion, ServerSide):
     """The weighting ``fusion``, with an autoencoder that is kept between rounds."""
 
     vae_every: Annotated[int, Field(ge=1)] = 10
@@ -37,48 +36,40 @@ class FedFusion(Fusion, Method):
         needs_individual_updates=True,
     )
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Refit the autoencoder if it is due, then aggregate.
+    @property
+    def adds(self) -> frozenset[Aspect]:
+        """A factor of the weights, unless they are the paper's literal ones."""
+        return frozenset({Aspect.WEIGHTS} if self.normalise == "component" else ())
 
-        The number of components is fixed in the first round.
-        """
+    @property
+    def replaces(self) -> frozenset[Aspect]:
+        """The weighted mean, if weights are the paper's literal ones, which do not sum to one."""
+        literal = {Aspect.WEIGHTS, Aspect.COMBINATION}
+        return frozenset(() if self.normalise == "component" else literal)
+
+    def receive(self, server: Server, uploads: Uploads) -> Tensors:
+        """Refit the autoencoder if it is due; the first round sets the number of components."""
         slots = server.slots
         round_ = int(slots["round"]) if "round" in slots else 0
         rule = self._sized(server, uploads)
         parameters = slots.get("vae")
         if parameters is None or round_ % self.vae_every == 0:
             parameters = rule.refit(rule.describe(uploads), parameters, round_)
-        kept = {
-            **slots,
+        return {
             "round": torch.tensor(round_ + 1),
             "components": torch.tensor(rule.components),
             "vae": parameters,
         }
-        return super().aggregate(replace(server, slots=kept), uploads)
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add the weights of the allocation."""
-        return (
-            *super().weightings(server),
-            ClientWeighting("fusion", lambda up: self._derive(server, up)),
-        )
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by the allocation."""
+        return ClientWeighting("fusion", lambda uploads: self._derive(server, uploads))
 
-    def rule(self, server: Server) -> Rule:
-        """Return the weighted mean, or the weighted sum with the paper's literal weights."""
-        if self.normalise == "component":
-            return super().rule(server)
-        if len(self.weightings(server)) > 1:
-            raise UnskewError(
-                "fedfusion: normalise=literal cannot be multiplied with other weights; remove the "
-                "other weighting, or use normalise=component"
-            )
-
-        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            raw, diagnostics = self._derive(server, uploads)
-            vector = weighted_sum(uploads.stack, raw, uploads.layout)
-            return vector, {"weights": raw, **diagnostics}
-
-        return Rule("fusion, literal", apply)
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+        """Return the weighted sum with the paper's literal weights."""
+        raw, diagnostics = self._derive(server, uploads)
+        vector = weighted_sum(uploads.stack, raw, uploads.layout)
+        return vector, {"weights": raw, **diagnostics}
 
     def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         rule = self._sized(server, uploads)

@@ -7,7 +7,7 @@ features, and keep their predictions near those for generated features of the sa
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,18 +16,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
+from unskew.aggregation.weighting import Diagnostics
 from unskew.methods.common.generator import Generator, GeneratorTraining, Heads, Shape
-from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.methods.common.parts import ClientSide, Measurement, ServerSide, Setting
+from unskew.methods.common.values import About, Client, Server, Start, Step, Tensors
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.utils.rng import stream, torch_generator
@@ -38,7 +30,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGen(Method):
+class FedGen(ClientSide, ServerSide, Setting):
     """FedAvg with generated features in the clients' objective, from the second round on."""
 
     alpha: Strength = 10.0
@@ -78,24 +70,26 @@ class FedGen(Method):
         "beta": (1.0, 10.0),
     }
 
+    reads_forward_pass = True
+
+    @property
+    def needs(self) -> frozenset[Measurement]:
+        """The label counts, by which the server weights the heads."""
+        return frozenset({"label_counts"} if self._has_terms else ())
+
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Split the network into body and head: the generator replaces the body."""
-        return split(super().adapt(module, example), example, "fedgen")
+        return split(module, example, "fedgen")
 
     def broadcast(self, server: Server, client: int) -> Tensors:
-        """Also send the generator, once it is trained, and the classes it was trained on."""
-        payload = super().broadcast(server, client)
-        if "generator" not in server.slots:
-            return payload
-        names = ("generator", "generated", "generator_round")
-        return {**payload, **{name: server.slots[name] for name in names}}
+        """Send the generator, once it is trained, and the classes it was trained on."""
+        return server.slots
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Generate the round's features: classes x features per class x width."""
-        start = super().prepare(client, payload, state)
         if "generator" not in payload:
             return start
-        shape, round_ = self._shape(client.network.layout), int(payload["generator_round"])
+        shape, round_ = self._shape(client.network.layout), int(payload["round"])
         per_class = max(1, self.samples // shape.classes)
         y = torch.arange(shape.classes).repeat_interleave(per_class)
         draw = torch_generator(self.seed, "generated", round_, client.id)
@@ -103,61 +97,46 @@ class FedGen(Method):
         with torch.no_grad():
             features = Generator(shape)(payload["generator"], y, noise)
         refs = {
-            "generated": features.view(shape.classes, per_class, shape.features),
-            "generated_shares": payload["generated"] / payload["generated"].sum(),
-            "generated_decay": torch.tensor(self.decay**round_),
+            "features": features.view(shape.classes, per_class, shape.features),
+            "shares": payload["seen"] / payload["seen"].sum(),
+            "decay": torch.tensor(self.decay**round_),
         }
-        return replace(start, refs={**start.refs, **refs})
+        return replace(start, refs=refs)
 
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Add ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || local(x_i))``, decayed."""
-        if "generated" not in refs:
-            return super().objective(network, weights, buffers, batch, refs)
-        with network.capture_passes() as passes:
-            loss = super().objective(network, weights, buffers, batch, refs)
-        generated = refs["generated"]
-        classes, per_class, width = generated.shape
-        logits = network.part("head", weights, buffers, generated.reshape(-1, width))
+    def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
+        """Return ``alpha CE(head(G(y)), y) + beta KL(head(G(y_i)) || local(x_i))``, decayed."""
+        if "features" not in refs:
+            return None
+        assert step.forward_pass is not None
+        y, features, shares = step.batch.y, refs["features"], refs["shares"]
+        classes, per_class, width = features.shape
+        logits = step.network.part("head", step.weights, step.buffers, features.reshape(-1, width))
         scores = F.log_softmax(logits, -1).view(classes, per_class, classes)
         correct = scores.diagonal(dim1=0, dim2=2).mean(0)
-        cross_entropy = -(correct * refs["generated_shares"]).sum()
+        cross_entropy = -(correct * shares).sum()
         # Sample i is compared with one of the features of its class, a different one for each i.
-        chosen = torch.arange(len(batch.y), device=batch.y.device) % per_class
-        teacher = scores.detach()[batch.y, chosen]
-        per_sample = (teacher.exp() * (teacher - F.log_softmax(passes[0].output, -1))).sum(-1)
-        known = (refs["generated_shares"] > 0).to(per_sample)[batch.y]
-        divergence = (per_sample * known * batch.scale).sum()
-        terms = self.alpha * cross_entropy + self.beta * divergence
-        return loss + refs["generated_decay"] * terms
+        chosen = torch.arange(len(y), device=y.device) % per_class
+        teacher, student = scores.detach()[y, chosen], F.log_softmax(step.forward_pass.output, -1)
+        per_sample = (teacher.exp() * (teacher - student)).sum(-1)
+        known = (shares > 0).to(per_sample)[y]
+        divergence = (per_sample * known * step.batch.scale).sum()
+        return refs["decay"] * (self.alpha * cross_entropy + self.beta * divergence)
 
-    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the label counts, by which the server weights the heads."""
-        finished = super().finish(client, start, trained, state)
+    def conclude(
+        self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
+    ) -> tuple[Server, Diagnostics]:
+        """Train the generator on the uploaded heads."""
         if not self._has_terms:
-            return finished
-        classes = self._shape(client.network.layout).classes
-        counts = torch.bincount(client.y.long(), minlength=classes)
-        return Finished({**finished.extras, "label_counts": counts}, finished.state)
-
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Aggregate, then train the generator on the uploaded heads."""
-        updated, diagnostics = super().aggregate(server, uploads)
-        if not self._has_terms:
-            return updated, diagnostics
-        slots, shape = server.slots, self._shape(uploads.layout)
-        round_ = int(slots["generator_round"]) if "generator_round" in slots else 0
+            return after, {}
+        slots, shape = before.slots, self._shape(uploads.layout)
+        round_ = int(slots["round"]) if "round" in slots else 0
         old = slots.get("generator")
         training = GeneratorTraining(
             self.generator_steps, self.generator_batch, self.generator_lr, self.diversity
         )
-        counts = torch.stack(list(uploads.extras["label_counts"]))
+        assert uploads.label_counts is not None
+        missing = shape.classes - uploads.label_counts.shape[1]
+        counts = F.pad(uploads.label_counts, (0, missing))  # outputs that no label uses
         parameters, loss = Generator(shape).fit(
             Generator.initial_parameters(shape, self.seed) if old is None else old,
             _heads(uploads),
@@ -167,13 +146,11 @@ class FedGen(Method):
         )
         seen = (counts.sum(0) > 0).to(torch.uint8)
         kept = {
-            **updated.slots,
             "generator": parameters,
-            "generated": seen if old is None else seen | slots["generated"],
-            "generator_round": torch.tensor(round_ + 1),
+            "seen": seen if old is None else seen | slots["seen"],
+            "round": torch.tensor(round_ + 1),
         }
-        diagnostics = {**diagnostics, "generator_loss": torch.tensor(loss)}
-        return replace(updated, slots=kept), diagnostics
+        return replace(after, slots=kept), {"generator_loss": torch.tensor(loss)}
 
     @property
     def _has_terms(self) -> bool:

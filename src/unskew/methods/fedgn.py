@@ -13,7 +13,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import About, Method
+from unskew.methods.common.parts import Setting
+from unskew.methods.common.values import About
 from unskew.models.norms import MIN_IMAGE_GROUP, MIN_VECTOR_GROUP, groups
 from unskew.utils.specs import OPTIONS
 
@@ -21,7 +22,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGN(Method):
+class FedGN(Setting):
     """FedAvg with every BatchNorm replaced by GroupNorm."""
 
     groups: Annotated[int, Field(ge=1)] | None = None
@@ -40,7 +41,7 @@ class FedGN(Method):
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Replace the layers at any depth; a layer that is used twice stays shared."""
-        module = copy.deepcopy(super().adapt(module, example))
+        module = copy.deepcopy(module)
         replacements: dict[nn.Module, nn.Module] = {}
         for name, part in module.named_modules():
             if isinstance(part, _BATCH_NORM):

@@ -5,9 +5,9 @@ Duan et al., "FedGroup: Efficient Federated Learning via Decomposed Similarity-B
 and grouped by k-means; each group then trains its own model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,20 +17,20 @@ from torch import Tensor
 from unskew.aggregation.bipartition import cosines, unit_rows
 from unskew.aggregation.centers import k_means
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import About, Server, Tensors
 from unskew.methods.common.multi_model import (
     Assignment,
     Count,
-    MultiModelMethod,
+    ModelSelector,
     samples_per_model,
     with_models,
 )
+from unskew.methods.common.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGroup(MultiModelMethod):
+class FedGroup(ModelSelector):
     """Groups with one model each, which can be mixed with those of other groups."""
 
     models: Count = 3
@@ -38,10 +38,6 @@ class FedGroup(MultiModelMethod):
     mix: Annotated[float, Field(ge=0)] = 0.0
     """Weight of every other group's model, scaled to length one, in a group's model. 0: none."""
 
-    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {
-        "start",
-        "directions",
-    }
     about: ClassVar[About] = About(
         title="Groups by the direction of first updates",
         paper="Duan et al. 2021",
@@ -56,20 +52,16 @@ class FedGroup(MultiModelMethod):
 
     def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Start all groups from the same model."""
-        del layout
         return vector.repeat(self.models, 1)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Keep the initial model: new clients train it, so that their updates are comparable."""
-        server = super().begin(vector, layout, earlier)
-        return replace(server, slots={**server.slots, "start": server.vector.clone()})
+        return {"start": beginning.vector.clone()}
 
-    def broadcast(self, server: Server, client: int) -> Tensors:
+    def sent(self, server: Server, client: int) -> tuple[Sequence[int], Tensor]:
         """Send a client its group's model; a new client gets the initial model, to be grouped."""
-        payload = super().broadcast(server, client)
-        if self._is_new(server, client):
-            return {**payload, "model": server.slots["start"]}
-        return payload
+        numbers, vector = super().sent(server, client)
+        return numbers, server.slots["start"] if self._is_new(server, client) else vector
 
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Group the first round's clients; later, assign new clients to the nearest direction.
@@ -89,17 +81,16 @@ class FedGroup(MultiModelMethod):
         cluster = torch.where(new, nearest, torch.tensor(old).clamp(min=0))
         return Assignment(server, cluster, ~new)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Aggregate within groups, then mix the models of the groups that have clients."""
-        server, diagnostics = super().aggregate(server, uploads)
+    def mixed(self, server: Server, layout: Layout) -> Server:
+        """Mix the models of the groups that have clients."""
         if not self.mix:
-            return server, diagnostics
-        models, layout = server.slots["models"].clone(), uploads.layout
+            return server
+        models = server.slots["models"].clone()
         used = (samples_per_model(server) > 0).nonzero().flatten()
         parameters = models[used, : layout.trainable]
         shares = (self.mix / parameters.norm(dim=1)).repeat(len(used), 1).fill_diagonal_(1)
         models[used, : layout.trainable] = (shares / shares.sum(1, keepdim=True)) @ parameters
-        return with_models(server, models, layout), diagnostics
+        return with_models(server, models, layout)
 
     def _is_new(self, server: Server, client: int) -> bool:
         """Return whether groups exist and the client has none; a single group needs no check."""

@@ -15,20 +15,12 @@ from torch import Tensor
 
 from unskew.aggregation.chain import Layer, chain_of, renumber
 from unskew.aggregation.matching import matched
-from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Diagnostics
+from unskew.aggregation.weighting import Diagnostics
 from unskew.errors import UnskewError
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import Aspect, Mean, Measurement, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.methods.feddna import FedDNA, moments_of
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
@@ -36,7 +28,7 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedMA(Method):
+class FedMA(ServerSide):
     """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5
@@ -53,18 +45,25 @@ class FedMA(Method):
         needs_individual_updates=True,
     )
 
-    def check(self, network: FunctionalModel, samples: Tensor) -> None:
+    replaces = frozenset({Aspect.COMBINATION})
+
+    @property
+    def needs(self) -> frozenset[Measurement]:
+        """The label counts, if the head is averaged by them."""
+        return frozenset({"label_counts"} if self.head == "classes" else ())
+
+    def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
         """Reject networks whose function changes when hidden units are permuted."""
-        super().check(network, samples)
-        if self.travels(network.layout) is not None:
+        if method.travels(network.layout) is not None:
             raise UnskewError(
-                "method: fedma permutes units, so no coordinates may stay on clients; "
-                "use buffers=average"
+                f"method {method.spec!r}: fedma permutes units, so no coordinates may stay on "
+                "clients; use buffers=average, and remove parts that keep a layer on the client"
             )
-        if isinstance(self, FedDNA) and moments_of(network.layout):
+        pools = any(isinstance(part, FedDNA) for part in method.parts)
+        if pools and moments_of(network.layout):
             raise UnskewError(
-                "method: fedma permutes units, and feddna pools their statistics by index; "
-                "remove one of them"
+                f"method {method.spec!r}: fedma permutes units, and feddna pools their statistics "
+                "by index; remove one of them"
             )
         layers = chain_of(network.layout)
         before = _random_vector(network)
@@ -79,33 +78,16 @@ class FedMA(Method):
                 "layers; use a plain chain of linear layers or convolutions such as mlp or lenet5"
             )
 
-    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Also send the label histogram, if the head is averaged by it."""
-        finished = super().finish(client, start, trained, state)
-        if self.head == "samples":
-            return finished
-        counts = torch.bincount(client.y.long(), minlength=client.classes)
-        return replace(finished, extras={**finished.extras, "label_counts": counts})
-
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add none: matching works with the weights of any composed method."""
-        return super().weightings(server)
-
-    def rule(self, server: Server) -> Rule:
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
         """Return the weighted mean of matched models; the largest client sets the unit order."""
-        base = super().rule(server)
-
-        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            layers = chain_of(uploads.layout)
-            by_size = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))
-            stack = matched(uploads.stack, layers, by_size, self.sweeps)
-            renumbered = (stack != uploads.stack).any(1).double()
-            vector, diagnostics = base.apply(replace(uploads, stack=stack))
-            if self.head == "classes":
-                _average_by_class(vector, stack, layers[-1], uploads, diagnostics["weights"])
-            return vector, {**diagnostics, "renumbered": renumbered}
-
-        return Rule(f"matched {base.name}", apply)
+        layers = chain_of(uploads.layout)
+        by_size = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))
+        stack = matched(uploads.stack, layers, by_size, self.sweeps)
+        renumbered = (stack != uploads.stack).any(1).double()
+        vector, diagnostics = mean(replace(uploads, stack=stack))
+        if self.head == "classes":
+            _average_by_class(vector, stack, layers[-1], uploads, diagnostics["weights"])
+        return vector, {**diagnostics, "renumbered": renumbered}
 
 
 def _average_by_class(

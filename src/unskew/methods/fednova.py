@@ -12,24 +12,15 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.combine import sum_of_rows
-from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
+from unskew.methods.common.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedNova(Method):
+class FedNova(ClientSide, ServerSide):
     """The average of normalised updates, times the average effective number of steps."""
 
     about: ClassVar[About] = About(
@@ -39,31 +30,27 @@ class FedNova(Method):
         up="model, 1 number",
     )
 
+    adds = frozenset({Aspect.WEIGHTS})
+    replaces = frozenset({Aspect.COMBINATION})
+
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the effective step; for Adam, whose steps have equal length, their number."""
-        finished = super().finish(client, start, trained, state)
         step = float(trained.steps) if trained.effective_step is None else trained.effective_step
-        sent = {"effective_step": torch.tensor(step, dtype=torch.float32)}
-        return Finished({**finished.extras, **sent}, finished.state)
+        return Finished({"effective_step": torch.tensor(step, dtype=torch.float32)})
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by sample counts: p_k of the paper."""
-        return (*super().weightings(server), by_samples())
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by sample counts: p_k of the paper."""
+        return by_samples()
 
-    def rule(self, server: Server) -> Rule:
-        """Return the rule; statistics and counters are averaged as usual."""
-        mean = super().rule(server)
-
-        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            vector, diagnostics = mean.apply(uploads)
-            steps = torch.stack(list(uploads.extras["effective_step"])).double()
-            diagnostics = {**diagnostics, "effective_step": steps}
-            if bool((steps == steps[0]).all()):
-                return vector, diagnostics
-            weights = diagnostics["weights"] * (diagnostics["weights"] @ steps) / steps
-            trainable = uploads.layout.trainable
-            parameters = sum_of_rows(uploads.parameters, weights.to(vector))
-            parameters += float(1 - weights.sum()) * uploads.previous[:trainable]
-            return torch.cat([parameters, vector[trainable:]]), diagnostics
-
-        return Rule("normalised mean", apply)
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+        """Average normalised updates; statistics and counters are averaged as usual."""
+        vector, diagnostics = mean(uploads)
+        steps = torch.stack(list(uploads.extras["effective_step"])).double()
+        diagnostics = {**diagnostics, "effective_step": steps}
+        if bool((steps == steps[0]).all()):
+            return vector, diagnostics
+        weights = diagnostics["weights"] * (diagnostics["weights"] @ steps) / steps
+        trainable = uploads.layout.trainable
+        parameters = sum_of_rows(uploads.parameters, weights.to(vector))
+        parameters += float(1 - weights.sum()) * uploads.previous[:trainable]
+        return torch.cat([parameters, vector[trainable:]]), diagnostics

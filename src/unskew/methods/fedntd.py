@@ -15,8 +15,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.methods.common.parts import ClientSide
+from unskew.methods.common.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
 _MASKED_LOGIT = -1e9
@@ -24,7 +24,7 @@ _MASKED_LOGIT = -1e9
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedNTD(Method):
+class FedNTD(ClientSide):
     """FedAvg with distillation over the not-true classes."""
 
     beta: Annotated[float, Field(ge=0)] = 1.0
@@ -37,31 +37,21 @@ class FedNTD(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"beta": (0.1, 0.3, 0.5, 1.0)}
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Keep the received model as the teacher."""
-        start = super().prepare(client, payload, state)
-        teacher = self.received(client, payload, state)
-        return replace(start, refs={**start.refs, "ntd_teacher": teacher})
+    reads_forward_pass = True
 
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Add ``beta t^2 KL(teacher || student)`` over the classes that are not true."""
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
+        """Keep the received model as the teacher."""
+        return replace(start, refs={"teacher": start.received})
+
+    def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
+        """Return ``beta t^2 KL(teacher || student)`` over the classes that are not true."""
         if not self.beta:
-            return super().objective(network, weights, buffers, batch, refs)
-        with network.capture_passes() as passes:
-            loss = super().objective(network, weights, buffers, batch, refs)
-        student, teacher = (
-            passes[0].output,
-            network.forward_eval(refs["ntd_teacher"], batch.x).output,
-        )
-        divergence = not_true_divergence(teacher, student, batch.y, self.temperature)
-        return loss + self.beta * self.temperature**2 * (divergence * batch.scale).sum()
+            return None
+        assert step.forward_pass is not None
+        teacher = step.network.forward_eval(refs["teacher"], step.batch.x).output
+        student, y = step.forward_pass.output, step.batch.y
+        divergence = not_true_divergence(teacher, student, y, self.temperature)
+        return self.beta * self.temperature**2 * (divergence * step.batch.scale).sum()
 
 
 def not_true_divergence(teacher: Tensor, student: Tensor, y: Tensor, temperature: float) -> Tensor:

@@ -10,15 +10,15 @@ from typing import ClassVar, Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Method, Server
 from unskew.methods.common.head import head_mask
+from unskew.methods.common.parts import Aspect, Personalization
+from unskew.methods.common.values import About
 from unskew.models.layout import Layout
-from unskew.models.masks import joined, without
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedPer(Method):
+class FedPer(Personalization):
     """FedAvg of the body; the head stays on its client."""
 
     fallback: Literal["initial", "average"] = "initial"
@@ -35,16 +35,12 @@ class FedPer(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Check that the network has a head."""
-        head_mask(layout)
-        return super().begin(vector, layout, earlier)
+    replaces = frozenset({Aspect.HEAD})
 
-    def travels(self, layout: Layout) -> Tensor | None:
-        """Exclude the head."""
-        return without(super().travels(layout), head_mask(layout))
+    def stays(self, layout: Layout) -> Tensor:
+        """Keep the head on the client; raise an error if the network has none."""
+        return head_mask(layout)
 
     def shares_on_upload(self, layout: Layout) -> Tensor | None:
         """Let the server average the heads, if the fallback is their average."""
-        shared = super().shares_on_upload(layout)
-        return shared if self.fallback == "initial" else joined(shared, head_mask(layout))
+        return None if self.fallback == "initial" else head_mask(layout)

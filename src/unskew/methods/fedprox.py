@@ -12,13 +12,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.methods.common.parts import ClientSide
+from unskew.methods.common.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedProx(Method):
+class FedProx(ClientSide):
     """FedAvg with a proximal term."""
 
     mu: Annotated[float, Field(ge=0)] = 0.01
@@ -27,27 +27,17 @@ class FedProx(Method):
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Add the global parameters as the centre of the proximal term.
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
+        """Keep the global parameters as the centre of the proximal term.
 
         Coordinates that stay on the client are centred at their own last values.
         """
-        start = super().prepare(client, payload, state)
-        center = self.received(client, payload, state)[: client.network.layout.trainable]
-        return replace(start, refs={**start.refs, "center": center})
+        return replace(start, refs={"center": start.received[: client.network.layout.trainable]})
+
+    def loss_term(self, step: Step, refs: Tensors) -> Tensor:
+        """Return ``mu/2 ||w - w_global||^2``."""
+        return self.mu / 2 * (step.weights - refs["center"]).square().sum()
 
     def proximal_strength(self) -> float:
-        """Add the strength of the proximal term."""
-        return super().proximal_strength() + self.mu
-
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Add ``mu/2 ||w - w_global||^2`` to the mean loss."""
-        loss = super().objective(network, weights, buffers, batch, refs)
-        return loss + self.mu / 2 * (weights - refs["center"]).square().sum()
+        """Return the strength of the proximal term."""
+        return self.mu

@@ -12,16 +12,17 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, ExtraTraining
 from unskew.methods.common.head import head_mask
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import ClientSide
+from unskew.methods.common.values import About, ExtraTraining
 from unskew.methods.fedper import FedPer
 from unskew.models.layout import Layout
-from unskew.models.masks import without
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedRep(FedPer):
+class FedRep(FedPer, ClientSide):
     """FedPer with the head trained first, and the body after it."""
 
     head_epochs: Annotated[int, Field(ge=1)] = 10
@@ -37,13 +38,12 @@ class FedRep(FedPer):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
 
-    def extra_trainings(self) -> tuple[ExtraTraining, ...]:
-        """Train the head alone, on the received body."""
-        return (
-            *super().extra_trainings(),
-            ExtraTraining("head", self, self.head_epochs, head_mask),
-        )
+    repeats_training = True
 
-    def trains(self, layout: Layout) -> Tensor | None:
+    def extra_trainings(self, method: Method) -> tuple[ExtraTraining, ...]:
+        """Train the head alone, on the received body."""
+        return (ExtraTraining("head", method, self.head_epochs, head_mask),)
+
+    def freezes(self, layout: Layout) -> Tensor:
         """Freeze the head while the body is trained."""
-        return without(super().trains(layout), head_mask(layout))
+        return head_mask(layout)

@@ -14,10 +14,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.methods.common.base import About, Client, Method, Start, Tensors
-from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.methods.common.parts import Aspect, ClientSide, Personalization, Setting
+from unskew.methods.common.values import About, Client, Start, Step, Tensors
 from unskew.models.layout import Layout
-from unskew.models.masks import without
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, zero_head
 from unskew.utils.specs import OPTIONS
@@ -26,7 +25,7 @@ _PROPORTIONS = "personal.proportions"
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedROD(Method):
+class FedROD(ClientSide, Personalization, Setting):
     """Two predictors: generic (the global model) and personal (both heads)."""
 
     head: Literal["own", "hypernetwork"] = "own"
@@ -44,23 +43,24 @@ class FedROD(Method):
         level="personal",
     )
 
+    replaces = frozenset({Aspect.LOSS})
+    adapts_last = True
+
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Add a personal head to the network."""
-        parts = split(super().adapt(module, example), example, "fedrod")
+        parts = split(module, example, "fedrod")
         width, classes = parts.head.in_features, parts.head.out_features
         if self.head == "own":
             return TwoHeads(parts, zero_head(width, classes))
         return TwoHeads(parts, HyperHead(width, classes, self.hidden))
 
-    def travels(self, layout: Layout) -> Tensor | None:
-        """Exclude the personal head, or the class proportions it is computed from."""
+    def stays(self, layout: Layout) -> Tensor:
+        """Keep the personal head on the client, or the class proportions it is computed from."""
         prefix = "personal." if self.head == "own" else _PROPORTIONS
-        personal = layout.mask_where(lambda entry: entry.name.startswith(prefix))
-        return without(super().travels(layout), personal)
+        return layout.mask_where(lambda entry: entry.name.startswith(prefix))
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Count the client's classes, for the balanced softmax and the hypernetwork."""
-        start = super().prepare(client, payload, state)
         entries = {entry.name: entry for entry in client.network.layout}
         outputs = entries["head.weight"].shape[0]
         counts = torch.bincount(client.y.long(), minlength=outputs).float()
@@ -70,28 +70,22 @@ class FedROD(Method):
         if self.head == "hypernetwork":
             vector = vector.clone()
             vector[entries[_PROPORTIONS].slice] = counts / counts.sum().clamp(min=1)
-        return replace(start, vector=vector, refs={**start.refs, "log_counts": offsets})
+        return replace(start, vector=vector, refs={"log_counts": offsets})
 
-    def losses(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
+    def losses(self, step: Step, refs: Tensors) -> Tensor:
         """Return balanced softmax of the generic head, plus cross-entropy of both heads.
 
         The second trains only the personal head: features and generic logits are detached.
         """
+        network, weights, buffers, y = step.network, step.weights, step.buffers, step.batch.y
         with network.capture_passes() as passes:
-            network(weights, buffers, batch.x)
+            network(weights, buffers, step.batch.x)
         features = passes[0].features
         assert features is not None
         generic = network.part("head", weights, buffers, features)
         personal = network.part("personal", weights, buffers, features.detach())
-        balanced = _cross_entropy(generic + refs["log_counts"], batch.y)
-        return balanced + _cross_entropy(generic.detach() + personal, batch.y)
+        balanced = _cross_entropy(generic + refs["log_counts"], y)
+        return balanced + _cross_entropy(generic.detach() + personal, y)
 
 
 def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

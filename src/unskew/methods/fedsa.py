@@ -14,7 +14,8 @@ from unskew.aggregation.dispersion import Bins, CvScale
 from unskew.aggregation.fedsa import Scope, Weighting, fedsa
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.weighting import by_samples, uniform
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -22,7 +23,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedSA(Method):
+class FedSA(RulePart):
     """Aggregation by micro- and macro-classes."""
 
     cv_threshold: Share = 0.2
@@ -54,9 +55,10 @@ class FedSA(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    gives_weights = False
+
+    def rule(self) -> Rule:
         """Return FedSA's rule."""
-        del server
         return fedsa(
             cv_threshold=self.cv_threshold,
             similarity=self.similarity,

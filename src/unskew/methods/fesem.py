@@ -15,20 +15,19 @@ from torch import Tensor
 
 from unskew.aggregation.centers import distances_to_centers, further_seeds
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import About, Server
-from unskew.methods.common.multi_model import Assignment, Count, MultiModelMethod
+from unskew.methods.common.multi_model import Assignment, Count, ModelSelector
+from unskew.methods.common.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FeSEM(MultiModelMethod):
+class FeSEM(ModelSelector):
     """Centres, each the mean of the clients whose models are nearest to it."""
 
     models: Count = 3
     """Number of centres. 1 is FedAvg."""
 
-    cluster_slots: ClassVar[frozenset[str]] = MultiModelMethod.cluster_slots | {"taken"}
     about: ClassVar[About] = About(
         title="Nearest of several centres",
         paper="Xie et al. 2020",
@@ -40,13 +39,11 @@ class FeSEM(MultiModelMethod):
 
     def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Start all centres from the same model; the first centres are chosen among uploads."""
-        del layout
         return vector.repeat(self.models, 1)
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Start with no centre in use."""
-        server = super().begin(vector, layout, earlier)
-        return replace(server, slots={**server.slots, "taken": torch.tensor(0)})
+        return {"taken": torch.tensor(0)}
 
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Assign each upload to its nearest centre; unused centres start at distant uploads."""

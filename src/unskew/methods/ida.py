@@ -12,12 +12,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.inverse import Center, inverse_distance
 from unskew.aggregation.weighting import ClientWeighting
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class IDA(Method):
+class IDA(ServerSide):
     """Weights from the inverse distance of a client's model to the mean model."""
 
     norm: Annotated[int, Field(ge=1, le=2)] = 1
@@ -40,8 +41,10 @@ class IDA(Method):
         needs_individual_updates=True,
     )
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by inverse distance."""
+    adds = frozenset({Aspect.WEIGHTS})
+
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by inverse distance."""
+        del server
         norm: Literal[1, 2] = 1 if self.norm == 1 else 2
-        weighting = inverse_distance(norm, self.center, self.eps, self.cap, self.absolute)
-        return (*super().weightings(server), weighting)
+        return inverse_distance(norm, self.center, self.eps, self.cap, self.absolute)

@@ -13,12 +13,13 @@ from torch import Tensor
 from unskew.aggregation.inverse import inverse_accuracy
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class INTRAC(Method):
+class INTRAC(ServerSide):
     """Weights from the inverse of a client's accuracy on its own training samples."""
 
     chance_level: Annotated[float, Field(gt=0, le=1)] | Literal["paper"] | None = None
@@ -28,12 +29,14 @@ class INTRAC(Method):
     about: ClassVar[About] = About(
         title="Inverse training accuracy", paper="Yeganeh et al. 2020", kind="server"
     )
-    needs_train_accuracy: ClassVar[bool] = True
+    adds = frozenset({Aspect.WEIGHTS})
+    needs = frozenset({"train_accuracy"})
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by inverse training accuracy."""
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by inverse training accuracy."""
+        del server
 
         def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             return inverse_accuracy(self.chance_level, uploads.classes).derive(uploads)
 
-        return (*super().weightings(server), ClientWeighting("inverse_accuracy", derive))
+        return ClientWeighting("inverse_accuracy", derive)

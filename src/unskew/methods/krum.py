@@ -11,12 +11,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.krum import krum
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Krum(Method):
+class Krum(RulePart):
     """The one model that is closest to its nearest neighbours."""
 
     f: Annotated[int, Field(ge=0)] = 1
@@ -29,7 +30,6 @@ class Krum(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    def rule(self) -> Rule:
         """Return Krum."""
-        del server
         return krum(self.f)

@@ -22,31 +22,31 @@ from unskew.aggregation.weighting import ClientWeighting
 from unskew.densities.models import network_for
 from unskew.densities.vae_codes import distance_to_prior, has_codes
 from unskew.errors import UnskewError
-from unskew.methods.common.base import (
+from unskew.methods.common.method import Method
+from unskew.methods.common.once import has_received, mark_received, slot_once
+from unskew.methods.common.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.methods.common.values import (
     About,
+    Beginning,
     Client,
     Finished,
-    Method,
     Server,
     Stage,
     Start,
     Tensors,
     Trained,
 )
-from unskew.methods.common.once import has_received, mark_received, with_slot_once
-from unskew.methods.fedavg import FedAvg
 from unskew.models.functional import FunctionalModel
-from unskew.models.layout import Layout
 from unskew.models.mlp import Widths
 from unskew.models.vae import VAESpec
 from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
-_DISTANCE = "latent.distance"
+_DISTANCE = "distance"
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Latent(Method):
+class Latent(ClientSide, ServerSide, Setting):
     """Weights ``max(0, p_k - alpha d_k + b)`` with d_k the distance of a client's codes.
 
     If the task's network is a VAE, a VAE of the same architecture gives the codes; otherwise a VAE
@@ -91,40 +91,38 @@ class Latent(Method):
         up="model, 1 number, VAE (before)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
-    may_be_undefined: ClassVar[frozenset[str]] = frozenset({_DISTANCE})
+    may_be_undefined = frozenset({_DISTANCE})
+    adds = frozenset({Aspect.WEIGHTS})
 
-    def stages(self) -> tuple[Stage, ...]:
-        """Train a VAE, then the task with the weights that follow from it."""
+    def stages(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        """Train a VAE, from which the weights of the task follow."""
         if self.every:
-            return super().stages()
+            return stages
         settings: dict[str, Any] = {"optimizer": "adam", "lr": self.vae_lr, "lr_decay": 1.0}
         settings |= {"momentum": 0.0, "weight_decay": 0.0}
         if self.vae_epochs is not None:
             settings["epochs"] = self.vae_epochs
         network = _EncoderNetwork(self._vae_spec)
-        vae = Stage("vae", FedAvg(), self.vae_rounds, network, settings, learns_density=True)
-        return (vae, *super().stages())
+        vae = Stage("vae", Method(), self.vae_rounds, network, settings, learns_density=True)
+        return (vae, *stages)
 
-    def check(self, network: FunctionalModel, samples: Tensor) -> None:
+    def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
         """Reject networks without codes if clients measure with the task's network."""
-        super().check(network, samples)
         if self.every and not has_codes(network.module):
             raise UnskewError(
                 "method 'latent': every measures the codes of the task's own network, and this one "
                 "has none; use model vae, or every=0"
             )
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Store the VAE to send, or start counting rounds; the task starts from initial weights."""
-        server = super().begin(vector, layout, earlier)
-        slots = (
-            {"vae": earlier["vae"].vector} if "vae" in earlier else {"rounds_run": torch.tensor(0)}
-        )
-        return replace(server, slots={**server.slots, **slots})
+        if "vae" in beginning.earlier:
+            return {"vae": beginning.earlier["vae"].vector}
+        return {"rounds_run": torch.tensor(0)}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the VAE once to each client, or request a measurement when it is due."""
-        payload = with_slot_once(super().broadcast(server, client), server, client, "vae")
+        payload = slot_once(server, client, "vae")
         if not self._measures(server):
             return payload
         due = int(server.slots["rounds_run"]) % self.every == 0
@@ -136,40 +134,36 @@ class Latent(Method):
         """Return whether clients measure with the task's encoder, from round ``every`` on."""
         return "rounds_run" in server.slots and int(server.slots["rounds_run"]) >= self.every
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Measure the distance of the client's codes, if it is due."""
-        start = super().prepare(client, payload, state)
         distance = state.get(_DISTANCE, torch.tensor(torch.nan))
         if len(client.y) and ("vae" in payload or "measure" in payload):
             network = self._encoder_of(client)
-            vector = payload["vae"] if "vae" in payload else payload["model"]
+            vector = payload.get("vae", start.received)
             distance = torch.tensor(
                 distance_to_prior(
                     network, vector, client.x, client.id, client.seed, self.codes_per_sample
                 )
             )
-        return replace(start, refs={**start.refs, _DISTANCE: distance})
+        return replace(start, refs={_DISTANCE: distance})
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the distance and keep it."""
-        finished = super().finish(client, start, trained, state)
         distance = {_DISTANCE: start.refs[_DISTANCE]}
-        return Finished({**finished.extras, **distance}, {**finished.state, **distance})
+        return Finished(distance, distance)
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add weights by distance, which already include the sample counts."""
-        weighting = discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
-        return (*super().weightings(server), weighting)
-
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
+    def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Mark the clients that have the VAE or have measured, and count the rounds."""
-        updated, diagnostics = super().aggregate(server, uploads)
-        if "vae" in server.slots or self._measures(server):
-            updated = mark_received(updated, uploads)
-        if "rounds_run" in server.slots:
-            slots = {**updated.slots, "rounds_run": server.slots["rounds_run"] + 1}
-            updated = replace(updated, slots=slots)
-        return updated, diagnostics
+        slots = dict(server.slots)
+        if "vae" in slots or self._measures(server):
+            slots |= mark_received(server, uploads)
+        if "rounds_run" in slots:
+            slots["rounds_run"] = slots["rounds_run"] + 1
+        return slots
+
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by their distance; the weights already include the sample counts."""
+        return discrepancy(_distances, self.alpha, self.b, self.rescale, self.on_degenerate)
 
     @property
     def _vae_spec(self) -> VAESpec:

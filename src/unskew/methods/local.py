@@ -7,13 +7,14 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import About, Method
+from unskew.methods.common.parts import Personalization
+from unskew.methods.common.values import About
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Local(Method):
+class Local(Personalization):
     """Each client trains its own model, from the same initial weights."""
 
     about: ClassVar[About] = About(
@@ -26,6 +27,6 @@ class Local(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
-    def travels(self, layout: Layout) -> Tensor:
+    def stays(self, layout: Layout) -> Tensor:
         """Send no coordinates."""
-        return torch.zeros(layout.size, dtype=torch.bool)
+        return torch.ones(layout.size, dtype=torch.bool)

@@ -8,18 +8,22 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.weighting import ClientWeighting, uniform
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Mean(Method):
+class Mean(ServerSide):
     """FedAvg with equal weights."""
 
     about: ClassVar[About] = About(
         title="Unweighted average", paper="baseline of Yeganeh et al. 2020", kind="server"
     )
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
+    adds = frozenset({Aspect.WEIGHTS})
+
+    def client_weights(self, server: Server) -> ClientWeighting:
         """Weight all clients equally."""
-        return (*super().weightings(server), uniform())
+        del server
+        return uniform()

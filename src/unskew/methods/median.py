@@ -10,12 +10,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.order import coordinate_median
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Median(Method):
+class Median(RulePart):
     """The median of every coordinate."""
 
     about: ClassVar[About] = About(
@@ -25,7 +26,8 @@ class Median(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    gives_weights = False
+
+    def rule(self) -> Rule:
         """Return the coordinate-wise median."""
-        del server
         return coordinate_median()

@@ -15,9 +15,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import About, Client, Finished, Method, Start, Tensors, Trained
+from unskew.methods.common.parts import ClientSide, Setting
+from unskew.methods.common.values import About, Client, Finished, Start, Step, Tensors, Trained
 from unskew.models import spec
-from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
+from unskew.models.functional import ForwardPass
 from unskew.models.layout import head_name
 from unskew.models.split import split
 from unskew.utils.specs import OPTIONS
@@ -27,7 +28,7 @@ _SMALLEST = 1e-8
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class MOON(Method):
+class MOON(ClientSide, Setting):
     """FedAvg with a contrastive term."""
 
     mu: Annotated[float, Field(ge=0)] = 1.0
@@ -46,11 +47,11 @@ class MOON(Method):
         up="model with projection",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
-    needs_single_training: ClassVar[bool] = True
+    needs_single_training = True
+    reads_forward_pass = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Insert the projection between body and head, followed by a new head."""
-        module = super().adapt(module, example)
         if self.projection:
             parts = split(module, example, "moon")
             width = parts.head.in_features
@@ -61,47 +62,35 @@ class MOON(Method):
             raise UnskewError("model: moon needs a linear head; let the network end in nn.Linear")
         return module
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Add the received and the previous model; without a previous one the term is off."""
-        start = super().prepare(client, payload, state)
-        received = self.received(client, payload, state)
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
+        """Keep the received and the previous model; without a previous one the term is off."""
         refs = {
-            **start.refs,
-            "moon_global": received,
-            "moon_previous": state.get("moon_previous", received),
-            "moon_strength": torch.tensor(self.mu if "moon_previous" in state else 0.0),
+            "global": start.received,
+            "previous": state.get("previous", start.received),
+            "strength": torch.tensor(self.mu if "previous" in state else 0.0),
         }
         return replace(start, refs=refs)
 
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Add ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s: cosines."""
+    def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
+        """Return ``-mu log(e^{s_global/t} / (e^{s_global/t} + e^{s_previous/t}))``, s: cosines."""
         if not self.mu:
-            return super().objective(network, weights, buffers, batch, refs)
-        with network.capture_passes() as passes:
-            loss = super().objective(network, weights, buffers, batch, refs)
+            return None
+        assert step.forward_pass is not None
+        x, scale = step.batch.x, step.batch.scale
         anchor, positive, negative = (
             directions(forward_pass)
             for forward_pass in (
-                passes[0],
-                network.forward_eval(refs["moon_global"], batch.x),
-                network.forward_eval(refs["moon_previous"], batch.x),
+                step.forward_pass,
+                step.network.forward_eval(refs["global"], x),
+                step.network.forward_eval(refs["previous"], x),
             )
         )
         logits = ((anchor * negative).sum(-1) - (anchor * positive).sum(-1)) / self.temperature
-        return loss + refs["moon_strength"] * (F.softplus(logits) * batch.scale).sum()
+        return refs["strength"] * (F.softplus(logits) * scale).sum()
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the trained model."""
-        finished = super().finish(client, start, trained, state)
-        kept = {**finished.state, "moon_previous": trained.vector.clone()}
-        return Finished(finished.extras, kept)
+        return Finished(state={"previous": trained.vector.clone()})
 
 
 def directions(forward_pass: ForwardPass) -> Tensor:

@@ -11,12 +11,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.krum import multi_krum
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class MultiKrum(Method):
+class MultiKrum(RulePart):
     """The mean of the most central models."""
 
     f: Annotated[int, Field(ge=0)] = 1
@@ -31,7 +32,6 @@ class MultiKrum(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    def rule(self) -> Rule:
         """Return Multi-Krum."""
-        del server
         return multi_krum(self.f, self.m)

@@ -5,7 +5,6 @@ Li, Sanjabi, Beirami and Smith, "Fair Resource Allocation in Federated Learning"
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import torch
@@ -13,27 +12,18 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.base import (
-    About,
-    Client,
-    Finished,
-    Method,
-    Server,
-    Start,
-    Tensors,
-    Trained,
-)
 from unskew.methods.common.client_loss import training_loss
+from unskew.methods.common.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 _LEAST_LOSS = 1e-10
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class QFFL(Method):
+class QFFL(ClientSide, ServerSide):
     """Weights ``p_k F_k^q``, and a step towards the weighted mean that shrinks as q grows."""
 
     q: Annotated[float, Field(ge=0)] = 1.0
@@ -47,40 +37,37 @@ class QFFL(Method):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"q": (0.001, 0.01, 0.1, 1, 2, 5, 15)}
 
+    adds = frozenset({Aspect.WEIGHTS})
+    replaces = frozenset({Aspect.COMBINATION})
+
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the loss before training, and by how much the update shortens the step."""
-        finished = super().finish(client, start, trained, state)
         loss = training_loss(client, start.vector) + _LEAST_LOSS
         trainable = client.network.layout.trainable
         update = (trained.vector - start.vector)[:trainable].square().sum(dtype=torch.float64)
         sent = torch.stack([update.new_tensor(loss), self.q * update / (client.lr * loss)])
-        return replace(finished, extras={**finished.extras, "fairness": sent.float()})
+        return Finished({"fairness": sent.float()})
 
-    def weightings(self, server: Server) -> tuple[ClientWeighting, ...]:
-        """Add ``p_k F_k^q``, which already includes the sample counts."""
+    def client_weights(self, server: Server) -> ClientWeighting:
+        """Weight clients by ``p_k F_k^q``, which already includes the sample counts."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
             losses = _sent(uploads)[:, 0]
             powers = (losses / losses.max()) ** self.q
             return uploads.samples * powers, {"loss_before": losses}
 
-        return (*super().weightings(server), ClientWeighting("fairness", derive))
+        return ClientWeighting("fairness", derive)
 
-    def rule(self, server: Server) -> Rule:
-        """Return a step from the previous model towards the weighted mean.
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+        """Step from the previous model towards the weighted mean.
 
         In the paper's terms: sum_k Delta_k / sum_k h_k, with both divided by L = 1 / lr.
         """
-        base = super().rule(server)
-
-        def apply(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            vector, diagnostics = base.apply(uploads)
-            step = 1 / (1 + float((diagnostics["weights"] * _sent(uploads)[:, 1]).sum()))
-            trained = slice(uploads.layout.trainable)  # buffers take the round's values
-            vector[trained] = torch.lerp(uploads.previous[trained], vector[trained], step)
-            return vector, {**diagnostics, "step_size": torch.tensor([step])}
-
-        return Rule(base.name, apply)
+        vector, diagnostics = mean(uploads)
+        step = 1 / (1 + float((diagnostics["weights"] * _sent(uploads)[:, 1]).sum()))
+        trained = slice(uploads.layout.trainable)  # buffers take the round's values
+        vector[trained] = torch.lerp(uploads.previous[trained], vector[trained], step)
+        return vector, {**diagnostics, "step_size": torch.tensor([step])}
 
 
 def _sent(uploads: Uploads) -> Tensor:

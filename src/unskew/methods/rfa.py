@@ -10,12 +10,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.geometric import geometric_median
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class RFA(Method):
+class RFA(RulePart):
     """The geometric median, approximated by smoothed Weiszfeld steps from FedAvg's mean."""
 
     iterations: Annotated[int, Field(ge=0)] = 4
@@ -30,7 +31,6 @@ class RFA(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    def rule(self) -> Rule:
         """Return the geometric median."""
-        del server
         return geometric_median(self.iterations, self.nu)

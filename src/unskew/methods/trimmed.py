@@ -11,12 +11,13 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.order import trimmed_mean
 from unskew.aggregation.rule import Rule
-from unskew.methods.common.base import About, Method, Server
+from unskew.methods.common.rule_part import RulePart
+from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Trimmed(Method):
+class Trimmed(RulePart):
     """The mean of every coordinate without its extreme values."""
 
     beta: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
@@ -29,7 +30,8 @@ class Trimmed(Method):
         needs_individual_updates=True,
     )
 
-    def rule(self, server: Server) -> Rule:
+    gives_weights = False
+
+    def rule(self) -> Rule:
         """Return the trimmed mean."""
-        del server
         return trimmed_mean(self.beta)

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Server, Tensors
+from unskew.methods.common.values import Server, Tensors
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
 from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore

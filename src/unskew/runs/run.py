@@ -16,7 +16,7 @@ from unskew.utils.tables import Table
 if TYPE_CHECKING:
     from torch import nn
 
-    from unskew.methods.common.base import Tensors
+    from unskew.methods.common.values import Tensors
 
 
 @dataclass(eq=False)

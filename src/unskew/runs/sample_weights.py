@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from unskew.methods.common.base import SAMPLE_WEIGHTS, Tensors
+from unskew.methods.common.values import SAMPLE_WEIGHTS, Tensors
 from unskew.partition.report import MAX_LISTED_CLIENTS
 
 EDGES = tuple(round(-2 + 0.1 * i, 1) for i in range(41))
@@ -29,11 +30,11 @@ def weights_table(states: Mapping[int, Tensors]) -> dict[str, Any] | None:
     ``(sum w)^2 / sum w^2`` as a share of its samples. Only the first clients of a large federation
     are included.
     """
-    if not any(SAMPLE_WEIGHTS in states[k] for k in islice(states, _NUM_CHECKED)):
+    if not any(_sample_weights(states[k]) is not None for k in islice(states, _NUM_CHECKED)):
         return None
     clients, samples, effective, counts = [], [], [], []
     for client in islice(sorted(states), MAX_LISTED_CLIENTS):
-        weights = states[client].get(SAMPLE_WEIGHTS)
+        weights = _sample_weights(states[client])
         if weights is None or not len(weights):
             continue
         values = weights.to(torch.float64).cpu().numpy()
@@ -48,6 +49,11 @@ def weights_table(states: Mapping[int, Tensors]) -> dict[str, Any] | None:
         "effective": effective,
         "counts": counts,
     }
+
+
+def _sample_weights(state: Tensors) -> Tensor | None:
+    """Return the sample weights that a part of the method keeps in a client's state, if any."""
+    return next((state[key] for key in state if key.endswith(f"/{SAMPLE_WEIGHTS}")), None)
 
 
 def _effective(weights: NDArray[np.float64]) -> float:

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from unskew.errors import UnskewError
-from unskew.methods.common.base import Tensors
+from unskew.methods.common.values import Tensors
 from unskew.runs.atomic import write_bytes
 
 _FILE_BYTES, _FILE_CLIENTS = 2**26, 256

@@ -8,7 +8,7 @@ from unskew.experiments.studies.library import open_study, parse_study, read_stu
 from unskew.experiments.studies.measure_registry import MEASURES
 from unskew.experiments.studies.probes import PROBES
 from unskew.experiments.studies.study_scheduler import check_study, content_key
-from unskew.methods import make_method, name_of
+from unskew.methods import make_method
 from unskew.models import MODELS
 from unskew.utils.specs import build
 
@@ -71,7 +71,7 @@ def test_a_study_refers_to_known_names(name, scale):
         assert case.missing or case.data.name in CATALOGUE
         if case.model is not None:
             build(MODELS, case.model, "model")
-        specs = [name_of(make_method(spec)) for spec in case.methods.values()]
+        specs = [make_method(spec).spec for spec in case.methods.values()]
         assert len(set(specs)) == len(specs)
         assert case.methods or study.file.probes
     assert study.changes.strip()

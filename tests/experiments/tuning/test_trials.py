@@ -13,7 +13,7 @@ from unskew.experiments.tuning.choice import Choice, TrialResult, best_of, level
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import check_disjoint
 from unskew.experiments.tuning.trials import Trial, further_trials, grid_options, lrs_around
-from unskew.methods import METHODS, make_method, name_of, with_options
+from unskew.methods import METHODS, make_method, with_options
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, LOSS
 
@@ -27,26 +27,27 @@ def test_every_method_gets_the_same_number_of_distinct_trials(spec, number):
     trials = further_trials(method, 0.1, LRS, number, seed=0)
     settings = {(trial.name, trial.lr) for trial in trials}
     assert len(settings) == len(trials) == number
-    assert not settings & {(name_of(method), lr) for lr in LRS}
-    published = [trial for trial in trials if trial.name != name_of(method)]
+    assert not settings & {(method.spec, lr) for lr in LRS}
+    published = [trial for trial in trials if trial.name != method.spec]
     assert len(published) == min(number, len(grid_options(method)))
     assert all(trial.lr == 0.1 for trial in published)
 
 
 def test_published_values():
-    assert grid_options(make_method("fedprox")) == [{"mu": 0.001}, {"mu": 0.1}, {"mu": 1.0}]
+    assert grid_options(make_method("fedprox")) == [
+        {("fedprox", "mu"): mu} for mu in (0.001, 0.1, 1.0)
+    ]
     assert grid_options(make_method("fedprox:mu=0.5")) == []  # a given value stays
     assert grid_options(make_method("fedavg")) == []
     both = grid_options(make_method("fedprox+fedntd"))
     assert len(both) == len(METHODS["fedprox"].grid["mu"]) * len(METHODS["fedntd"].grid["beta"]) - 1
-    assert {"mu": 0.1, "beta": 0.3} in both
+    assert {("fedprox", "mu"): 0.1, ("fedntd", "beta"): 0.3} in both
 
 
-def test_options_change_in_every_part():
-    method = with_options(make_method("fedprox+ida"), {"mu": 0.5})
-    assert name_of(method) == "fedprox:mu=0.5+ida"
-    assert method.mu == 0.5
-    assert name_of(with_options(make_method("qffl"), {"q": 5})) == "qffl:q=5.0"
+def test_options_change_in_their_part_alone():
+    method = with_options(make_method("fedprox+moon"), {("fedprox", "mu"): 0.5})
+    assert method.spec == "fedprox:mu=0.5+moon"
+    assert with_options(make_method("qffl"), {("qffl", "q"): 5}).spec == "qffl:q=5.0"
 
 
 def test_learning_rates_around_the_best():

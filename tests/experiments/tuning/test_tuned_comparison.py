@@ -11,7 +11,7 @@ from unskew.engine import train as engine_train
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import can_run_in_parallel
 from unskew.experiments.tuning.split import validation_split
-from unskew.methods.common.base import Method
+from unskew.methods import ServerSide
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.read import read_runs, run_folders
 
@@ -137,13 +137,13 @@ def test_a_published_value_that_the_network_does_not_support_is_skipped():
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dividing(Method):
+class Dividing(ServerSide):
     k: int = 1
     grid: ClassVar = {"k": (1, 0)}
 
-    def aggregate(self, server, uploads):
+    def receive(self, server, uploads):
         assert 10 // self.k
-        return super().aggregate(server, uploads)
+        return {}
 
 
 def test_a_bug_on_the_server_is_not_a_skipped_trial():

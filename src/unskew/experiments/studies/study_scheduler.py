@@ -18,7 +18,7 @@ from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.measures import worst_clients
 from unskew.experiments.studies.study import Case, Study, StudyData
-from unskew.methods import make_method, name_of
+from unskew.methods import make_method
 from unskew.models import MODELS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -41,7 +41,7 @@ class StudyRuns:
         spec = self.study.case(case).methods.get(label)
         if spec is None or case not in self.runs:
             return []
-        return self.runs[case].of(name_of(make_method(spec)))
+        return self.runs[case].of(make_method(spec).spec)
 
     def labelled(self, case: str) -> Runs:
         """Return the runs of a case named by the study's labels instead of spec strings."""
@@ -110,7 +110,7 @@ def _check_case(study: str, case: Case) -> None:
             lookup(CATALOGUE, case.data.name, "data")
         if case.model is not None:
             build(MODELS, case.model, "model")
-        specs = [name_of(make_method(spec)) for spec in case.methods.values()]
+        specs = [make_method(spec).spec for spec in case.methods.values()]
     except UnskewError as error:
         raise UnskewError(f"{study}: case {case.name!r}: {error}") from None
     if len(set(specs)) < len(specs):
@@ -175,9 +175,7 @@ class _StudyRequests:
             method=method,
             data=lambda: self._federation(case.data, skew, study_run.seed),
             settings=case.train.changed(changes),
-            folder=run_folder(
-                self.cache / content_key(case, skew), name_of(method), study_run.seed
-            ),
+            folder=run_folder(self.cache / content_key(case, skew), method.spec, study_run.seed),
             model=case.model,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.trials import Trial
-from unskew.methods.common.base import Method
+from unskew.methods.common.method import Method
 from unskew.runs.run import Run
 from unskew.stats.metric import Metric
 from unskew.utils.jsonable import to_jsonable

@@ -11,8 +11,8 @@ from unskew.experiments.tuning.choice import Choice, TrialResult, best_of, level
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.split import validation_split
 from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, grid_options
-from unskew.methods import name_of, with_options
-from unskew.methods.common.base import Method
+from unskew.methods import with_options
+from unskew.methods.common.method import Method
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 
@@ -46,7 +46,7 @@ def search(
         skip=True,
     )
     return [
-        Choice(name_of(method), level_of(method), plan, early + late)
+        Choice(method.spec, level_of(method), plan, early + late)
         for method, early, late in zip(methods, first, further, strict=True)
     ]
 
@@ -55,9 +55,9 @@ def check_disjoint(methods: Sequence[Method]) -> None:
     """Raise if the searches of two methods could choose the same spec."""
     searched_by: dict[str, str] = {}
     for method in methods:
-        requested = name_of(method)
+        requested = method.spec
         candidates = [with_options(method, options) for options in grid_options(method)]
-        for name in {requested, *map(name_of, candidates)}:
+        for name in {requested, *(each.spec for each in candidates)}:
             if name in searched_by:
                 raise UnskewError(
                     f"tune: {searched_by[name]} and {requested} may both become {name}; "

@@ -6,13 +6,14 @@ published values, use learning rates around the best one. So every method gets t
 trials.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice, product
 from typing import Any
 
-from unskew.methods import name_of, with_options
-from unskew.methods.common.base import Method
+from unskew.methods import search_grid, with_options
+from unskew.methods._registry import Option
+from unskew.methods.common.method import Method
 from unskew.utils.rng import generator
 
 _HALVINGS = 12
@@ -29,7 +30,7 @@ class Trial:
     @property
     def name(self) -> str:
         """The method's spec string."""
-        return name_of(self.method)
+        return self.method.spec
 
 
 def first_trials(method: Method, lrs: Sequence[float]) -> list[Trial]:
@@ -48,14 +49,14 @@ def further_trials(
     return trials + [Trial(method, lr) for lr in closer]
 
 
-def grid_options(method: Method) -> list[dict[str, Any]]:
+def grid_options(method: Method) -> list[dict[Option, Any]]:
     """Return every combination of a method's published values except its current one.
 
     An option that was set to a value other than its default keeps that value.
     """
-    free = {name: method.grid[name] for name in method.grid if _is_at_default(method, name)}
+    free = {key: values for key, values in search_grid(method).items() if _is_default(method, key)}
     combinations = [dict(zip(free, values, strict=True)) for values in product(*free.values())]
-    return [values for values in combinations if not _has(method, values)]
+    return [values for values in combinations if with_options(method, values) != method]
 
 
 def lrs_around(best: float, lrs: Sequence[float]) -> Iterator[float]:
@@ -83,11 +84,10 @@ def _step_fractions() -> Iterator[float]:
             yield odd / 2**halvings
 
 
-def _is_at_default(method: Method, name: str) -> bool:
+def _is_default(method: Method, key: Option) -> bool:
+    """Return whether an option of one of the parts has its default value."""
+    name, option = key
+    part = next(part for part in method.parts if part.name == name)
     return any(
-        field.name == name and getattr(method, name) == field.default for field in fields(method)
+        field.name == option and getattr(part, option) == field.default for field in fields(part)
     )
-
-
-def _has(method: Method, values: Mapping[str, Any]) -> bool:
-    return all(getattr(method, name) == value for name, value in values.items())

@@ -13,7 +13,7 @@ from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods import make_method
-from unskew.methods.common.base import Server
+from unskew.methods.common.values import Server
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS
 

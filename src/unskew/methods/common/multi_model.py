@@ -1,18 +1,19 @@
-"""The base of methods with several models, where each client belongs to one model.
+"""Methods with several models, where each client belongs to one model.
 
 The server keeps the models as rows of a matrix, and for every client that has taken part the number
 of its model and its sample count. Uploads are aggregated separately for each model, so the
-weightings, rules and server optimisers of other methods apply within each model.
+weightings, rules and server optimisers of other parts apply within each model.
 
 The *global* level of such a method is the mean of the models, weighted by the samples of their
 clients. It is hardly meaningful once the models are far apart: use the *personal* level, where each
 client uses its own model, or the level *outputs*, the mean of the models' individual results.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from functools import cached_property
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -21,131 +22,235 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import Client, Finished, Method, Server, Start, Tensors, Trained
+from unskew.methods.common.method import (
+    Method,
+    own_server,
+    own_uploads,
+    with_own,
+    without_own,
+)
+from unskew.methods.common.parts import Aspect, ClientSide, ServerSide
+from unskew.methods.common.values import (
+    Beginning,
+    Client,
+    Finished,
+    Server,
+    Start,
+    Tensors,
+    Trained,
+)
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
 
+_MODELS = "models"
+"""The scope of the tensors that other parts keep for one of the models: ``models/0/part/name``."""
+
 
 @plain_dataclass(frozen=True, eq=False)
 class Assignment:
-    """The model that each upload belongs to, and the server after the assignment."""
+    """The model that each upload belongs to, and the part's server after the assignment."""
 
     server: Server
     cluster: Tensor
     averaged: Tensor | None = None
     """Marks the uploads that are averaged into their model; None means all."""
+    copied: Sequence[int] = ()
+    """The models that the new models, appended in this order, are copies of."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class MultiModelMethod(Method):
-    """The base of methods with several models; :meth:`assign` decides where uploads belong."""
+class ModelSelector(ClientSide, ServerSide):
+    """A part with several models; :meth:`assign` decides where uploads belong."""
 
-    cluster_slots: ClassVar[frozenset[str]] = frozenset({"models", "cluster", "samples"})
-    """The slots of the server that hold the models; composed methods do not see them."""
-
-    def assign(self, server: Server, uploads: Uploads) -> Assignment:
-        """Return the model that each upload belongs to."""
-        raise NotImplementedError
+    replaces = frozenset({Aspect.NUMBER_OF_MODELS})
 
     def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Return the models before the first round, one row per model."""
         raise NotImplementedError
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
-        """Add the initial models, and empty tables of the clients' models and samples."""
-        server = super().begin(vector, layout, earlier)
-        slots = {
-            **server.slots,
-            "models": self.initial_models(server.vector, layout),
-            "cluster": torch.empty(0, dtype=torch.int64),
-            "samples": torch.empty(0, dtype=torch.float64),
-        }
-        return replace(server, slots=slots)
+    def assign(self, server: Server, uploads: Uploads) -> Assignment:
+        """Return the model that each upload belongs to."""
+        raise NotImplementedError
 
-    def broadcast(self, server: Server, client: int) -> Tensors:
-        """Send the client its own model."""
-        return super().broadcast(self.single(server, self.model_to_send(server, client)), client)
+    def sent(self, server: Server, client: int) -> tuple[Sequence[int], Tensor]:
+        """Return the numbers of the models sent to a client, and the vector it trains first."""
+        number = model_of(server, client)
+        return [number], server.slots["models"][number]
+
+    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
+        """Store the client's id in its state, by which the server finds its model."""
+        del start, trained
+        return Finished(state={**state, "client": torch.tensor(client.id)})
+
+    def mixed(self, server: Server, layout: Layout) -> Server:
+        """Return the server after all models of a round are aggregated."""
+        del layout
+        return server
+
+
+@plain_dataclass(frozen=True)
+class MultiModelMethod(Method):
+    """Parts of which one selects among several models, and the others apply to each of them."""
+
+    has_several_models = True
+
+    @cached_property
+    def selector(self) -> ModelSelector:
+        """The part that selects."""
+        return next(part for part in self.parts if isinstance(part, ModelSelector))
+
+    @cached_property
+    def inner(self) -> Method:
+        """The method of each model: all other parts."""
+        return Method(tuple(part for part in self.parts if part is not self.selector))
+
+    @cached_property
+    def has_own_personal_models(self) -> bool:
+        """Always true: clients use their own model."""
+        return True
+
+    @cached_property
+    def _client_sides(self) -> tuple[ClientSide, ...]:
+        return (self.selector, *self.inner._client_sides)
+
+    # On the server.
+
+    def begin(self, beginning: Beginning) -> Server:
+        """Add the initial models, and empty tables of the clients' models and samples."""
+        server = self.inner.begin(beginning)
+        beginning = replace(beginning, travels=self.travels(beginning.layout))
+        slots = {
+            "models": self.selector.initial_models(beginning.vector, beginning.layout),
+            **_no_clients(),
+            **self.selector.begin(beginning),
+        }
+        return with_own(server, self.selector, slots)
 
     def single(self, server: Server, number: int) -> Server:
         """Return the server of one model alone.
 
         Its vector is that model; its slots are those of the model and those shared by all models.
         """
-        shared = {
-            name: slot
-            for name, slot in server.slots.items()
-            if name not in self.cluster_slots and "/" not in name
-        }
-        return Server(server.slots["models"][number], {**shared, **_slots_of(server, number)})
+        slots = without_own(server.slots, self.selector)
+        shared = {name: slot for name, slot in slots.items() if not name.startswith(f"{_MODELS}/")}
+        vector = self._own(server).slots["models"][number]
+        return Server(vector, {**shared, **_of_model(slots, number)})
 
-    def model_to_send(self, server: Server, client: int) -> int:
-        """Return the number of the model that a client is sent."""
-        return model_of(server, client)
-
-    def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Store the client's id in its state, by which the server finds its model."""
-        finished = super().finish(client, start, trained, state)
-        return replace(finished, state={**finished.state, "client": torch.tensor(client.id)})
+    def broadcast(self, server: Server, client: int) -> Tensors:
+        """Send the client its model, or all models to choose from, and what comes with each."""
+        own = self._own(server)
+        (first, *others), vector = self.selector.sent(own, client)
+        payload = {**self.inner.broadcast(self.single(server, first), client), "model": vector}
+        for number in others:
+            besides = self.inner.broadcast(self.single(server, number), client)
+            payload |= {
+                f"{_MODELS}/{number}/{name}": tensor
+                for name, tensor in besides.items()
+                if name != "model" and tensor is not payload.get(name)
+            }
+        return payload | self.selector.prefixed(self.selector.broadcast(own, client))
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Aggregate the uploads of each model separately; models without uploads stay unchanged."""
-        assignment = self.assign(server, uploads)
-        server, target = assignment.server, assignment.cluster
+        assignment = self.selector.assign(self._own(server), own_uploads(uploads, self.selector))
+        server = self._with_copies(server, assignment)
+        target = assignment.cluster
         if assignment.averaged is not None:
             target = torch.where(assignment.averaged, target, -1)
-        models = server.slots["models"].clone()
+        models = assignment.server.slots["models"].clone()
         model_slots: dict[str, Tensor] = {}
         per_model = []
         for m in range(len(models)):
             rows = (target == m).nonzero().flatten()
             if len(rows):
                 alone = self.single(server, m)
-                updated, diagnostics = super().aggregate(alone, uploads.of_rows(rows, alone.vector))
+                updated, diagnostics = self.inner.aggregate(
+                    alone, uploads.of_rows(rows, alone.vector)
+                )
                 models[m] = updated.vector
                 changed = {
                     name: slot
                     for name, slot in updated.slots.items()
                     if slot is not alone.slots.get(name)
                 }
-                model_slots |= {_slot_name(m, name): slot for name, slot in changed.items()}
+                model_slots |= {f"{_MODELS}/{m}/{name}": slot for name, slot in changed.items()}
                 per_model.append((m, rows, diagnostics))
-        server = replace(server, slots={**server.slots, **model_slots})
-        server = _with_assignment(server, uploads, assignment)
+        own = _with_assignment(assignment, uploads)
+        own = self.selector.mixed(with_models(own, models, uploads.layout), uploads.layout)
+        server = with_own(replace(server, vector=own.vector), self.selector, own.slots)
         diagnostics = {**_merged(per_model, len(uploads)), "cluster": assignment.cluster}
-        return with_models(server, models, uploads.layout), diagnostics
+        return replace(server, slots={**server.slots, **model_slots}), diagnostics
+
+    def _with_copies(self, server: Server, assignment: Assignment) -> Server:
+        """Return the server after an assignment, new models with the tensors of their originals."""
+        count = len(assignment.server.slots["models"]) - len(assignment.copied)
+        slots = dict(server.slots)
+        for child, parent in enumerate(assignment.copied, start=count):
+            slots |= {
+                f"{_MODELS}/{child}/{name}": slot for name, slot in _of_model(slots, parent).items()
+            }
+        return with_own(replace(server, slots=slots), self.selector, assignment.server.slots)
+
+    def _own(self, server: Server) -> Server:
+        return own_server(server, self.selector)
+
+    def model(self, server: Server) -> Tensor:
+        """Return the mean of the models."""
+        return server.vector
 
     def outputs(self, server: Server) -> Sequence[Tensor]:
         """Return the models that have clients; before the first round, all models."""
-        samples = samples_per_model(server).tolist()
+        samples = samples_per_model(self._own(server)).tolist()
         numbers = [m for m, count in enumerate(samples) if count > 0] or range(len(samples))
-        return [super(MultiModelMethod, self).model(self.single(server, m)) for m in numbers]
+        return [self.inner.model(self.single(server, m)) for m in numbers]
 
     def seen_by(self, server: Server, client: int) -> Server:
         """Return a server with the client's model as the only one."""
-        view = super().seen_by(self.single(server, model_of(server, client)), client)
-        slots = {
-            **{_slot_name(0, name): slot for name, slot in view.slots.items()},
-            "models": view.vector[None],
-            "cluster": torch.empty(0, dtype=torch.int64),
-            "samples": torch.empty(0, dtype=torch.float64),
-        }
-        return Server(view.vector, slots)
+        number = model_of(self._own(server), client)
+        view = self.inner.seen_by(self.single(server, number), client)
+        slots = {"models": view.vector[None], **_no_clients()}
+        return with_own(view, self.selector, slots)
+
+    # On the client.
+
+    def received(self, client: Client, payload: Tensors, state: Tensors) -> Tensor:
+        """Return the received model that the client uses."""
+        return self._selected(client, payload, state)[0].received
+
+    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+        """Let the selector choose among the received models; the others prepare that model."""
+        start, payload = self._selected(client, payload, state)
+        return self.inner._prepared(client, start, payload, state)
+
+    def _selected(self, client: Client, payload: Tensors, state: Tensors) -> tuple[Start, Tensors]:
+        """Return the start from the selected model, and what was sent with that model."""
+        received, part = super().received(client, payload, state), self.selector
+        start = Start(received, received)
+        start = part.prepare(client, start, part.scoped(payload), part.scoped(state))
+        if "cluster" in start.refs:
+            payload = {**payload, **_of_model(payload, int(start.refs["cluster"]))}
+        return replace(start, refs=part.prefixed(start.refs)), payload
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's current model; a new client gets the one with the most samples."""
-        number = model_of(server, int(state["client"]) if "client" in state else -1)
-        return super().personal(layout, self.single(server, number), state)
+        own = self.selector.scoped(state)
+        number = model_of(self._own(server), int(own["client"]) if "client" in own else -1)
+        return self.inner.personal(layout, self.single(server, number), state)
 
 
-def _slots_of(server: Server, number: int) -> dict[str, Tensor]:
-    prefix = _slot_name(number, "")
+def _no_clients() -> dict[str, Tensor]:
     return {
-        name.removeprefix(prefix): slot
-        for name, slot in server.slots.items()
-        if name.startswith(prefix)
+        "cluster": torch.empty(0, dtype=torch.int64),
+        "samples": torch.empty(0, dtype=torch.float64),
     }
+
+
+def _of_model(tensors: Tensors, number: int) -> dict[str, Tensor]:
+    """Return the tensors that other parts keep for one of the models."""
+    start = f"{_MODELS}/{number}/"
+    return {name[len(start) :]: each for name, each in tensors.items() if name.startswith(start)}
 
 
 def model_of(server: Server, client: int) -> int:
@@ -172,21 +277,9 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
     return replace(server, vector=weighted_sum(models, samples / samples.sum(), layout))
 
 
-def with_copied_model(server: Server, parent: int) -> Server:
-    """Return the server with one more model, a copy of the model ``parent``."""
-    models, child = server.slots["models"], len(server.slots["models"])
-    copied = {_slot_name(child, name): slot for name, slot in _slots_of(server, parent).items()}
-    stack = torch.cat([models, models[parent : parent + 1]])
-    return replace(server, slots={**server.slots, **copied, "models": stack})
-
-
-def _slot_name(number: int, name: str) -> str:
-    return f"model{number}/{name}"
-
-
-def _with_assignment(server: Server, uploads: Uploads, assignment: Assignment) -> Server:
-    """Return the server with the models and sample counts of this round's clients."""
-    ids = torch.tensor(uploads.clients)
+def _with_assignment(assignment: Assignment, uploads: Uploads) -> Server:
+    """Return the part's server with the models and sample counts of this round's clients."""
+    server, ids = assignment.server, torch.tensor(uploads.clients)
     old = server.slots["cluster"]
     size = max(len(old), int(ids.max()) + 1)
     cluster, samples = torch.full((size,), -1), torch.zeros(size, dtype=torch.float64)

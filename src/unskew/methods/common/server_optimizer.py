@@ -15,8 +15,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.base import Method, Server, Tensors
-from unskew.models.layout import Layout
+from unskew.aggregation.uploads import Uploads
+from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.methods.common.values import Server, Tensors
 from unskew.utils.specs import OPTIONS
 
 Positive = Annotated[float, Field(gt=0)]
@@ -24,7 +25,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class AdaptiveServerOptimizer(Method):
+class AdaptiveServerOptimizer(ServerSide):
     """The base of the adaptive server optimisers, which differ in the second moment."""
 
     server_lr: Positive = 0.1
@@ -36,24 +37,26 @@ class AdaptiveServerOptimizer(Method):
     tau: Positive = 1e-3
     """Added to the root of the second moment, which starts at tau^2; larger is less adaptive."""
 
-    def step(self, server: Server, vector: Tensor, layout: Layout) -> Server:
+    replaces = frozenset({Aspect.SERVER_STEP})
+
+    def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Step along the first moment, with coordinates scaled by the second."""
-        change, slots = change_of(server, vector, layout), server.slots
+        change, slots = change_of(server, vector, uploads), server.slots
         first = self.beta1 * slot_or_zeros(slots, "first", change) + (1 - self.beta1) * change
         start = torch.full_like(change, self.tau**2)  # as published: v starts at tau^2
         second = self.second_moment(slots.get("second", start), change.square())
         step = self.server_lr * first / (second.sqrt() + self.tau)
-        moved = after_step(server, vector, layout, step)
-        return Server(moved, {**slots, "first": first, "second": second})
+        moved = after_step(server, vector, uploads, step)
+        return Server(moved, {"first": first, "second": second})
 
     def second_moment(self, old: Tensor, square: Tensor) -> Tensor:
         """Return the second moment after a round whose squared change is ``square``."""
         raise NotImplementedError
 
 
-def change_of(server: Server, vector: Tensor, layout: Layout) -> Tensor:
+def change_of(server: Server, vector: Tensor, uploads: Uploads) -> Tensor:
     """Return the difference between the round's aggregate and the global model."""
-    return (vector - server.vector)[: layout.trainable]
+    return (vector - server.vector)[: uploads.layout.trainable]
 
 
 def slot_or_zeros(slots: Tensors, name: str, like: Tensor) -> Tensor:
@@ -61,8 +64,8 @@ def slot_or_zeros(slots: Tensors, name: str, like: Tensor) -> Tensor:
     return slots[name] if name in slots else torch.zeros_like(like)
 
 
-def after_step(server: Server, vector: Tensor, layout: Layout, step: Tensor) -> Tensor:
+def after_step(server: Server, vector: Tensor, uploads: Uploads, step: Tensor) -> Tensor:
     """Return the global vector after a step; buffers and counters are the round's own."""
     moved = vector.clone()
-    moved[: layout.trainable] = server.vector[: layout.trainable] + step
+    moved[: uploads.layout.trainable] = server.vector[: uploads.layout.trainable] + step
     return moved

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unskew.methods.common.base import Method
-from unskew.models.layout import Layout
+from unskew.methods.common.values import Client
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +20,12 @@ class SharedCoordinates:
     mask: Tensor | None
 
     @staticmethod
-    def of(method: Method, layout: Layout) -> "SharedCoordinates":
-        """Return the shared coordinates of a method and a network."""
-        mask = method.travels(layout)
+    def of(client: Client) -> "SharedCoordinates":
+        """Return the shared coordinates of a client's network."""
+        trainable, mask = client.network.layout.trainable, client.travels
         if mask is not None:
-            mask = mask[: layout.trainable]
-        return SharedCoordinates(
-            layout.trainable, None if mask is None or bool(mask.all()) else mask
-        )
+            mask = mask[:trainable]
+        return SharedCoordinates(trainable, None if mask is None or bool(mask.all()) else mask)
 
     def zeros(self) -> Tensor:
         """Return one zero per shared coordinate."""

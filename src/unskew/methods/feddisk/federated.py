@@ -1,7 +1,7 @@
 """The global density: a MADE trained by FedAvg until the clients' validation loss rises."""
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -9,11 +9,12 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import (
+from unskew.aggregation.weighting import Diagnostics
+from unskew.methods.common.parts import ClientSide, ServerSide, Setting
+from unskew.methods.common.values import (
     About,
     Client,
     Finished,
-    Method,
     Server,
     Start,
     Tensors,
@@ -28,42 +29,41 @@ _MIN_LOSSES, _WINDOW = 6, 3
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FederatedDensity(Method):
+class FederatedDensity(ClientSide, ServerSide, Setting):
     """FedAvg of a density, with early stopping on samples that clients hold out."""
 
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
 
+    tensor_scope: ClassVar[str] = "feddisk"
     about: ClassVar[About] = About(
         title="Federated density", paper="Nguyen et al. 2023", kind="densities"
     )
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Train on the samples that are not held out."""
-        start = super().prepare(client, payload, state)
         held = held_out(client.id, len(client.y), self.validation)
         return replace(start, sample_weights=training_weights(held))
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the received model's total loss on the held-out samples, and their number."""
-        finished = super().finish(client, start, trained, state)
         held = held_out(client.id, len(client.y), self.validation)
         losses = _losses(client, start.vector, held)
         validation = torch.tensor([float(losses.sum()), float(len(losses))])
-        return Finished({**finished.extras, "validation": validation}, finished.state)
+        return Finished({"validation": validation}, state)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Average the models, and keep the best model so far and the losses."""
-        updated, diagnostics = super().aggregate(server, uploads)
+    def conclude(
+        self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
+    ) -> tuple[Server, Diagnostics]:
+        """Keep the best model so far and the losses."""
         total, count = torch.stack(list(uploads.extras["validation"])).double().sum(0)
         loss = total / count  # the loss of the model that was sent; NaN without held-out samples
-        history = server.slots.get("history", torch.empty(0, dtype=torch.float64))
-        best = server.slots.get("best", server.vector)
+        history = before.slots.get("history", torch.empty(0, dtype=torch.float64))
+        best = before.slots.get("best", before.vector)
         if bool(loss.isfinite()):
             if not len(history) or bool(loss < history.min()):
-                best = server.vector
+                best = before.vector
             history = torch.cat([history, loss[None]])
-        slots = {"history": history, "best": best}
-        return replace(updated, slots=slots), {**diagnostics, "validation_loss": loss}
+        return Server(after.vector, {"history": history, "best": best}), {"validation_loss": loss}
 
     def is_done(self, server: Server) -> bool:
         """Stop when the last three losses increase, after at least six losses."""

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.densities.sampling import log_density
-from unskew.methods.common.base import About, Client, Start
+from unskew.methods.common.values import About, Client, Start
 from unskew.methods.feddisk.on_device import OnDevice
 from unskew.utils.specs import NONE_IS_A_WORD, OPTIONS
 
@@ -23,6 +23,7 @@ class LocalDensity(OnDevice):
     temper: Temper = "none"
     """Whether log ratios are divided by the number of features."""
 
+    tensor_scope: ClassVar[str] = "feddisk"
     stage_name: ClassVar[str] = "local"
     about: ClassVar[About] = About(
         title="Local density", paper="Nguyen et al. 2023", kind="densities"

@@ -7,7 +7,7 @@ the client.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from unskew.densities.models import FromSpec
 from unskew.errors import UnskewWarning
-from unskew.methods.common.base import (
+from unskew.methods.common.method import Method
+from unskew.methods.common.parts import ClientSide, ServerSide, Setting
+from unskew.methods.common.values import (
     SAMPLE_WEIGHTS,
     About,
+    Beginning,
     Client,
     Finished,
-    Method,
-    Server,
     Stage,
     Start,
     Tensors,
@@ -32,10 +33,8 @@ from unskew.methods.common.base import (
 )
 from unskew.methods.feddisk.federated import FederatedDensity
 from unskew.methods.feddisk.local import LocalDensity, Temper
-from unskew.methods.feddisk.on_device import PREFIX
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork
 from unskew.methods.feddisk.weights import weights_from
-from unskew.models.layout import Layout
 from unskew.models.made import MADESpec, Order
 from unskew.models.mlp import Widths
 from unskew.privacy.budget import Privacy
@@ -53,7 +52,7 @@ _POOR_COVERAGE = 0.5
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDisk(Method):
+class FedDisk(ClientSide, ServerSide, Setting):
     """Sample weights from learned densities; see docs/feddisk.md."""
 
     estimator: Literal["generative", "classifier", "loglik", "oracle"] = "generative"
@@ -111,6 +110,7 @@ class FedDisk(Method):
     """Function that returns ``log p(x)/q_k(x)`` of client k's samples, for data whose densities are
     known; it replaces the estimator."""
 
+    tensor_scope: ClassVar[str] = "feddisk"
     about: ClassVar[About] = About(
         title="Density-ratio sample weights",
         paper="Nguyen et al. 2023",
@@ -120,30 +120,29 @@ class FedDisk(Method):
         up="model, densities (before)",
     )
 
-    def stages(self) -> tuple[Stage, ...]:
-        """Train the densities that the estimator needs, then its ratio, then the task."""
+    def stages(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        """Train the densities that the estimator needs, then its ratio."""
         if self.exact is not None:
-            return super().stages()
-        stages = [] if self.estimator == "oracle" else [self._density()]
+            return stages
+        before = [] if self.estimator == "oracle" else [self._density()]
         if self.estimator in ("classifier", "loglik"):
-            stages.append(self._local(sets_weights=self.estimator == "loglik"))
+            before.append(self._local(sets_weights=self.estimator == "loglik"))
         if self.estimator != "loglik":
-            stages.append(self._ratio(self.estimator))
-        return (*stages, *super().stages())
+            before.append(self._ratio(self.estimator))
+        return (*before, *stages)
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Give the simulated server samples of all clients, for the oracle."""
-        federation, held = super().shared_samples(federation, seed)
         if self.estimator != "oracle" or self.exact is not None:
-            return federation, held
+            return federation, {}
         train = federation.train
         count = min(self.pool, train.samples)
         rows = generator(seed, "oracle").choice(train.samples, count, replace=False, shuffle=False)
-        return federation, {**held, "pool": torch.from_numpy(train.x[rows])}
+        return federation, {"pool": torch.from_numpy(train.x[rows])}
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Warn about clients whose samples cover too little of the global distribution."""
-        for server in earlier.values():
+        for server in beginning.earlier.values():
             coverage = server.slots.get("coverage")
             if coverage is not None and bool((coverage < _POOR_COVERAGE).any()):
                 poor = int((coverage < _POOR_COVERAGE).sum())
@@ -153,11 +152,10 @@ class FedDisk(Method):
                     UnskewWarning,
                     stacklevel=2,
                 )
-        return super().begin(vector, layout, earlier)
+        return {}
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Set the sample weights."""
-        start = super().prepare(client, payload, state)
         weights = state.get(SAMPLE_WEIGHTS)
         if self.exact is not None:
             ratio = self.exact(client.id, client.x)
@@ -170,8 +168,8 @@ class FedDisk(Method):
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Drop the state that only the earlier stages needed."""
-        kept = {name: value for name, value in state.items() if not name.startswith(PREFIX)}
-        return super().finish(client, start, trained, kept)
+        weights = state.get(SAMPLE_WEIGHTS)
+        return Finished(state={} if weights is None else {SAMPLE_WEIGHTS: weights})
 
     @property
     def _made(self) -> MADESpec:
@@ -191,7 +189,7 @@ class FedDisk(Method):
     def _density(self) -> Stage:
         return Stage(
             "density",
-            FederatedDensity(validation=self.validation),
+            Method((FederatedDensity(validation=self.validation),)),
             self.density_rounds,
             network=FromSpec(self._made),
             settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
@@ -202,14 +200,18 @@ class FedDisk(Method):
     def _local(self, *, sets_weights: bool) -> Stage:
         return Stage(
             "local density",
-            LocalDensity(
-                validation=self.validation,
-                patience=self.patience,
-                clip=self.clip,
-                mean_one=self.mean_one,
-                sets_weights=sets_weights,
-                log_clip=self.log_clip,
-                temper=self.temper,
+            Method(
+                (
+                    LocalDensity(
+                        validation=self.validation,
+                        patience=self.patience,
+                        clip=self.clip,
+                        mean_one=self.mean_one,
+                        sets_weights=sets_weights,
+                        log_clip=self.log_clip,
+                        temper=self.temper,
+                    ),
+                )
             ),
             self.local_rounds,
             network=FromSpec(self._made),
@@ -219,14 +221,18 @@ class FedDisk(Method):
     def _ratio(self, estimator: RatioEstimator) -> Stage:
         return Stage(
             "ratio",
-            Ratio(
-                validation=self.validation,
-                patience=self.patience,
-                clip=self.clip,
-                mean_one=self.mean_one,
-                estimator=estimator,
-                made=self._made,
-                pool=self.pool,
+            Method(
+                (
+                    Ratio(
+                        validation=self.validation,
+                        patience=self.patience,
+                        clip=self.clip,
+                        mean_one=self.mean_one,
+                        estimator=estimator,
+                        made=self._made,
+                        pool=self.pool,
+                    ),
+                )
             ),
             self.ratio_rounds,
             network=RatioNetwork(self.ratio_hidden),

@@ -1,8 +1,7 @@
 """Stages in which each client trains its own network, which never leaves it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -11,17 +10,27 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.base import (
+from unskew.aggregation.weighting import Diagnostics
+from unskew.methods.common.once import mark_received, slot_once
+from unskew.methods.common.parts import (
+    Aspect,
+    ClientSide,
+    Mean,
+    Personalization,
+    ServerSide,
+    Setting,
+)
+from unskew.methods.common.values import (
     SAMPLE_WEIGHTS,
+    Beginning,
     Client,
     Finished,
-    Method,
     Server,
     Start,
+    Step,
     Tensors,
     Trained,
 )
-from unskew.methods.common.once import mark_received, with_slot_once
 from unskew.methods.feddisk.federated import learned_density
 from unskew.methods.feddisk.global_density import shared_copy
 from unskew.methods.feddisk.held_out import held_out, training_weights
@@ -31,13 +40,11 @@ from unskew.models.layout import Layout
 from unskew.utils.rng import stream, uniforms
 from unskew.utils.specs import OPTIONS
 
-DENSITY = "feddisk.density"
-PREFIX = "feddisk."
-"""The prefix of all state that a client keeps for these stages and drops after them."""
+DENSITY = "density"
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class OnDevice(Method):
+class OnDevice(ClientSide, ServerSide, Personalization, Setting):
     """Every client trains its own network and keeps the one with the best validation loss.
 
     The server sends the global density once to each client, and each client reports only whether it
@@ -50,45 +57,49 @@ class OnDevice(Method):
     mean_one: bool = True
 
     stage_name: ClassVar[str]
+    replaces = frozenset({Aspect.COMBINATION, Aspect.WEIGHTS, Aspect.LOSS})
 
     # On the server.
 
-    def begin(self, vector: Tensor, layout: Layout, earlier: Mapping[str, Server]) -> Server:
+    def begin(self, beginning: Beginning) -> Tensors:
         """Store the global density, to be sent."""
-        server = super().begin(vector, layout, earlier)
-        if "density" not in earlier:
-            return server
-        return replace(server, slots={"density": learned_density(earlier["density"])})
+        if "density" not in beginning.earlier:
+            return {}
+        return {DENSITY: learned_density(beginning.earlier["density"])}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the density to a client that does not have it yet."""
-        return with_slot_once(super().broadcast(server, client), server, client, "density")
+        return slot_once(server, client, DENSITY)
 
-    def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
-        """Store which clients have the density, and the diagnostics that clients report."""
-        server = mark_received(server, uploads)
-        reported = {name: torch.stack(list(values)) for name, values in uploads.extras.items()}
-        return replace(server, slots={**server.slots, **reported}), dict(reported)
+    def receive(self, server: Server, uploads: Uploads) -> Tensors:
+        """Store which clients have the density, and what clients report."""
+        return {**server.slots, **mark_received(server, uploads), **_reported(uploads)}
+
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+        """Leave the server's network as it is: each client has its own."""
+        return uploads.previous, _reported(uploads)
 
     def is_done(self, server: Server) -> bool:
         """Stop when no client has improved for ``patience`` epochs."""
         waited = server.slots.get("waited")
         return waited is not None and bool((waited >= self.patience).all())
 
-    def travels(self, layout: Layout) -> Tensor | None:
+    def stays(self, layout: Layout) -> Tensor:
         """Keep everything on the client."""
-        return torch.zeros(layout.size, dtype=torch.bool)
+        return torch.ones(layout.size, dtype=torch.bool)
+
+    def constant(self, layout: Layout) -> Tensor:
+        """Do not keep the network twice: it is in the part's own state."""
+        return self.stays(layout)
 
     # On the client.
 
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
+    def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Resume training of the client's own network, on the samples that are not held out."""
         held = held_out(client.id, len(client.y), self.validation)
-        return Start(
-            state.get(self._key("last"), payload["model"]),
-            self.references(client, _with_density(payload, state)),
-            training_weights(held),
-        )
+        vector = state.get(self._key("last"), start.received)
+        refs = self.references(client, {**state, **payload})
+        return replace(start, vector=vector, refs=refs, sample_weights=training_weights(held))
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the better network, and the sample weights that follow from it, if any."""
@@ -125,29 +136,32 @@ class OnDevice(Method):
         return None
 
     def _validation_loss(self, client: Client, vector: Tensor, start: Start) -> float:
-        """Return the objective on the held-out samples, or on all samples if none are held out."""
+        """Return the loss on the held-out samples, or on all samples if none are held out."""
         network, trainable = client.network, client.network.layout.trainable
         held = held_out(client.id, len(client.y), self.validation)
         rows = held if bool(held.any()) else ~held
         x, count = network.inputs(client.x[rows]), int(rows.sum())
         noise = None
-        if noise_per_sample := self.noise_per_sample(network):
-            numbers = uniforms(
-                stream(0, "held out"), np.array([client.id]), 0, count, noise_per_sample
-            )
+        if per_sample := self.noise_per_sample or network.goal.noise_per_sample:
+            numbers = uniforms(stream(0, "held out"), np.array([client.id]), 0, count, per_sample)
             noise = torch.from_numpy(numbers[0])
         batch = Batch(x, client.y[rows].long(), torch.full((count,), 1 / count), noise)
         buffers = network.buffers_of(vector[trainable:])
         with torch.no_grad():
-            return float(self.objective(network, vector[:trainable], buffers, batch, start.refs))
+            step = Step(network, vector[:trainable], buffers, batch)
+            return float((self.losses(step, start.refs) * batch.scale).sum())
+
+    def losses(self, step: Step, refs: Tensors) -> Tensor:
+        """Return the loss of the client's network per sample."""
+        return step.network.losses(step.weights, step.buffers, step.batch)
 
     def _kept_density(self, start: Start) -> Tensors:
         return {DENSITY: start.refs["density"]} if "density" in start.refs else {}
 
     def _key(self, name: str) -> str:
-        return f"{PREFIX}{self.stage_name}.{name}"
+        return f"{self.stage_name}.{name}"
 
 
-def _with_density(payload: Tensors, state: Tensors) -> Tensors:
-    """Return the state with the density of the payload, if there is one."""
-    return {**state, DENSITY: payload["density"]} if "density" in payload else state
+def _reported(uploads: Uploads) -> dict[str, Tensor]:
+    """Return what the clients report, one value per client."""
+    return {name: torch.stack(list(values)) for name, values in uploads.extras.items()}

@@ -11,10 +11,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.densities.models import network_for
-from unskew.methods.common.base import About, Client, Server, Start, Tensors
+from unskew.methods.common.values import About, Client, Server, Start, Step, Tensors
 from unskew.methods.feddisk.global_density import samples_from, thresholds
-from unskew.methods.feddisk.on_device import PREFIX, OnDevice
-from unskew.models.functional import Batch, Buffers, FunctionalModel
+from unskew.methods.feddisk.on_device import OnDevice
+from unskew.models.functional import Batch
 from unskew.models.made import MADESpec
 from unskew.utils.specs import OPTIONS
 
@@ -41,7 +41,10 @@ class Ratio(OnDevice):
     margin: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
     """h is clipped to between margin and 1 - margin."""
 
+    tensor_scope: ClassVar[str] = "feddisk"
     stage_name: ClassVar[str] = "ratio"
+    noise_per_sample: ClassVar[int] = 2
+    """Random indices of a global sample and of a row of thresholds."""
     about: ClassVar[About] = About(
         title="Ratio classifier", paper="Nguyen et al. 2023", kind="densities"
     )
@@ -50,12 +53,6 @@ class Ratio(OnDevice):
         """Also send the oracle's samples, so that their traffic is counted."""
         payload = super().broadcast(server, client)
         return {**payload, "pool": server.slots["pool"]} if "pool" in server.slots else payload
-
-    def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        """Take the oracle's samples from the payload."""
-        if self.estimator == "oracle":
-            state = {**state, "pool": payload["pool"]}
-        return super().prepare(client, payload, state)
 
     def references(self, client: Client, state: Tensors) -> Tensors:
         """Return the samples or densities that h learns to separate."""
@@ -69,27 +66,15 @@ class Ratio(OnDevice):
         else:
             network_for(self.made, shape)  # fills the cache: vmap forbids drawing random numbers
             # Without a local density there is nothing to separate: all weights are equal.
-            refs["local"] = state.get(f"{PREFIX}local.best", refs["density"])
+            refs["local"] = state.get("local.best", refs["density"])
         return refs
 
-    def noise_per_sample(self, network: FunctionalModel) -> int:
-        """Return 2: random indices of a global sample and of a row of thresholds."""
-        del network
-        return 2
-
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
+    def losses(self, step: Step, refs: Tensors) -> Tensor:
         """Return the cross-entropy of the classifier, half for each class."""
-        own, other = self._pair(batch, refs)
-        own_loss = F.softplus(network(weights, buffers, own).squeeze(-1))
-        other_loss = F.softplus(-network(weights, buffers, other).squeeze(-1))
-        return ((own_loss + other_loss) / 2 * batch.scale).sum()
+        own, other = self._pair(step.batch, refs)
+        own_loss = F.softplus(step.network(step.weights, step.buffers, own).squeeze(-1))
+        other_loss = F.softplus(-step.network(step.weights, step.buffers, other).squeeze(-1))
+        return (own_loss + other_loss) / 2
 
     def _pair(self, batch: Batch, refs: Tensors) -> tuple[Tensor, Tensor]:
         """Return the inputs of h for a batch: own samples (label 0) and global ones (label 1)."""

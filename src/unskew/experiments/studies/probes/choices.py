@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.aggregation.rule import Rule
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
 from unskew.experiments.studies.probes.client_models import train_client_models
 from unskew.experiments.studies.study import Case
 from unskew.methods import make_method
-from unskew.methods.common.base import Server
+from unskew.methods.common.method import Method
+from unskew.methods.common.values import Server
 from unskew.report.palette import color
 from unskew.utils.rng import generator
 
@@ -53,8 +53,11 @@ def measure_choices(case: Case, seed: int) -> ProbeResult:
     last = case.train.rounds
     uploads = train_client_models(case, federation, seed, (last,)).uploads(federation, last)
     trainable = uploads.layout.trainable
-    rules = _rules(case, Server(uploads.previous))
-    vectors = {name: rule(uploads).double().numpy()[:trainable] for name, rule in rules.items()}
+    server = Server(uploads.previous)
+    vectors = {
+        name: method.aggregate(server, uploads)[0].vector.double().numpy()[:trainable]
+        for name, method in _methods(case).items()
+    }
     acts = np.flatnonzero(vectors["FedSA"] != vectors["Mean"])
     share = 100 * len(acts) / trainable
     places = acts if len(acts) else np.arange(trainable)
@@ -93,11 +96,11 @@ def plot_choices(drawings: Drawings) -> "Figure":
     return figure
 
 
-def _rules(case: Case, server: Server) -> dict[str, Rule]:
-    """Return the rules that are compared; the option ``fedsa`` is FedSA's spec string."""
+def _methods(case: Case) -> dict[str, Method]:
+    """Return the methods whose rules are compared; the option ``fedsa`` is FedSA's spec string."""
     specs = {"FedAvg": "fedavg", "Mean": "mean", "Median": "median"}
     specs["FedSA"] = str(case.options.get("fedsa", "fedsa"))
-    return {name: make_method(spec).rule(server) for name, spec in specs.items()}
+    return {name: make_method(spec) for name, spec in specs.items()}
 
 
 def _most_skewed(values: Floats) -> NDArray[np.int64]:

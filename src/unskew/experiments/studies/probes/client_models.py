@@ -1,6 +1,5 @@
 """FedAvg whose clients keep their models, so that a probe can measure them."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -11,28 +10,28 @@ from unskew.aggregation.uploads import Uploads
 from unskew.data.federation import Federation
 from unskew.experiments.studies.study import Case
 from unskew.experiments.training import train
-from unskew.methods.common.base import Client, Finished, Start, Tensors, Trained
-from unskew.methods.fedavg import FedAvg
+from unskew.methods.common.parts import ClientSide
+from unskew.methods.common.values import Client, Finished, Start, Tensors, Trained
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
-_MODEL = "probe.model."
+_MODEL = "model in round "
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class KeepClientModels(FedAvg):
+class KeepClientModels(ClientSide):
     """FedAvg whose clients keep the models they trained in the given rounds."""
 
     rounds: tuple[int, ...] = ()
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Keep the model if this is one of the given rounds."""
-        finished = super().finish(client, start, trained, state)
+        del start
         if client.round + 1 not in self.rounds:
-            return finished
+            return Finished(state=state)
         kept = {f"{_MODEL}{client.round + 1}": trained.vector.clone()}
-        return replace(finished, state={**state, **finished.state, **kept})
+        return Finished(state={**state, **kept})
 
 
 class ClientModels(NamedTuple):
@@ -61,7 +60,9 @@ def train_client_models(
     run = train(federation, method, model=case.model, progress=False, settings=settings)
     assert run.model is not None
     stacks = {
-        round_: torch.stack([run.states[k][f"{_MODEL}{round_}"] for k in range(len(federation))])
+        round_: torch.stack(
+            [run.states[k][f"{method.name}/{_MODEL}{round_}"] for k in range(len(federation))]
+        )
         for round_ in rounds
     }
     return ClientModels(stacks, run.model, FunctionalModel(run.model).layout)

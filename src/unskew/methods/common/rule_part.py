@@ -1,0 +1,32 @@
+"""The base of parts that are one aggregation rule."""
+
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from unskew.aggregation.rule import Rule
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Diagnostics
+from unskew.methods.common.parts import Aspect, Mean, ServerSide
+from unskew.methods.common.values import Server
+from unskew.utils.specs import OPTIONS
+
+
+@dataclass(frozen=True, config=OPTIONS, kw_only=True)
+class RulePart(ServerSide):
+    """A part whose rule combines the uploads and decides how much each client counts."""
+
+    replaces = frozenset({Aspect.COMBINATION, Aspect.WEIGHTS})
+
+    gives_weights: ClassVar[bool] = True
+    """Whether the rule reports how much each client counts."""
+
+    def rule(self) -> Rule:
+        """Return the rule."""
+        raise NotImplementedError
+
+    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+        """Apply the rule."""
+        del server, mean
+        return self.rule().apply(uploads)
