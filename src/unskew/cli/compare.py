@@ -211,6 +211,7 @@ def _summary_rows(
     return [
         asdict(row)
         | {"verdict": verdict.note(row.method) if verdict else None}
+        | {"remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]

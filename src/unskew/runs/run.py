@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.runs.cost import Cost, Traffic, add_up
+from unskew.runs.remarks import remarks_on
 from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
 
@@ -66,7 +67,17 @@ class Run:
     @property
     def task_rounds(self) -> int:
         """The number of completed rounds of the task itself: those of the last stage."""
-        return sum(row["stage"] == self.metrics[-1]["stage"] for row in self.metrics)
+        return len(self.task_metrics)
+
+    @property
+    def task_metrics(self) -> list[dict[str, Any]]:
+        """The metrics of the task's rounds, without those of preparatory stages."""
+        return [row for row in self.metrics if row["stage"] == self.metrics[-1]["stage"]]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Remarks that explain the result, derived from the diagnostics of the rounds."""
+        return remarks_on(self.task_metrics)
 
     @property
     def accuracy(self) -> float:
@@ -134,7 +145,8 @@ class Run:
         for cells, row in zip(rows, shown, strict=True):
             cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
-        return Table(heads + others, rows, title=f"{self.method} on {self.data}")
+        title = f"{self.method} on {self.data}"
+        return Table(heads + others, rows, title=title, notes=self.remarks)
 
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
+from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge
@@ -115,14 +116,40 @@ class Runs(Sequence[Run]):
         return judge(scores, self.metric, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
-        """Summarise every method; the cost is counted until the metric reaches the target."""
+        """Summarise every method, the best first; costs are counted until the target is reached.
+
+        The order is that of the metric by which the methods are judged; see :meth:`verdict`.
+        """
         if self.metric is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
-        return [_summary(method, self.of(method), goal, self.level) for method in self.methods]
+        return [_summary(method, self.of(method), goal, self.level) for method in self.ranking()]
+
+    def ranking(self) -> list[str]:
+        """Return the methods by their mean last metric, the best first.
+
+        Methods that were not measured come last.
+        """
+        sign = -1.0 if self.metric.more_is_better else 1.0
+
+        def place(method: str) -> float:
+            values = [run.last(self.level, self.metric.name) for run in self.of(method)]
+            mean = sign * sum(values) / len(values)
+            return math.inf if math.isnan(mean) else mean
+
+        return sorted(self.methods, key=place)
+
+    @property
+    def remarks(self) -> dict[str, list[str]]:
+        """Remarks that explain a method's results, for the methods that have any."""
+        found = {
+            method: remarks_on([row for run in self.of(method) for row in run.task_metrics])
+            for method in self.methods
+        }
+        return {method: remarks for method, remarks in found.items() if remarks}
 
     def table(self, target: float | None = None) -> Table:
-        """Return one row per method: accuracy, worst client, and the cost of the target."""
+        """Return one row per method, the best first: accuracy, worst client, cost of the target."""
         goal = self.default_target() if target is None else target
         metric = self.metric
         at = "target" if math.isnan(goal) else target_text(metric, goal)
@@ -139,7 +166,8 @@ class Runs(Sequence[Run]):
             columns.insert(1, "lr")
             for row, lr in zip(rows, lrs, strict=True):
                 row.insert(1, lr)
-        return Table(columns, rows, title=self._title())
+        notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
+        return Table(columns, rows, title=self._title(), notes=notes)
 
     def table_with_verdict(self, target: float | None = None) -> Table:
         """Return the table with a column that compares each method with the leader."""
@@ -147,7 +175,8 @@ class Runs(Sequence[Run]):
         if verdict is None or len(table.rows) < 2:
             return table
         columns = [*table.columns, "against the leader"]
-        return Table(columns, [[*row, verdict.against(row[0])] for row in table.rows], table.title)
+        rows = [[*row, verdict.against(row[0])] for row in table.rows]
+        return replace(table, columns=columns, rows=rows)
 
     def _title(self) -> str:
         first = self._runs[0]
