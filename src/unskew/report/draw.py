@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.report.charts import Chart
 from unskew.report.draw_maps import draw_bubbles, draw_clusters, draw_maps, draw_points
-from unskew.report.palette import color, dash
+from unskew.utils.palette import color, dash
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

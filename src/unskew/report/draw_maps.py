@@ -7,7 +7,7 @@ import numpy as np
 
 from unskew.report.charts.chart import Chart
 from unskew.report.distribution_figure import counts_figure
-from unskew.report.palette import COLORS
+from unskew.utils.palette import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

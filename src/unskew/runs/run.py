@@ -53,6 +53,11 @@ class Run:
             f"{self.metric.name}={self.last('global', self.metric.name):.4f})"
         )
 
+    def _repr_html_(self) -> str:
+        from unskew.runs.html import run_html  # noqa: PLC0415 (only notebooks need it)
+
+        return run_html(self)
+
     @property
     def metric(self) -> Metric:
         """The metric of the run: accuracy, or the loss of a network that has no accuracy."""

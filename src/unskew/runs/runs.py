@@ -102,6 +102,17 @@ class Runs(Sequence[Run]):
     def __str__(self) -> str:
         return str(self.table())
 
+    def __repr__(self) -> str:
+        seeds = len({run.seed for run in self._runs})
+        verdict = self.verdict() if self._runs else None
+        leads = "" if verdict is None else f"; {verdict.leader} leads"
+        return f"Runs({', '.join(self.methods) or 'none'}; {plural(seeds, 'seed')}{leads})"
+
+    def _repr_html_(self) -> str:
+        from unskew.runs.html import runs_html  # noqa: PLC0415 (only notebooks need it)
+
+        return runs_html(self)
+
     def verdict(self, level: str | None = None) -> Verdict | None:
         """Return which method leads, and whether its lead is significant.
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unskew.utils.html import html_block, html_heading, html_line, html_table
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, JustifyMethod
     from rich.table import Table as RichTable
@@ -71,6 +73,13 @@ class Table:
             yield table
         for note in self.notes:
             yield Text(note)
+
+    def _repr_html_(self) -> str:
+        return html_block(
+            html_heading(self.title) if self.title else "",
+            html_table(self.columns, self.rows),
+            *map(html_line, self.notes),
+        )
 
     def _full_width(self, column: int) -> int:
         """Return the width of a column without wrapped cells."""
