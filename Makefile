@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY_ALL): $(READY)
-	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,browser]'
+	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
 # Playwright drives the system's browser; it downloads none.

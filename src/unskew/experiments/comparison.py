@@ -16,7 +16,7 @@ from unskew.experiments.tuning.search import search
 from unskew.methods import make_method, name_of
 from unskew.methods.common.base import Method
 from unskew.models.functional import Model
-from unskew.runs.runs import Runs
+from unskew.runs.runs import Runs, check_target
 from unskew.runs.stage_cache import stage_cache_in
 from unskew.utils.specs import split_list
 
@@ -34,6 +34,8 @@ def compare(
     resume: bool = True,
     jobs: int | None = None,
     progress: bool | None = None,
+    target: float | None = None,
+    command: str | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Runs:
@@ -44,10 +46,13 @@ def compare(
     each run is written to the folder ``METHOD/seedN`` below it. If that folder exists, an
     unfinished run is resumed and a finished one is read, so adding a method or a seed trains only
     the new runs. A folder whose run used different data, settings, network or custom code is an
-    error; with ``resume=False`` any existing run folder is. ``jobs`` is the number of runs executed
-    at the same time; None means one per core if a run uses a single core, and one otherwise.
-    ``options`` are the settings of :func:`unskew.train` as keywords; ``settings`` takes them as one
-    validated object instead.
+    error; with ``resume=False`` any existing run folder is. The report page ``report.html`` and the
+    table as CSV, LaTeX and Markdown are written to ``out`` too: ``target`` is the accuracy whose
+    cost they show, and ``command`` the shell command that the page names.
+
+    ``jobs`` is the number of runs executed at the same time; None means one per core if a run uses
+    a single core, and one otherwise. ``options`` are the settings of :func:`unskew.train` as
+    keywords; ``settings`` takes them as one validated object instead.
 
     With ``tune`` the learning rate and the published options of each method are searched first,
     with the first seed, on a validation part of the clients' training samples; see
@@ -69,6 +74,7 @@ def compare(
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list):
         raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
+    check_target(target)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
@@ -93,7 +99,12 @@ def compare(
             ]
         )
     # The scheduler goes seed by seed; the result lists one method after the other.
-    return Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
+    ordered = Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
+    if folder is not None:
+        from unskew.report.page import write_comparison  # noqa: PLC0415 (imports jinja2)
+
+        write_comparison(folder, ordered, target=target, command=command)
+    return ordered
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:

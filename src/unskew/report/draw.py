@@ -75,7 +75,7 @@ def _draw_boxes(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     panels = chart.data["panels"]
     figure = Figure(figsize=(7.6, 1.0 + 0.34 * len(panels[0]["bars"])), layout="constrained")
@@ -104,7 +104,7 @@ def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], method_color: str)
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.runs.cost import Cost, Traffic, add_up
+from unskew.runs.frames import history_frame
 from unskew.runs.remarks import remarks_on
 from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from torch import nn
 
     from unskew.methods.common.base import Tensors
@@ -152,6 +154,14 @@ class Run:
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
         title = f"{self.method} on {self.data}"
         return Table(heads + others, rows, title=title, notes=self.remarks)
+
+    def history(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per round: metrics, traffic and seconds.
+
+        Metrics of an evaluation level are columns such as ``global_accuracy`` and ``local_min``,
+        NaN in rounds that were not evaluated.
+        """
+        return history_frame(self)
 
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]

@@ -3,17 +3,24 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
+from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 _TARGET_MARGIN = 0.2
 """Methods whose metric differs from the best by more than this share do not affect the target."""
@@ -189,6 +196,32 @@ class Runs(Sequence[Run]):
         rows = [[*row, verdict.against(row[0])] for row in table.rows]
         return replace(table, columns=columns, rows=rows)
 
+    def to_pandas(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per run: its last metrics and its cost."""
+        return runs_frame(self._runs)
+
+    def history(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per round of every run; see :meth:`Run.history`.
+
+        The columns ``method`` and ``seed`` name the run.
+        """
+        return histories_frame(self._runs)
+
+    def plot(self, chart: str | None = None, *, target: float | None = None) -> "Figure":
+        """Return a chart of these runs as a matplotlib figure, by default the curves.
+
+        ``chart`` names any chart of the report page, such as ``worst-accuracy``,
+        ``clients-local``, ``cost`` or ``aggregation-weights``. Save it with
+        ``figure.savefig(path)``.
+        """
+        figure: Figure = _report("plot").plot_chart(self, chart, target=target)
+        return figure
+
+    def report(self, path: str | Path = "report.html", *, target: float | None = None) -> Path:
+        """Write the report page, one self-contained HTML file, and return its path."""
+        page: Path = _report("page").write_page(path, self, target=target)
+        return page
+
     def _title(self) -> str:
         first = self._runs[0]
         seeds = len({run.seed for run in self._runs})
@@ -196,6 +229,11 @@ class Runs(Sequence[Run]):
             f"{first.data}, {plural(first.clients, 'client')}, {first.network}, "
             f"{plural(first.task_rounds, 'round')}, {plural(seeds, 'seed')}"
         )
+
+
+def _report(module: str) -> Any:
+    """Import a module of :mod:`unskew.report`, which is above this package, when it is needed."""
+    return import_module(f"unskew.report.{module}")
 
 
 def check_target(target: float | None) -> None:
