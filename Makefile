@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# What is installed, step by step: unskew alone, then what the quick tests need, then all extras.
+INSTALLED := $(VENV)/.installed
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -22,15 +24,24 @@ SEEDS   ?= 3
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unskew needs Python 3.11 or newer: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch
-	$(PIP) -e '.[dev,dp,flower]'
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unskew needs Python 3.11 or newer: make PYTHON=python3.12")'
+	@echo "[1/3] creating $(VENV) with $$($(PYTHON) --version) (a few seconds)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "[2/3] installing PyTorch (200 MB or more; one to three minutes)"
+	@$(PIP) torch
+	@echo "[3/3] installing unskew and the packages it needs (about a minute)"
+	@$(PIP) -e .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "[tests] installing test tools, Opacus and Flower (about a minute)"
+	@$(PIP) -e '.[dev,dp,flower]'
 	@touch $@
 
 $(READY_ALL): $(READY)
-	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
+	@echo "[tests] installing all optional packages (one to three minutes)"
+	@$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
 # Playwright drives the system's browser; it downloads none.
@@ -40,8 +51,8 @@ chromium:
 	  as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$as_root apt-get update && $$as_root apt-get install -y --no-install-recommends chromium; }
 
-demo: $(READY)   ## compare methods on the embedded digits; writes demo/report.html
-	rm -rf demo
+demo: $(INSTALLED) ## compare methods on the embedded digits; writes demo/report.html
+	@rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
 

@@ -1,13 +1,16 @@
 """Comparing methods: the same data, network and seeds for each."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.progress import show_progress_of_many
+from unskew.engine.preparation import describe_preparation, planned_rounds
+from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
@@ -79,12 +82,20 @@ def compare(
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
-    runs_per_method = len(seed_list) + (0 if plan is None else plan.trials)
+    rounds_per_run = [settings.rounds for _ in seed_list]
+    if plan is not None:
+        rounds_per_run += [plan.rounds] * plan.trials
+    total = sum(planned_rounds(m.stages(), rounds) for m in chosen for rounds in rounds_per_run)
+    runs_in_all = len(chosen) * len(rounds_per_run)
     with (
-        show_progress_of_many(progress, runs_per_method * len(chosen), settings.rounds) as display,
+        show_progress_of_many(
+            progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
+        ) as display,
         stage_cache_in(folder) as stage_cache,
     ):
         scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
+        if progress is not False:
+            _announce_preparation(chosen, federations, model, settings, seed_list[0], display)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             choices = search(
@@ -110,6 +121,27 @@ def compare(
 def run_folder(out: Path, method: str, seed: int) -> Path:
     """Return the folder of one run of a comparison."""
     return out / folder_name(method) / f"seed{seed}"
+
+
+def _announce_preparation(
+    methods: Sequence[Method],
+    federations: "_FederationCache",
+    model: Model | None,
+    settings: Settings,
+    seed: int,
+    display: ProgressDisplay,
+) -> None:
+    """Show what the preparatory stages of methods will cost, before anything is trained."""
+    for method in methods:
+        if len(method.stages()) < 2:
+            continue
+        # A method that cannot be trained is reported when its run starts.
+        with suppress(UnskewError):
+            changed = settings.changed({"seed": seed})
+            setup = TrainingSetup.of(federations.of(seed), method, model, changed)
+            text = describe_preparation(setup)
+            if text is not None:
+                display.say(text)
 
 
 class _FederationCache:

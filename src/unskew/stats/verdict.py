@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from unskew.stats.metric import Metric
 from unskew.stats.paired import ALPHA, BySeed, Difference, compare_with_others
 from unskew.utils.html import html_block, html_line, html_table
+from unskew.utils.wording import joined
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
@@ -77,7 +78,7 @@ class Verdict:
 
     def _sentence(self) -> str:
         tied = [difference.second for difference in self.differences if difference.is_tie]
-        leaders = _joined([self.leader, *tied])
+        leaders = joined([self.leader, *tied])
         others = [difference for difference in self.differences if not difference.is_tie]
         if not others:
             return f"{leaders} are equivalent: the same {self.metric.name} with every seed."
@@ -102,8 +103,8 @@ class Verdict:
                 f"the leader from {other} ({smallest}p {_p(p)}).{more}"
             )
         return (
-            f"{self.leader} leads and is significantly better than {_joined(significant)}; its "
-            f"difference from {_joined(self.not_significant)} is not significant.{more}"
+            f"{self.leader} leads and is significantly better than {joined(significant)}; its "
+            f"difference from {joined(self.not_significant)} is not significant.{more}"
         )
 
     def note(self, method: str) -> str:
@@ -160,7 +161,3 @@ def tested_on(level: str) -> str:
 
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.2g}"
-
-
-def _joined(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
