@@ -19,7 +19,7 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 3
 
-.PHONY: help demo test test-all test-rest coverage chromium lint format clean
+.PHONY: help demo test test-all test-rest coverage notebook chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -67,6 +67,9 @@ test-rest: $(READY_ALL) chromium
 
 coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
 	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)
+
+notebook: $(READY_ALL) ## execute the notebook of the documentation in place
+	$(BIN)/python tests/notebooks.py docs/first-comparison.ipynb
 
 lint: $(READY)   ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

@@ -1,11 +1,12 @@
 """Where progress is shown: bars on a terminal or in a notebook, single lines, or nothing."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from html import escape
+from html import escape, unescape
 from importlib import import_module
 from typing import Any, Literal, Protocol
 
@@ -196,8 +197,21 @@ def _html_line(line: str) -> str:
 def _notebook_output() -> Callable[[str], None]:
     """Return a function that replaces one output of the current cell."""
     ipython: Any = import_module("IPython.display")
-    output = ipython.display(ipython.HTML(""), display_id=True)
-    return lambda html: output.update(ipython.HTML(html))
+    output = ipython.display(_Html(""), display_id=True)
+    return lambda html: output.update(_Html(html))
+
+
+@dataclass(frozen=True)
+class _Html:
+    """HTML, which is shown as plain text where a notebook is read without a browser."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return unescape(re.sub("<[^>]*>", " ", self.html)).strip()
 
 
 def _rich_progress() -> Any:
