@@ -162,6 +162,20 @@ def test_a_long_comparison_prints_one_line():
     ]
 
 
+def test_the_line_waits_until_rounds_take_as_long_as_later_ones():
+    clock, lines = Clock(), []
+    display = ProgressDisplay(Lines(lines.append), runs=2, rounds=200)
+    display._estimate._clock = clock
+    on_round = display.start("a")
+    for round_ in range(1, 61):
+        clock.now += 0.15
+        on_round(round_, {})
+        assert lines == []
+    clock.now += 0.15
+    on_round(61, {})
+    assert len(lines) == 1
+
+
 def test_a_comparison_that_slows_down_prints_another():
     first, second, *_ = run_many([1, 1, 10, 10])
     assert "about 79 s" in first

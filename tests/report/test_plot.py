@@ -16,6 +16,7 @@ def test_plot_draws_the_curves_of_the_judged_metric():
     (axes,) = figure.axes
     assert axes.get_ylabel() == "accuracy on the common test"
     assert [line.get_label() for line in axes.get_lines()] == ["fedavg", "mean"]
+    assert all(tick == int(tick) for tick in axes.get_xticks())  # rounds are whole numbers
     assert figure._repr_png_().startswith(PNG)
 
 

@@ -14,6 +14,12 @@ RoundCallback = Callable[[int, Mapping[str, Any]], None]
 _WORTH_A_LINE = 30.0
 """Where there are no bars, the estimate is printed if it is at least this many seconds."""
 
+_SETTLED_ROUNDS, _SETTLED_SECONDS = 60, 10.0
+"""The estimate is printed after so many rounds, so much time, or a complete run.
+
+A run's first rounds are slower than the others, because steps are traced in them.
+"""
+
 _MUCH_LONGER = 1.5
 """The estimate is printed again once it has grown by this factor."""
 
@@ -96,8 +102,12 @@ class ProgressDisplay:
         left = self._estimate.seconds_left
         if self._bars.is_live:
             self._bars.update(self._all, self._finished, _left_text(self._estimate))
-        elif left is not None:
+        elif left is not None and self._is_settled():
             self._print_estimate(left, left + self._estimate.elapsed)
+
+    def _is_settled(self) -> bool:
+        enough = self._estimate.executed >= _SETTLED_ROUNDS
+        return enough or self._finished > 0 or self._estimate.elapsed >= _SETTLED_SECONDS
 
     def _print_estimate(self, left: float, total: float) -> None:
         if self._announced is None and total >= _WORTH_A_LINE:

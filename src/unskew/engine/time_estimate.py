@@ -15,7 +15,7 @@ class TimeEstimate:
     """
 
     def __init__(self, rounds: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._left, self._executed = rounds, 0
+        self._left, self.executed = rounds, 0
         self._clock = clock
         self._first = self._last = None  # type: float | None
 
@@ -30,7 +30,7 @@ class TimeEstimate:
         if self._first is None:
             self._first = self._last
         else:
-            self._executed += 1
+            self.executed += 1
 
     @property
     def elapsed(self) -> float:
@@ -42,6 +42,6 @@ class TimeEstimate:
     @property
     def seconds_left(self) -> float | None:
         """The estimated seconds until the last round is finished; None if it is too early."""
-        if self._executed < _MIN_ROUNDS or self.elapsed < _MIN_SECONDS:
+        if self.executed < _MIN_ROUNDS or self.elapsed < _MIN_SECONDS:
             return None
-        return self._left * self.elapsed / self._executed
+        return self._left * self.elapsed / self.executed

@@ -24,6 +24,7 @@ def _draw_curves(chart: Chart, methods: Sequence[str]) -> "Figure":
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
         axes.plot(series["x"], mean, dash(index), color=color(index), label=series["method"])
         axes.fill_between(series["x"], low, high, color=color(index), alpha=0.15, linewidth=0)
+    axes.xaxis.set_major_locator(_whole_numbers())
     axes.set_xlabel(chart.data["x"])
     axes.set_ylabel(chart.data["y"])
     if chart.data["share"]:
@@ -122,6 +123,12 @@ def _style(axes: "Axes") -> None:
 def _name_rows(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
     axes.set_yticks(range(len(rows)), [row["method"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    return MaxNLocator(integer=True)
 
 
 def _percent() -> Any:

@@ -131,7 +131,7 @@ def _padded(low: float, high: float) -> tuple[float, float]:
 def _ticks(low: float, high: float) -> list[float]:
     """Return at least three round numbers between two values, as few as possible."""
     unit = 10.0 ** math.floor(math.log10(high - low))
-    steps = (factor * unit for factor in (1, 0.5, 0.2, 0.1))
+    steps = (factor * unit for factor in (5, 2, 1, 0.5, 0.2, 0.1))
     for step in steps:
         first, last = math.ceil(low / step), math.floor(high / step)
         if last - first >= 2:
