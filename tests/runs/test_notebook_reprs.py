@@ -114,4 +114,8 @@ def test_any_values_can_be_drawn(values):
 
 def test_plain_reprs_name_what_they_are():
     assert repr(RUNS) == "Runs(fedavg, mean; 2 seeds; fedavg leads)"
-    assert repr(RUNS[0]) == "Run('fedavg' on 'digits', seed=0, rounds=2, accuracy=0.5000)"
+    assert repr(RUNS[0]) == "Run('fedavg' on 'digits', seed=0, rounds=2, global accuracy=0.5000)"
+    local = made_run(accuracies=(None,))
+    assert repr(local) == "Run('fedavg' on 'digits', seed=0, rounds=1, local accuracy=0.4000)"
+    unevaluated = made_run(accuracies=(None,), local=False)
+    assert repr(unevaluated) == "Run('fedavg' on 'digits', seed=0, rounds=1)"

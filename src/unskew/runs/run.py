@@ -50,9 +50,12 @@ class Run:
         return {**self.__dict__, "states": {}}
 
     def __repr__(self) -> str:
+        name = self.metric.name
+        values = {level: self.last(level, name) for level in ("global", "local")}
+        known = [f", {level} {name}={v:.4f}" for level, v in values.items() if not math.isnan(v)]
         return (
-            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}, "
-            f"{self.metric.name}={self.last('global', self.metric.name):.4f})"
+            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}"
+            f"{known[0] if known else ''})"
         )
 
     def _repr_html_(self) -> str:
