@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# What is installed, step by step: unskew alone, then what the quick tests need, then all extras.
+INSTALLED := $(VENV)/.installed
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -17,20 +19,29 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 3
 
-.PHONY: help demo test test-all test-rest coverage chromium lint format clean
+.PHONY: help demo test test-all test-rest coverage notebook chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unskew needs Python 3.11 or newer: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch
-	$(PIP) -e '.[dev,dp,flower]'
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unskew needs Python 3.11 or newer: make PYTHON=python3.12")'
+	@echo "[1/3] creating $(VENV) with $$($(PYTHON) --version) (a few seconds)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "[2/3] installing PyTorch (200 MB or more; one to three minutes)"
+	@$(PIP) torch
+	@echo "[3/3] installing unskew and the packages it needs (about a minute)"
+	@$(PIP) -e .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "[tests] installing test tools, Opacus and Flower (about a minute)"
+	@$(PIP) -e '.[dev,dp,flower]'
 	@touch $@
 
 $(READY_ALL): $(READY)
-	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,browser]'
+	@echo "[tests] installing all optional packages (one to three minutes)"
+	@$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
 # Playwright drives the system's browser; it downloads none.
@@ -40,8 +51,8 @@ chromium:
 	  as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$as_root apt-get update && $$as_root apt-get install -y --no-install-recommends chromium; }
 
-demo: $(READY)   ## compare methods on the embedded digits; writes demo/report.html
-	rm -rf demo
+demo: $(INSTALLED) ## compare methods on the embedded digits; writes demo/report.html
+	@rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
 
@@ -56,6 +67,9 @@ test-rest: $(READY_ALL) chromium
 
 coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
 	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)
+
+notebook: $(READY_ALL) ## execute the notebook of the documentation in place
+	$(BIN)/python tests/notebooks.py docs/first-comparison.ipynb
 
 lint: $(READY)   ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

@@ -96,9 +96,8 @@ def table_of_times() -> None:
 
 
 def table_of_accuracy() -> None:
-    from unskew.methods import Part
-
     import unskew as us
+    from unskew.methods import Part
     from unskew.methods.fedfusion import FedFusion
 
     methods: dict[str, str | Part] = {

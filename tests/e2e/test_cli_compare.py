@@ -116,7 +116,9 @@ def test_compare_prints_only_json_to_stdout(terminal, data, tmp_path):
     rows = json.loads(output, parse_constant=pytest.fail)
     assert code == 0
     assert errors == f"page: {tmp_path / 'out' / 'report.html'}\n"
-    assert [row["method"] for row in rows] == ["fedavg", "mean", "fedprox"]
+    assert {row["method"] for row in rows} == {"fedavg", "mean", "fedprox"}
+    accuracies = [row["accuracy"] for row in rows]
+    assert accuracies == sorted(accuracies, reverse=True)
     assert all(row["seeds"] == 2 for row in rows)
 
 

@@ -18,10 +18,12 @@ def figures(page: str) -> dict[str, dict]:
 @pytest.mark.filterwarnings(f"ignore::{UnskewWarning.__module__}.{UnskewWarning.__name__}")
 def test_a_comparison_with_feddisk_shows_the_sample_weights(terminal, tmp_path):
     out = tmp_path / "out"
-    terminal.output(
+    code, _, errors = terminal.run(
         "compare", "--skew", "dirichlet:alpha=0.3", "--clients", 4, "--seeds", 2, "--rounds", 1,
         "--model", "logistic", "--methods", f"fedavg,feddisk:{QUICK}", "--out", out,
     )  # fmt: skip
+    assert code == 0
+    assert "preparatory stages" in errors
     found = figures((out / "report.html").read_text())
     (series,) = found["sample-weights"]["data"]["series"]
     assert series["method"].startswith("feddisk")

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -187,14 +188,58 @@ def test_runs_end_quietly_when_their_parent_is_killed(tmp_path):
     assert all((log.parent / "checkpoints").is_dir() for log in logs)
 
 
+def lambda_network():
+    """Return a network that pickle rejects: its class is local and it holds a lambda."""
+
+    class Local(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+            self.activation = lambda x: x.tanh()
+
+        def forward(self, x):
+            return self.activation(self.linear(x))
+
+    return Local
+
+
+@pytest.mark.parametrize("kind", ["lambda", "module"])
+def test_networks_that_pickle_rejects_run_in_parallel_with_the_same_bits(federation, kind):
+    network, processes = lambda_network(), multiprocessing.get_context("fork").SimpleQueue()
+
+    def build():
+        processes.put(os.getpid())
+        return network()
+
+    model = build if kind == "lambda" else network()
+    sequential = us.compare(federation, "fedavg,mean", jobs=1, **{**OPTIONS, "model": model})
+    while not processes.empty():
+        assert processes.get() == os.getpid()
+    parallel = us.compare(federation, "fedavg,mean", jobs=2, **{**OPTIONS, "model": model})
+    for one, two in zip(sequential, parallel, strict=True):
+        assert without_time(one) == without_time(two)
+        assert type(two.model) is network
+        layout = FunctionalModel(one.model).layout
+        assert torch.equal(flatten(one.model, layout), flatten(two.model, layout))
+    if kind == "lambda":
+        used = set()
+        while not processes.empty():
+            used.add(processes.get())
+        assert len(used - {os.getpid()}) == len(parallel)  # one worker process per run
+
+
 def test_a_module_that_cannot_be_pickled_is_trained_in_this_process(federation):
-    class Local(nn.Linear):
+    class WithLock(nn.Linear):
         def __init__(self):
             super().__init__(5, 3)
+            self.lock = threading.Lock()
 
-    assert not can_run_in_parallel(Local())
-    runs = us.compare(federation, "fedavg", jobs=2, **{**OPTIONS, "model": Local()})
-    assert isinstance(runs[0].model, Local)
+        def __deepcopy__(self, memo):
+            return WithLock()
+
+    assert not can_run_in_parallel(WithLock())
+    runs = us.compare(federation, "fedavg", jobs=2, **{**OPTIONS, "model": WithLock})
+    assert isinstance(runs[0].model, WithLock)
 
 
 def test_there_is_at_least_one_core():

@@ -226,7 +226,7 @@ def test_a_method_has_the_same_color_in_every_chart():
 def test_the_page_and_exported_figures_have_the_same_colors():
     from importlib.resources import files
 
-    from unskew.report.palette import COLORS
+    from unskew.utils.palette import COLORS
 
     style = (files("unskew.report") / "assets" / "style.css").read_text().lower()
     light = style[: style.index("@media")]

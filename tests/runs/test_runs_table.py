@@ -66,6 +66,27 @@ def test_table_by_hand():
     assert table.title == "digits, 5 clients, mlp, 3 rounds, 2 seeds"
 
 
+def test_rows_are_ordered_by_the_judged_metric():
+    values = {"b": 0.5, "unmeasured": None, "best": 0.9, "a": 0.5}
+    runs = Runs([made_run(method, 0, [value]) for method, value in values.items()])
+    assert runs.methods == list(values)
+    assert [row[0] for row in runs.table().rows] == ["best", "b", "a", "unmeasured"]
+    assert [row[0] for row in runs.table_with_verdict().rows] == runs.ranking()
+    assert runs.verdict().leader == runs.ranking()[0]
+
+
+def test_without_a_common_test_rows_are_ordered_by_the_local_metric():
+    runs = Runs([made_run("a", 0, [None], local=0.4), made_run("b", 0, [None], local=0.6)])
+    assert runs.ranking() == ["b", "a"]
+
+
+def test_losses_are_ordered_from_the_lowest():
+    runs = [made_run(method, 0, [0.5]) for method in ("a", "b")]
+    for run, loss in zip(runs, (2.0, 1.0), strict=True):
+        run.metrics[0]["global"] = {"loss": loss}
+    assert Runs(runs).ranking() == ["b", "a"]
+
+
 def test_seeds_that_never_reach_the_target():
     assert [row[-2:] for row in TWO.table(target=0.99).rows] == [["-", "-"], ["-", "-"]]
     assert [summary.reached for summary in TWO.summaries(target=0.99)] == [0, 0]

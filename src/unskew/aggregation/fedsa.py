@@ -56,8 +56,9 @@ def fedsa(
     unweighted unless ``client_weighting`` is given; buffers take the same mean.
 
     Diagnostics: ``clusters`` (one row per tensor or one row for the model; -1 is unclustered),
-    ``high_share`` of each tensor, and ``weight_sums``, the smallest and largest sum of cluster
-    weights over its coordinates; with ``scope="model"`` also ``cluster``, the model's row.
+    ``high_share`` of each tensor, ``high_dispersion``, the same share of all tensors together, and
+    ``weight_sums``, the smallest and largest sum of cluster weights over a tensor's coordinates;
+    with ``scope="model"`` also ``cluster``, the model's row.
     """
     checks.between("cv_threshold", cv_threshold, 0.0)
     checks.between("similarity", similarity, 0.0, 1.0)
@@ -90,8 +91,9 @@ def fedsa(
             [list(regions)] if scope == "model" else ([each] for each in regions)
         )
         unclustered = torch.full((len(uploads),), -1)
-        labels, shares, sums = [], [], []
+        labels, shares, sums, high = [], [], [], 0
         for group in groups:
+            high += sum(len(each.indices) for each in group)
             shares += [each.share for each in group]
             if not any(len(each.indices) for each in group):
                 labels.append(unclustered)
@@ -103,6 +105,7 @@ def fedsa(
             **({"cluster": labels[0]} if scope == "model" else {}),
             "clusters": torch.stack(labels) if labels else unclustered[None],
             "high_share": torch.tensor(shares, dtype=torch.float64),
+            "high_dispersion": torch.tensor(high / max(1, len(spread)), dtype=torch.float64),
             "weight_sums": torch.tensor(sums, dtype=torch.float64).view(-1, 2),
         }
 

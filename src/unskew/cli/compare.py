@@ -132,11 +132,10 @@ def compare_methods(
     from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
+    from unskew.report.page import PAGE  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
-    from unskew.runs.runs import check_target  # noqa: PLC0415
     from unskew.utils.specs import validated  # noqa: PLC0415
 
-    check_target(target)
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
     data_options = {
         "name": data,
@@ -171,6 +170,8 @@ def compare_methods(
         out=out,
         resume=resume,
         jobs=jobs,
+        target=target,
+        command=shlex.join(["unskew", *sys.argv[1:]]),
         settings=Settings.validated(options),
     )
     verdict = runs.verdict()
@@ -184,11 +185,7 @@ def compare_methods(
         if verdict is not None:
             typer.echo(str(verdict))
     if out is not None:
-        from unskew.report.page import write_comparison  # noqa: PLC0415
-
-        command = shlex.join(["unskew", *sys.argv[1:]])
-        page = write_comparison(out, runs, target=target, command=command)
-        typer.echo(f"page: {page}", err=json)
+        typer.echo(f"page: {out / PAGE}", err=json)
 
 
 def _with_test_samples(federation: "Federation") -> "Federation":
@@ -211,6 +208,7 @@ def _summary_rows(
     return [
         asdict(row)
         | {"verdict": verdict.note(row.method) if verdict else None}
+        | {"remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]

@@ -19,7 +19,10 @@ from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
+from unskew.skew.html import distribution_html
+from unskew.utils.html import html_block, html_heading, html_line
 from unskew.utils.rng import generator
+from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -56,6 +59,19 @@ class Federation:
             f"Federation({self.name!r}, clients={len(self)}, train={self.train.samples}, "
             f"test={self.test.samples}, common={self.common.samples}, "
             f"shape={self.shape}, classes={self.classes})"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = (
+            f"{plural(len(self), 'client')}, {self.train.samples:,} training samples, "
+            f"{self.test.samples:,} on the clients' own tests, {self.common.samples:,} on the "
+            f"common test; samples of shape {self.shape}, {self.classes} classes"
+        )
+        counts = self.train.label_counts(self.classes) if self.has_samples else None
+        return html_block(
+            html_heading(f"{self.name} · {self.report.skew}" if self.report else self.name),
+            html_line(facts, soft=True),
+            "" if counts is None else distribution_html(counts, self.class_names),
         )
 
     @property

@@ -1,13 +1,16 @@
 """Comparing methods: the same data, network and seeds for each."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
-from unskew.engine.progress import show_progress_of_many
+from unskew.engine.preparation import describe_preparation, planned_rounds
+from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
@@ -16,7 +19,7 @@ from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.methods.common.method import Method
 from unskew.models.functional import Model
-from unskew.runs.runs import Runs
+from unskew.runs.runs import Runs, check_target
 from unskew.runs.stage_cache import stage_cache_in
 from unskew.utils.specs import split_list
 
@@ -34,6 +37,8 @@ def compare(
     resume: bool = True,
     jobs: int | None = None,
     progress: bool | None = None,
+    target: float | None = None,
+    command: str | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Runs:
@@ -44,10 +49,13 @@ def compare(
     each run is written to the folder ``METHOD/seedN`` below it. If that folder exists, an
     unfinished run is resumed and a finished one is read, so adding a method or a seed trains only
     the new runs. A folder whose run used different data, settings, network or custom code is an
-    error; with ``resume=False`` any existing run folder is. ``jobs`` is the number of runs executed
-    at the same time; None means one per core if a run uses a single core, and one otherwise.
-    ``options`` are the settings of :func:`unskew.train` as keywords; ``settings`` takes them as one
-    validated object instead.
+    error; with ``resume=False`` any existing run folder is. The report page ``report.html`` and the
+    table as CSV, LaTeX and Markdown are written to ``out`` too: ``target`` is the accuracy whose
+    cost they show, and ``command`` the shell command that the page names.
+
+    ``jobs`` is the number of runs executed at the same time; None means one per core if a run uses
+    a single core, and one otherwise. ``options`` are the settings of :func:`unskew.train` as
+    keywords; ``settings`` takes them as one validated object instead.
 
     With ``tune`` the learning rate and the published options of each method are searched first,
     with the first seed, on a validation part of the clients' training samples; see
@@ -69,16 +77,25 @@ def compare(
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list):
         raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
+    check_target(target)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
-    runs_per_method = len(seed_list) + (0 if plan is None else plan.trials)
+    rounds_per_run = [settings.rounds for _ in seed_list]
+    if plan is not None:
+        rounds_per_run += [plan.rounds] * plan.trials
+    total = sum(planned_rounds(m.stages(), rounds) for m in chosen for rounds in rounds_per_run)
+    runs_in_all = len(chosen) * len(rounds_per_run)
     with (
-        show_progress_of_many(progress, runs_per_method * len(chosen), settings.rounds) as display,
+        show_progress_of_many(
+            progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
+        ) as display,
         stage_cache_in(folder) as stage_cache,
     ):
         scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
+        if progress is not False:
+            _announce_preparation(chosen, federations, model, settings, seed_list[0], display)
         entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
         if plan is not None:
             choices = search(
@@ -93,12 +110,38 @@ def compare(
             ]
         )
     # The scheduler goes seed by seed; the result lists one method after the other.
-    return Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
+    ordered = Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
+    if folder is not None:
+        from unskew.report.page import write_comparison  # noqa: PLC0415 (imports jinja2)
+
+        write_comparison(folder, ordered, target=target, command=command)
+    return ordered
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:
     """Return the folder of one run of a comparison."""
     return out / folder_name(method) / f"seed{seed}"
+
+
+def _announce_preparation(
+    methods: Sequence[Method],
+    federations: "_FederationCache",
+    model: Model | None,
+    settings: Settings,
+    seed: int,
+    display: ProgressDisplay,
+) -> None:
+    """Show what the preparatory stages of methods will cost, before anything is trained."""
+    for method in methods:
+        if len(method.stages()) < 2:
+            continue
+        # A method that cannot be trained is reported when its run starts.
+        with suppress(UnskewError):
+            changed = settings.changed({"seed": seed})
+            setup = TrainingSetup.of(federations.of(seed), method, model, changed)
+            text = describe_preparation(setup)
+            if text is not None:
+                display.say(text)
 
 
 class _FederationCache:

@@ -1,7 +1,9 @@
 """Parallel runs: one worker process and one core per run, with one progress display for all.
 
 The results of a run depend on its seed, never on the process it runs in, so parallel runs give the
-same bits as sequential ones.
+same bits as sequential ones. Workers send their runs back with cloudpickle, which can also pickle
+networks that pickle cannot: instances of classes defined inside a function, or with a lambda as an
+attribute. Only these pipes are unpickled, never a file or a message of a node.
 """
 
 import multiprocessing
@@ -16,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import cloudpickle
 import torch
 
 from unskew.engine.pool import start_method
@@ -38,9 +41,13 @@ def cores() -> int:
 
 
 def can_run_in_parallel(model: object) -> bool:
-    """Return whether runs can be executed in forked processes that send the model back."""
+    """Return whether runs can be executed in forked processes that send the model back.
+
+    This also makes cloudpickle remember the model's classes, so that workers forked later send back
+    instances of the same classes and not of copies.
+    """
     try:
-        pickle.dumps(model)
+        cloudpickle.dumps(model)
     except Exception:  # a custom module may raise anything; it is then trained in this process
         return False
     return start_method() == "fork"
@@ -173,7 +180,7 @@ def _execute(
         # The parent asked to stop, or has ended: the checkpoint is already written.
         signal.signal(signal.SIGTERM, _stop)
         try:
-            message = pickle.dumps(job(report))
+            message = cloudpickle.dumps(job(report))
         except Exception as error:
             message = _pickled(error)
         pipe.send_bytes(message)

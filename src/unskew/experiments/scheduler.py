@@ -10,6 +10,7 @@ from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.model_factory import instantiate
+from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
@@ -59,7 +60,10 @@ class RunScheduler:
             lambda index: self._job(requests[index]),
             self.display,
             self._parallelism(requests),
-            [request.settings.rounds for request in requests],
+            [
+                planned_rounds(request.method.stages(), request.settings.rounds)
+                for request in requests
+            ],
         )
 
     def _job(self, request: RunRequest) -> Job:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
+from unskew.engine.preparation import describe_preparation
 from unskew.engine.progress import RoundCallback
+from unskew.engine.progress_bars import open_bars, surface_for
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
@@ -51,6 +53,16 @@ def train(
     if stage_cache is not None and out is None:
         raise UnskewError("stage_cache: there is nothing to share without out, the run's folder")
     setup = TrainingSetup.of(federation, make_method(method), model, Settings.of(settings, options))
+    if not callable(progress):
+        _announce_preparation(setup, progress)
     return execute(
         setup, out, resume=resume, progress=progress, notes=notes, stage_cache=stage_cache
     )
+
+
+def _announce_preparation(setup: TrainingSetup, progress: bool | None) -> None:
+    """Show what preparatory stages will cost, where a progress bar is shown too."""
+    surface = surface_for(progress)
+    if surface in ("terminal", "notebook") and (text := describe_preparation(setup)):
+        with open_bars("notebook" if surface == "notebook" else "lines") as bars:
+            bars.say(text)

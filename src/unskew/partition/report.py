@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.skew.diagnosis import Diagnosis, diagnose_counts
+from unskew.skew.html import distribution_html
+from unskew.utils.html import html_block, html_heading, html_line
 
 MAX_LISTED_CLIENTS = 10_000
 """A report of more clients is saved with its diagnosis only, without one entry per client."""
@@ -51,6 +53,21 @@ class PartitionReport:
         if self.dropped:
             lines.append(f"{self.dropped:,} samples were dropped")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        known = "" if self.diagnosis is None else (
+            f", clients={self.diagnosis.clients}, label_skew={self.diagnosis.label_skew:.3f}"
+        )  # fmt: skip
+        return f"PartitionReport({self.skew!r}{known}, dropped={self.dropped})"
+
+    def _repr_html_(self) -> str:
+        dropped = f"{self.dropped:,} samples were dropped." if self.dropped else ""
+        return html_block(
+            html_heading(f"{self.skew}: the partition before local test sets are held out"),
+            "" if self.label_counts is None else distribution_html(self.label_counts),
+            "" if self.diagnosis is None else self.diagnosis._repr_html_(),
+            *(html_line(text) for text in (dropped, *self.notes) if text),
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionReport) and self.to_dict() == other.to_dict()

@@ -48,7 +48,7 @@ def distribution_figure(federation: "Federation") -> "Figure":
     Up to 60 clients are drawn as bubbles whose area is the number of samples; more are sorted by
     their most frequent class and drawn as a map of label shares. Noise is shown by example images.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     counts = federation.train.label_counts(federation.classes)
     names = None if federation.client_names is None else list(map(str, federation.client_names))
@@ -68,7 +68,7 @@ def counts_figure(
     counts: Counts, client_names: Sequence[str] | None, class_names: Sequence[str]
 ) -> "Figure":
     """Draw the data distribution from label counts (clients x classes), without a heading."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=_size(counts, False), dpi=150, layout="constrained")
     _draw_counts(figure, counts, client_names, class_names)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from unskew.report.charts import Chart
 from unskew.report.draw_maps import draw_bubbles, draw_clusters, draw_maps, draw_points
-from unskew.report.palette import color, dash
+from unskew.utils.palette import color, dash
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ def _draw_curves(chart: Chart, methods: Sequence[str]) -> "Figure":
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
         axes.plot(series["x"], mean, dash(index), color=color(index), label=series["method"])
         axes.fill_between(series["x"], low, high, color=color(index), alpha=0.15, linewidth=0)
+    axes.xaxis.set_major_locator(_whole_numbers())
     axes.set_xlabel(chart.data["x"])
     axes.set_ylabel(chart.data["y"])
     if chart.data["share"]:
@@ -75,7 +76,7 @@ def _draw_boxes(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 
 def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     panels = chart.data["panels"]
     figure = Figure(figsize=(7.6, 1.0 + 0.34 * len(panels[0]["bars"])), layout="constrained")
@@ -104,7 +105,7 @@ def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], method_color: str)
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
+    from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
@@ -122,6 +123,12 @@ def _style(axes: "Axes") -> None:
 def _name_rows(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
     axes.set_yticks(range(len(rows)), [row["method"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    return MaxNLocator(integer=True)
 
 
 def _percent() -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from unskew.report.charts.chart import Chart
 from unskew.report.distribution_figure import counts_figure
-from unskew.report.palette import COLORS
+from unskew.utils.palette import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def draw_bubbles(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
     """Draw clients as points, coloured by a metric."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from unskew.report.figure import Figure  # noqa: PLC0415
 
     del methods
     x, y, values, sizes = np.array(chart.data["points"], dtype=np.float64).T
@@ -80,7 +80,7 @@ def draw_points(chart: Chart, methods: Sequence[str]) -> "Figure":
 
 def _maps(chart: Chart, period: float = np.inf, **options: Any) -> "tuple[Figure, list[AxesImage]]":
     """Draw each map; values are taken modulo ``period``, so that colours repeat."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from unskew.report.figure import Figure  # noqa: PLC0415
 
     data, maps = chart.data, chart.data["maps"]
     across = min(3, len(maps))

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.runs.cost import Cost, Traffic, add_up
+from unskew.runs.frames import history_frame
+from unskew.runs.remarks import remarks_on
 from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from torch import nn
 
     from unskew.methods.common.values import Tensors
@@ -47,10 +50,18 @@ class Run:
         return {**self.__dict__, "states": {}}
 
     def __repr__(self) -> str:
+        name = self.metric.name
+        values = {level: self.last(level, name) for level in ("global", "local")}
+        known = [f", {level} {name}={v:.4f}" for level, v in values.items() if not math.isnan(v)]
         return (
-            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}, "
-            f"{self.metric.name}={self.last('global', self.metric.name):.4f})"
+            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}"
+            f"{known[0] if known else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        from unskew.runs.html import run_html  # noqa: PLC0415 (only notebooks need it)
+
+        return run_html(self)
 
     @property
     def metric(self) -> Metric:
@@ -66,7 +77,17 @@ class Run:
     @property
     def task_rounds(self) -> int:
         """The number of completed rounds of the task itself: those of the last stage."""
-        return sum(row["stage"] == self.metrics[-1]["stage"] for row in self.metrics)
+        return len(self.task_metrics)
+
+    @property
+    def task_metrics(self) -> list[dict[str, Any]]:
+        """The metrics of the task's rounds, without those of preparatory stages."""
+        return [row for row in self.metrics if row["stage"] == self.metrics[-1]["stage"]]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Remarks that explain the result, derived from the diagnostics of the rounds."""
+        return remarks_on(self.task_metrics)
 
     @property
     def accuracy(self) -> float:
@@ -134,7 +155,16 @@ class Run:
         for cells, row in zip(rows, shown, strict=True):
             cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
         heads = ["round", "train loss", "global", "local", "worst client", "personal"]
-        return Table(heads + others, rows, title=f"{self.method} on {self.data}")
+        title = f"{self.method} on {self.data}"
+        return Table(heads + others, rows, title=title, notes=self.remarks)
+
+    def history(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per round: metrics, traffic and seconds.
+
+        Metrics of an evaluation level are columns such as ``global_accuracy`` and ``local_min``,
+        NaN in rounds that were not evaluated.
+        """
+        return history_frame(self)
 
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]

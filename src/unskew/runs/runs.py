@@ -2,17 +2,25 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unskew.errors import UnskewError
+from unskew.runs.frames import histories_frame, runs_frame
+from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 _TARGET_MARGIN = 0.2
 """Methods whose metric differs from the best by more than this share do not affect the target."""
@@ -101,6 +109,17 @@ class Runs(Sequence[Run]):
     def __str__(self) -> str:
         return str(self.table())
 
+    def __repr__(self) -> str:
+        seeds = len({run.seed for run in self._runs})
+        verdict = self.verdict() if self._runs else None
+        leads = "" if verdict is None else f"; {verdict.leader} leads"
+        return f"Runs({', '.join(self.methods) or 'none'}; {plural(seeds, 'seed')}{leads})"
+
+    def _repr_html_(self) -> str:
+        from unskew.runs.html import runs_html  # noqa: PLC0415 (only notebooks need it)
+
+        return runs_html(self)
+
     def verdict(self, level: str | None = None) -> Verdict | None:
         """Return which method leads, and whether its lead is significant.
 
@@ -115,14 +134,40 @@ class Runs(Sequence[Run]):
         return judge(scores, self.metric, level)
 
     def summaries(self, target: float | None = None) -> list[Summary]:
-        """Summarise every method; the cost is counted until the metric reaches the target."""
+        """Summarise every method, the best first; costs are counted until the target is reached.
+
+        The order is that of the metric by which the methods are judged; see :meth:`verdict`.
+        """
         if self.metric is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
-        return [_summary(method, self.of(method), goal, self.level) for method in self.methods]
+        return [_summary(method, self.of(method), goal, self.level) for method in self.ranking()]
+
+    def ranking(self) -> list[str]:
+        """Return the methods by their mean last metric, the best first.
+
+        Methods that were not measured come last.
+        """
+        sign = -1.0 if self.metric.more_is_better else 1.0
+
+        def place(method: str) -> float:
+            values = [run.last(self.level, self.metric.name) for run in self.of(method)]
+            mean = sign * sum(values) / len(values)
+            return math.inf if math.isnan(mean) else mean
+
+        return sorted(self.methods, key=place)
+
+    @property
+    def remarks(self) -> dict[str, list[str]]:
+        """Remarks that explain a method's results, for the methods that have any."""
+        found = {
+            method: remarks_on([row for run in self.of(method) for row in run.task_metrics])
+            for method in self.methods
+        }
+        return {method: remarks for method, remarks in found.items() if remarks}
 
     def table(self, target: float | None = None) -> Table:
-        """Return one row per method: accuracy, worst client, and the cost of the target."""
+        """Return one row per method, the best first: accuracy, worst client, cost of the target."""
         goal = self.default_target() if target is None else target
         metric = self.metric
         at = "target" if math.isnan(goal) else target_text(metric, goal)
@@ -139,7 +184,8 @@ class Runs(Sequence[Run]):
             columns.insert(1, "lr")
             for row, lr in zip(rows, lrs, strict=True):
                 row.insert(1, lr)
-        return Table(columns, rows, title=self._title())
+        notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
+        return Table(columns, rows, title=self._title(), notes=notes)
 
     def table_with_verdict(self, target: float | None = None) -> Table:
         """Return the table with a column that compares each method with the leader."""
@@ -147,7 +193,34 @@ class Runs(Sequence[Run]):
         if verdict is None or len(table.rows) < 2:
             return table
         columns = [*table.columns, "against the leader"]
-        return Table(columns, [[*row, verdict.against(row[0])] for row in table.rows], table.title)
+        rows = [[*row, verdict.against(row[0])] for row in table.rows]
+        return replace(table, columns=columns, rows=rows)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per run: its last metrics and its cost."""
+        return runs_frame(self._runs)
+
+    def history(self) -> "DataFrame":
+        """Return a pandas DataFrame with one row per round of every run; see :meth:`Run.history`.
+
+        The columns ``method`` and ``seed`` name the run.
+        """
+        return histories_frame(self._runs)
+
+    def plot(self, chart: str | None = None, *, target: float | None = None) -> "Figure":
+        """Return a chart of these runs as a matplotlib figure, by default the curves.
+
+        ``chart`` names any chart of the report page, such as ``worst-accuracy``,
+        ``clients-local``, ``cost`` or ``aggregation-weights``. Save it with
+        ``figure.savefig(path)``.
+        """
+        figure: Figure = _report("plot").plot_chart(self, chart, target=target)
+        return figure
+
+    def report(self, path: str | Path = "report.html", *, target: float | None = None) -> Path:
+        """Write the report page, one self-contained HTML file, and return its path."""
+        page: Path = _report("page").write_page(path, self, target=target)
+        return page
 
     def _title(self) -> str:
         first = self._runs[0]
@@ -156,6 +229,11 @@ class Runs(Sequence[Run]):
             f"{first.data}, {plural(first.clients, 'client')}, {first.network}, "
             f"{plural(first.task_rounds, 'round')}, {plural(seeds, 'seed')}"
         )
+
+
+def _report(module: str) -> Any:
+    """Import a module of :mod:`unskew.report`, which is above this package, when it is needed."""
+    return import_module(f"unskew.report.{module}")
 
 
 def check_target(target: float | None) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, rel_entr
 
 from unskew.skew.feature_skew import feature_skews
+from unskew.utils.html import html_table
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
@@ -66,6 +67,21 @@ class Diagnosis:
             f"{name:<{name_width}}  {text:>{text_width}}  {DEFINITIONS[name]}"
             for name, text in known.items()
         )
+
+    def __repr__(self) -> str:
+        known = (
+            f"{name}={value:.3f}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in self.to_dict().items()
+        )
+        return f"Diagnosis({', '.join(known)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [name.replace("_", " "), text, DEFINITIONS[name]]
+            for name, text in self.texts().items()
+            if text != "-"
+        ]
+        return html_table(["measure", "value", "meaning"], rows, text_columns=(0, 2))
 
     def texts(self) -> dict[str, str]:
         """Return the formatted values by name, with "-" for unknown ones."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from unskew.stats.metric import Metric
 from unskew.stats.paired import ALPHA, BySeed, Difference, compare_with_others
+from unskew.utils.html import html_block, html_line, html_table
+from unskew.utils.wording import joined
 
 TEST = (
     f"paired t-test over seeds against the leader, p corrected for the number of methods "
@@ -48,9 +50,35 @@ class Verdict:
         prefix = f"By {tested_on(self.level)}: " if self.level == "local" else ""
         return prefix + self._sentence()
 
+    def __repr__(self) -> str:
+        return f"Verdict({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        columns = ["method", f"difference in {self.metric.name}", "95 % interval", "p", "verdict"]
+        rows = [[self.leader, "", "", "", "leads"], *map(self._cells, self.differences)]
+        return html_block(
+            html_line(str(self)),
+            html_table(columns, rows, bold=self.leader, text_columns=(0, 4)),
+            html_line(f"Test: {TEST}.", soft=True) if self.differences else "",
+        )
+
+    def _cells(self, difference: Difference) -> list[str]:
+        """Return the cells of a method, whose differences from the leader are negative if worse."""
+        sign = -1.0 if self.metric.more_is_better else 1.0
+        scale, form = (100 * sign, "+.2f") if self.metric.more_is_better else (sign, "+.4g")
+        ends = sorted((scale * difference.low, scale * difference.high))
+        unknown = math.isnan(difference.p)
+        return [
+            difference.second,
+            format(scale * difference.mean, form),
+            "-" if unknown else f"{ends[0]:{form}} to {ends[1]:{form}}",
+            "-" if unknown else _p(difference.p).removeprefix("= "),
+            self.note(difference.second),
+        ]
+
     def _sentence(self) -> str:
         tied = [difference.second for difference in self.differences if difference.is_tie]
-        leaders = _joined([self.leader, *tied])
+        leaders = joined([self.leader, *tied])
         others = [difference for difference in self.differences if not difference.is_tie]
         if not others:
             return f"{leaders} are equivalent: the same {self.metric.name} with every seed."
@@ -75,8 +103,8 @@ class Verdict:
                 f"the leader from {other} ({smallest}p {_p(p)}).{more}"
             )
         return (
-            f"{self.leader} leads and is significantly better than {_joined(significant)}; its "
-            f"difference from {_joined(self.not_significant)} is not significant.{more}"
+            f"{self.leader} leads and is significantly better than {joined(significant)}; its "
+            f"difference from {joined(self.not_significant)} is not significant.{more}"
         )
 
     def note(self, method: str) -> str:
@@ -133,7 +161,3 @@ def tested_on(level: str) -> str:
 
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.2g}"
-
-
-def _joined(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

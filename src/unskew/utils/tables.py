@@ -6,40 +6,50 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unskew.utils.html import html_block, html_heading, html_line, html_table
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, JustifyMethod
     from rich.table import Table as RichTable
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under named columns; the first column names the row."""
+    """Rows of text under named columns; the first column names the row.
+
+    ``notes`` are lines below the table; CSV files do not have them.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        lines = [self.columns, *self.rows]
+        return "\n".join([*self._lines(), *self.notes])
+
+    def _lines(self) -> list[str]:
         widths = [self._full_width(i) for i in range(len(self.columns))]
-        return "\n".join(
+        return [
             "  ".join(
                 cell.ljust(width) if i == 0 else cell.rjust(width)
                 for i, (cell, width) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
-            for line in lines
-        )
+            for line in [self.columns, *self.rows]
+        ]
 
     def __rich_console__(
         self, console: "Console", options: "ConsoleOptions"
-    ) -> Iterator["RichTable"]:
+    ) -> Iterator["RichTable | Text"]:
         from rich.box import SIMPLE_HEAD  # noqa: PLC0415 (only for terminals)
         from rich.table import Table as RichTable  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
         # If the table is too wide, long row names and headings are wrapped, and columns that still
         # do not fit go into a second table, so that no value is cut off.
         widths = [self._min_width(i) for i in range(len(self.columns))]
-        narrow = max(map(len, str(self).splitlines()), default=0) + _EDGES > options.max_width
+        narrow = max(map(len, self._lines()), default=0) + _EDGES > options.max_width
         if narrow:
             room = options.max_width - _EDGES - _GAP - max(widths[1:], default=0)
             widths[0] = min(widths[0], max(_MIN_NAME_WIDTH, min(room, _MAX_NAME_WIDTH)))
@@ -61,6 +71,15 @@ class Table:
             for name, row in zip(names, self.rows, strict=True):
                 table.add_row(name, *(row[i] for i in part))
             yield table
+        for note in self.notes:
+            yield Text(note)
+
+    def _repr_html_(self) -> str:
+        return html_block(
+            html_heading(self.title) if self.title else "",
+            html_table(self.columns, self.rows),
+            *map(html_line, self.notes),
+        )
 
     def _full_width(self, column: int) -> int:
         """Return the width of a column without wrapped cells."""
@@ -77,10 +96,11 @@ class Table:
     def to_markdown(self) -> str:
         """Return the table as Markdown."""
         rule = ["---"] + ["---:"] * (len(self.columns) - 1)
-        return "\n".join(
+        lines = [
             "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
             for line in [self.columns, rule, *self.rows]
-        )
+        ]
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
     def to_csv(self) -> str:
         """Return the table as CSV."""
@@ -93,7 +113,8 @@ class Table:
         lines = [" & ".join(map(_escaped, line)) + r" \\" for line in [self.columns, *self.rows]]
         start = rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}"
         body = [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
-        return "\n".join([*body, r"\end{tabular}", ""])
+        notes = [f"% {note}" for note in self.notes]
+        return "\n".join([*body, r"\end{tabular}", *notes, ""])
 
 
 _EDGES, _GAP = 2, 2

@@ -3,7 +3,7 @@
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, thinned, tidied
-from unskew.report.charts.curves import seed_curves
+from unskew.runs.curves import seed_curves
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table

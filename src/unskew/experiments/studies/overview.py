@@ -5,7 +5,7 @@ from typing import Any
 
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Study
-from unskew.report.palette import color
+from unskew.utils.palette import color
 
 _DPI = 110
 

@@ -14,7 +14,7 @@ from unskew.experiments.studies.study import PAPERS, Case, Study
 from unskew.experiments.studies.study_scheduler import StudyRuns
 from unskew.experiments.studies.values import Cells, mean_and_sd
 from unskew.report.charts.chart import thinned, tidied
-from unskew.report.charts.curves import seed_curves
+from unskew.runs.curves import seed_curves
 from unskew.utils.tables import Table
 
 _POINTS = 25

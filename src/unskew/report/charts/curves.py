@@ -1,13 +1,11 @@
 """Metrics over the rounds: one line per method, with a band of one standard deviation."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.report.charts.chart import Chart, cell, last_stage, thinned, tidied
-from unskew.runs.run import Run
+from unskew.report.charts.chart import Chart, cell, thinned, tidied
+from unskew.runs.curves import seed_curves
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
@@ -43,21 +41,6 @@ def any_personal_level(runs: Runs) -> bool:
     metric = runs.metric.name
     return any(run.last("personal", metric) != run.last("local", metric)
                for run in runs if not math.isnan(run.last("personal", metric)))  # fmt: skip
-
-
-def seed_curves(
-    runs: Sequence[Run], level: str | None, field: str
-) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the rounds at which all runs were evaluated, and one row of values per run."""
-    curves = []
-    for run in runs:
-        if level is None:
-            rows = [row for row in run.metrics if row["stage"] == last_stage(run)]
-            curves.append({row["round"]: row.get(field) for row in rows})
-        else:
-            curves.append(dict(zip(*run.curve(level, field), strict=True)))
-    rounds = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-    return rounds, np.array([[curve[r] for r in rounds] for curve in curves], dtype=np.float64)
 
 
 def _chart(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:

@@ -13,7 +13,7 @@ from unskew.experiments.studies.study import Case
 from unskew.methods import make_method
 from unskew.methods.common.method import Method
 from unskew.methods.common.values import Server
-from unskew.report.palette import color
+from unskew.utils.palette import color
 from unskew.utils.rng import generator
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.partition.base import SamplePool
 from unskew.partition.registry import parse_partitioner
-from unskew.report.palette import color
+from unskew.utils.palette import color
 from unskew.utils.rng import generator
 
 if TYPE_CHECKING:

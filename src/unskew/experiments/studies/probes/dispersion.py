@@ -11,7 +11,7 @@ from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
 from unskew.experiments.studies.probes.client_models import train_client_models
 from unskew.experiments.studies.study import Case
-from unskew.report.palette import color
+from unskew.utils.palette import color
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
