@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
+READY_DOCS := $(VENV)/.ready-docs
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
@@ -17,7 +18,7 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 3
 
-.PHONY: help demo test test-all test-rest coverage chromium lint format clean
+.PHONY: help demo docs test test-all test-rest coverage chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -33,6 +34,10 @@ $(READY_ALL): $(READY)
 	$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,browser]'
 	@touch $@
 
+$(READY_DOCS): $(READY)
+	$(PIP) -e '.[docs]'
+	@touch $@
+
 # Playwright drives the system's browser; it downloads none.
 chromium:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
@@ -44,6 +49,10 @@ demo: $(READY)   ## compare methods on the embedded digits; writes demo/report.h
 	rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
+
+docs: $(READY_DOCS) ## build the documentation site; a warning is an error
+	$(BIN)/mkdocs build --strict --quiet --clean --site-dir site
+	@echo "the site: site/index.html"
 
 test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
 	$(PYTEST) -m "$(QUICK)" $(ARGS)
@@ -68,4 +77,4 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:           ## remove what make and the tools made
-	rm -rf $(VENV) demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
