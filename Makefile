@@ -51,8 +51,8 @@ demo: $(READY)   ## compare methods on the embedded digits; writes demo/report.h
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
 
 docs: $(READY_DOCS) ## build the documentation site; a warning is an error
-	$(BIN)/mkdocs build --strict --quiet --clean --site-dir site
-	@echo "the site: site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean --site-dir site
+	@echo "the site: site/index.html (with search: $(PYTHON) -m http.server --directory site)"
 
 test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
 	$(PYTEST) -m "$(QUICK)" $(ARGS)
