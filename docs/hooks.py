@@ -53,6 +53,8 @@ def on_files(files: "Files", *, config: "MkDocsConfig") -> "Files":
 def on_page_markdown(markdown: str, *, page: "Page", **_: object) -> str:
     """Insert the tables of options, and turn links that leave ``docs/`` into links of the site."""
     path = page.file.src_uri
+    if path.startswith("results"):
+        page.meta["hide"] = ["toc"]  # their tables need the width
     if path not in OUTSIDE.values() or path == "index.md":
         markdown = with_site_links(markdown, f"docs/{path}", path)
     return MARKER.sub(lambda found: options_table(facts_of_methods()[found[1]]), markdown)
@@ -73,11 +75,18 @@ def facts_of_methods() -> dict[str, Facts]:
 
 def options_table(facts: Facts) -> str:
     """Return the options of a method as a Markdown table, and what it sends below it."""
-    lines = ["| option | default | meaning | searched by `--tune` |", "|---|---|---|---|"]
+    searched = {
+        option: ", ".join(f"{value:g}" for value in values)
+        for option, values in facts["searched"].items()
+    }
+    rows = [["option", "default", "meaning", "searched by `--tune`"], ["---"] * 4]
     for option, default in facts["options"].items():
-        searched = ", ".join(f"{value:g}" for value in facts["searched"].get(option, ()))
-        cells = (f"`{option}`", _text(default), facts["meanings"][option], searched)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        meaning = facts["meanings"][option]
+        rows.append([f"`{option}`", _text(default), meaning, searched.get(option, "")])
+    columns = 4 if searched else 3
+    lines = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row[:columns]) + " |" for row in rows
+    ]
     individual = "must" if facts["needs individual updates"] else "need not"
     return "\n".join(
         [
