@@ -94,8 +94,7 @@ def options_table(facts: Facts) -> str:
             "",
             f"Sent to clients: {facts['sent to clients']}. Sent to the server: "
             f"{facts['sent to the server']}. The server {individual} see individual updates. "
-            f"Meant for: {facts['meant for']} accuracy. In a terminal: "
-            f"`unskew methods {facts['name']}`.",
+            f"Meant for: {facts['meant for']} accuracy.",
         ]
     )
 
