@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
+READY_DOCS := $(VENV)/.ready-docs
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
@@ -19,7 +20,7 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 3
 
-.PHONY: help demo test test-all test-rest coverage notebook chromium lint format clean
+.PHONY: help demo docs test test-all test-rest coverage notebook chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -44,6 +45,11 @@ $(READY_ALL): $(READY)
 	@$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
+$(READY_DOCS): $(READY)
+	@echo "[docs] installing what builds the site"
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
 # Playwright drives the system's browser; it downloads none.
 chromium:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
@@ -55,6 +61,10 @@ demo: $(INSTALLED) ## compare methods on the embedded digits; writes demo/report
 	@rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 --out demo
+
+docs: $(READY_DOCS) ## build the documentation site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean --site-dir site
+	@echo "the site: site/index.html (with search: $(PYTHON) -m http.server --directory site)"
 
 test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
 	$(PYTEST) -m "$(QUICK)" $(ARGS)
@@ -82,4 +92,4 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:           ## remove what make and the tools made
-	rm -rf $(VENV) demo .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """The pages list every setting and method, and their links have existing targets."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -10,7 +11,18 @@ from unskew.engine.settings import Settings
 from unskew.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
+METHOD_PAGES = ROOT / "docs" / "methods"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+
+
+def hooks_of_the_site():
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+HOOKS = hooks_of_the_site()
 
 
 def first_cells(page: Path) -> set[str]:
@@ -24,11 +36,40 @@ def test_every_setting_is_explained():
     assert first_cells(ROOT / "docs" / "settings.md") == known
 
 
-def test_every_method_has_a_page():
-    index = ROOT / "docs" / "methods" / "README.md"
-    assert first_cells(index) == set(METHODS)
-    pages = {path.name for path in index.parent.glob("*.md")} - {index.name}
-    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text()))
+PARTS = ("Idea", "When to use it", "Equations", "Options", "What differs from the paper")
+
+
+def test_every_method_is_in_the_index():
+    index = (METHOD_PAGES / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \[`(.+?)`\]", index, re.MULTILINE)) == sorted(METHODS)
+    pages = {path.stem for path in METHOD_PAGES.glob("*.md")} - {"README"}
+    assert pages == set(METHODS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_page_has_its_parts(name):
+    text = (METHOD_PAGES / f"{name}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [heading for heading in headings if heading in PARTS] == list(PARTS)
+    assert HOOKS.MARKER.findall(text) == [name]
+    index = (METHOD_PAGES / "README.md").read_text(encoding="utf-8")
+    assert f"[`{name}`]({name}.md)" in index
+    assert f"methods/{name}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+def test_tables_of_options_are_generated():
+    table = HOOKS.options_table(HOOKS.facts_of_methods()["fedprox"])
+    assert "| `mu` | `0.01` | Strength of the proximal term. 0 is FedAvg. | 0.001, " in table
+    assert "Sent to clients: model." in table
+
+
+def test_links_out_of_the_docs_become_links_of_the_site():
+    link = HOOKS.with_site_links
+    assert link("[a](b.md#c), [d](https://e)", "docs/x.md", "x.md") == "[a](b.md#c), [d](https://e)"
+    assert link("[a](../benchmarks/README.md#b)", "docs/x.md", "x.md") == "[a](benchmarks.md#b)"
+    assert link("[a](../../README.md)", "docs/m/x.md", "m/x.md") == "[a](../index.md)"
+    assert link("[`a.py`](../src/a.py)", "docs/x.md", "x.md") == "`a.py`"
+    assert link("[a](../docs/m/x.md)", "benchmarks/README.md", "benchmarks.md") == "[a](m/x.md)"
 
 
 def without_code_blocks(text: str) -> str:

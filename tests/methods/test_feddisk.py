@@ -259,7 +259,7 @@ def test_a_client_with_one_sample_takes_part():
     assert found.states[0]["feddisk/sample_weights"].tolist() == [1.0]
 
 
-# A federation where weighting must help: see docs/feddisk.md for ten seeds.
+# A federation where weighting must help: see docs/methods/feddisk.md for ten seeds.
 
 TASK = {"model": "logistic", "rounds": 4, "steps": 300, "batch_size": 2000, "lr": 0.5}
 

@@ -1,8 +1,5 @@
 """Golden numbers of the methods that keep state on the client, and unusual federations."""
 
-from dataclasses import fields
-from pathlib import Path
-
 import numpy as np
 import pytest
 from torch import nn
@@ -77,11 +74,8 @@ def test_one_client_per_round(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_method_has_a_tuning_grid_and_a_page(name):
+def test_a_method_has_a_tuning_grid(name):
     cls = METHODS[name]
-    page = Path(__file__).parents[2] / "docs" / "methods" / f"{name}.md"
-    for option in (field.name for field in fields(cls)):
-        assert option == "buffers" or f"`{option}`" in page.read_text()
     assert all(len(values) > 1 for values in cls.grid.values())
     for field, values in cls.grid.items():
         for value in values:
