@@ -6,7 +6,7 @@ import torch
 
 import unskew as us
 from toys import small_federation
-from unskew.methods.common.values import SAMPLE_WEIGHTS
+from unskew.composition.values import SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.runs.sample_weights import weights_table

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from unskew.composition.method import Method
+    from unskew.composition.parts import ClientSide, Personalization, ServerSide, Setting
     from unskew.data.federation import Federation
     from unskew.data.load import load
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
     from unskew.experiments.training import train
-    from unskew.methods.common.method import Method
-    from unskew.methods.common.parts import ClientSide, Personalization, ServerSide, Setting
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
     from unskew.skew.diagnosis import diagnose
 
 _HOMES = {
-    "ClientSide": "unskew.methods.common.parts",
+    "ClientSide": "unskew.composition.parts",
     "Federation": "unskew.data.federation",
-    "Method": "unskew.methods.common.method",
-    "Personalization": "unskew.methods.common.parts",
+    "Method": "unskew.composition.method",
+    "Personalization": "unskew.composition.parts",
     "Run": "unskew.runs.run",
     "Runs": "unskew.runs.runs",
-    "ServerSide": "unskew.methods.common.parts",
-    "Setting": "unskew.methods.common.parts",
+    "ServerSide": "unskew.composition.parts",
+    "Setting": "unskew.composition.parts",
     "UnskewError": "unskew.errors",
     "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",

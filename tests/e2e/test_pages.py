@@ -9,9 +9,9 @@ import unskew as us
 from pages import DOCS, ROOT, blocks, run_page
 from toys import vector_of
 
-RUN = ("README.md", "docs/index.md", "docs/skew.md", "docs/tuning.md", "docs/tutorial.md",
-       "docs/verdicts.md", "docs/your-data.md", "docs/composition.md", "docs/your-method.md", "docs/your-network.md",
-       "docs/command-line.md", "docs/methods/fedfusion.md")  # fmt: skip
+RUN = ("README.md", "docs/index.md", "docs/composition.md", "docs/skew.md", "docs/tuning.md",
+       "docs/tutorial.md", "docs/verdicts.md", "docs/your-data.md", "docs/your-method.md",
+       "docs/your-network.md", "docs/command-line.md", "docs/methods/fedfusion.md")  # fmt: skip
 """Pages that are run from top to bottom."""
 
 ELSEWHERE = {

@@ -11,9 +11,9 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Server
 from unskew.errors import UnskewError
 from unskew.methods import Aspect, make_method
-from unskew.methods.common.values import Server
 from unskew.methods.krum import Krum
 
 OPTIONS = {"model": "logistic", "rounds": 2, "lr": 0.1, "batch_size": 8}

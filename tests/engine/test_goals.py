@@ -7,9 +7,9 @@ from torch import nn
 
 import unskew as us
 from toys import small_federation
+from unskew.composition.values import Stage
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.values import Stage
 from unskew.models.goals import Goal
 
 

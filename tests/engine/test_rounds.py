@@ -12,11 +12,11 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
+from unskew.composition.values import Stage
 from unskew.engine.cohort import draw_cohort
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods import Aspect, Finished, make_method
-from unskew.methods.common.values import Stage
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten

@@ -8,8 +8,8 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
+from unskew.composition.parts import ClientSide, ServerSide
 from unskew.methods import make_method
-from unskew.methods.common.parts import ClientSide, ServerSide
 from unskew.methods.fedprox import FedProx
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel

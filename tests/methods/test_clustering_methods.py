@@ -12,9 +12,9 @@ from toys import opposed, vector_of
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.centers import distances_to_centers, further_seeds, k_means
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Beginning
 from unskew.methods import make_method
 from unskew.methods.cfl import CFL
-from unskew.methods.common.values import Beginning
 from unskew.methods.fedgroup import FedGroup, decomposed_cosines
 from unskew.methods.fesem import FeSEM
 from unskew.models.layout import Layout

@@ -8,10 +8,10 @@ from torch import nn
 
 import unskew as us
 from toys import loss_after_steps, vector_of
+from unskew.composition.parts import ClientSide
+from unskew.composition.values import Client, Server, Start
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.parts import ClientSide
-from unskew.methods.common.values import Client, Server, Start
 from unskew.methods.ditto import Ditto
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel

@@ -11,10 +11,10 @@ import unskew as us
 from toys import vector_of
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Client, Server, Start, Trained
 from unskew.methods import make_method
 from unskew.methods.afl import AFL
 from unskew.methods.common.client_loss import training_loss
-from unskew.methods.common.values import Client, Server, Start, Trained
 from unskew.methods.qffl import QFFL
 from unskew.models.functional import FunctionalModel
 

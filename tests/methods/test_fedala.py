@@ -6,9 +6,9 @@ from torch import nn
 
 import unskew as us
 from toys import vector_of
+from unskew.composition.values import Client, Server, Trained
 from unskew.methods import make_method
 from unskew.methods.common.head import head_mask, top_layers
-from unskew.methods.common.values import Client, Server, Trained
 from unskew.methods.fedala import FedALA
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel

@@ -6,9 +6,9 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation, vector_of
+from unskew.composition.parts import ClientSide
+from unskew.composition.values import Client
 from unskew.methods import make_method
-from unskew.methods.common.parts import ClientSide
-from unskew.methods.common.values import Client
 from unskew.methods.fedbn import FedBN
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten

@@ -11,11 +11,11 @@ from torch import nn
 import unskew as us
 from toys import federation_of, small_federation
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.method import own_server
+from unskew.composition.values import Client, Server, Start
 from unskew.data.opposites import opposites
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods import make_method
-from unskew.methods.common.method import own_server
-from unskew.methods.common.values import Client, Server, Start
 from unskew.methods.feddisk.federated import FederatedDensity, learned_density
 from unskew.methods.feddisk.held_out import held_out, training_weights
 from unskew.methods.feddisk.local import LocalDensity

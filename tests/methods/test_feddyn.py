@@ -7,9 +7,9 @@ from torch import nn
 import unskew as us
 from toys import slope, small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Server
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.values import Server
 from unskew.methods.feddyn import FedDyn
 from unskew.models.functional import Batch, FunctionalModel
 

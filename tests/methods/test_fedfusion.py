@@ -10,9 +10,9 @@ from torch import nn
 import unskew as us
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Server
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.values import Server
 from unskew.methods.fedfusion import FedFusion
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten

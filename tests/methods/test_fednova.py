@@ -9,9 +9,9 @@ from torch import nn
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Server
 from unskew.engine.optimizer import SGD
 from unskew.methods import make_method
-from unskew.methods.common.values import Server
 from unskew.methods.fednova import FedNova
 from unskew.models.layout import Layout
 

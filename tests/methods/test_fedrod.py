@@ -9,9 +9,9 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
+from unskew.composition.values import Client, Step
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.values import Client, Step
 from unskew.methods.fedrod import FedROD
 from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel

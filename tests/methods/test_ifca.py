@@ -10,10 +10,10 @@ from torch import nn
 import unskew as us
 from toys import opposed, vector_of
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.parts import ClientSide, ServerSide
+from unskew.composition.values import Beginning, Client
 from unskew.methods import make_method
 from unskew.methods.common.client_loss import training_loss
-from unskew.methods.common.parts import ClientSide, ServerSide
-from unskew.methods.common.values import Beginning, Client
 from unskew.methods.ifca import IFCA
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten

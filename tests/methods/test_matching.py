@@ -14,9 +14,9 @@ from toys import vector_of
 from unskew.aggregation.chain import chain_of, renumber
 from unskew.aggregation.matching import orders_of
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Beginning, Server
 from unskew.errors import UnskewError
 from unskew.methods import make_method
-from unskew.methods.common.values import Beginning, Server
 from unskew.methods.feddna import FedDNA
 from unskew.methods.fedma import FedMA
 from unskew.models import make

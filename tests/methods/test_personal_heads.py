@@ -8,10 +8,10 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, loss_after_steps, vector_of
+from unskew.composition.parts import ClientSide, Personalization
 from unskew.errors import UnskewError
 from unskew.methods import make_method
 from unskew.methods.common.head import head_mask
-from unskew.methods.common.parts import ClientSide, Personalization
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedper import FedPer
 from unskew.methods.fedrep import FedRep

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 
 import unskew as us
 from toys import federation_of, slope, small_federation, vector_of
+from unskew.composition.parts import Personalization
 from unskew.engine.optimizer import SGD, Adam
 from unskew.errors import UnskewError
-from unskew.methods.common.parts import Personalization
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.models import make
 

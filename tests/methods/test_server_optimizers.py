@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from unskew.aggregation import Uploads
+from unskew.composition.values import Server
 from unskew.methods import make_method
-from unskew.methods.common.values import Server
 from unskew.models.layout import Layout
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from unskew.composition.method import Method
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import gradient as module_under_test
 from unskew.privacy import private_gradient, private_noise, reject_coupled

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports import RUNS, clustered_run, made_run, trained_runs
+from unskew.composition.values import SAMPLE_WEIGHTS
 from unskew.errors import UnskewError
-from unskew.methods.common.values import SAMPLE_WEIGHTS
 from unskew.report.charts import all_charts
 from unskew.report.charts.aggregation_weights import scale_end
 from unskew.report.charts.chart import thinned, tidy

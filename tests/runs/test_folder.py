@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 import unskew as us
+from unskew.composition.values import Server
 from unskew.errors import FolderError, UnskewError
-from unskew.methods.common.values import Server
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.checkpoint import Checkpoints, Position

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.methods.common.values import SAMPLE_WEIGHTS
+from unskew.composition.values import SAMPLE_WEIGHTS
 from unskew.runs.sample_weights import EDGES, weights_table
 
 

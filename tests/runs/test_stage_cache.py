@@ -8,8 +8,8 @@ import torch
 
 import unskew as us
 from toys import small_federation, vector_of
+from unskew.composition.values import Stage
 from unskew.methods import Method, make_method
-from unskew.methods.common.values import Stage
 from unskew.models import make
 from unskew.runs.folder import RunFolder
 from unskew.runs.read import read_runs

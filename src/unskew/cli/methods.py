@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table as RichTable
 
-    from unskew.methods.common.method import Method
-    from unskew.methods.common.parts import Part
+    from unskew.composition.method import Method
+    from unskew.composition.parts import Part
 
 Row = dict[str, Any]
 

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.values import Client, ExtraTraining, Finished, Start, Tensors, Trained
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack
 from unskew.engine.batches import BatchSchedule
@@ -19,8 +21,6 @@ from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import TraceCache
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Client, ExtraTraining, Finished, Start, Tensors, Trained
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import stream

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.common.values import Finished, Tensors, Trained
 from unskew.utils.rng import generator
 
 

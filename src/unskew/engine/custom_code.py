@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Part
+from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.utils.reprs import shows_address
 
 _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})

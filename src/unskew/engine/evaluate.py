@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.values import Server
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import ClientContext, to_tensor
 from unskew.engine.personal import personal_models
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Server
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.runs.checkpoint import Position
 from unskew.utils.rng import stream, uniforms

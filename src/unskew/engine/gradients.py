@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.methods.common.method import Method
+from unskew.composition.method import Method
 from unskew.models.functional import Batch, FunctionalModel
 
 

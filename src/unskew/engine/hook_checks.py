@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from unskew.methods.common.values import Finished, Server, Start, Tensors
+from unskew.composition.values import Finished, Server, Start, Tensors
 
 Value = TypeVar("Value", Start, Finished, Server)
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
+from unskew.composition.values import ExtraTraining
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
 from unskew.engine.runners import make_runner
-from unskew.methods.common.values import ExtraTraining
 from unskew.runs.checkpoint import Position
 
 

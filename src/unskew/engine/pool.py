@@ -20,13 +20,13 @@ import torch
 import torch.multiprocessing as torch_multiprocessing
 from torch import Tensor
 
+from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
 from unskew.engine.memory import keep_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
 from unskew.errors import UnskewError, add_traceback_note
-from unskew.methods.common.values import Finished, Tensors, Trained
 
 
 class ProcessPool:

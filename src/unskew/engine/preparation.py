@@ -1,8 +1,8 @@
 """What the preparatory stages of a method will cost, in a sentence."""
 
+from unskew.composition.values import Stage
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import client_context, rounds_of
-from unskew.methods.common.values import Stage
 from unskew.runs.cost import ModelSize
 from unskew.utils.wording import joined, plural
 

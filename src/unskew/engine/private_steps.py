@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unskew.composition.method import Method
 from unskew.engine.batches import local_steps
 from unskew.engine.settings import Settings
-from unskew.methods.common.method import Method
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import (
     Privacy,

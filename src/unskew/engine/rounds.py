@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.method import Method
+from unskew.composition.values import Server, Tensors
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult, Runner, draw_cohort
 from unskew.engine.hook_checks import checked_payload, checked_server
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Server, Tensors
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.models.masks import none_if_empty
 from unskew.runs.cost import ModelSize, Traffic, add_up, client_traffic

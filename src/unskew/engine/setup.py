@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from unskew import __version__
+from unskew.composition.method import Method
+from unskew.composition.values import Tensors
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
@@ -20,8 +22,6 @@ from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Tensors
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import flatten

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unskew.methods.common.values import Tensors
+from unskew.composition.values import Tensors
 
 
 def share(tensor: Tensor) -> Tensor:

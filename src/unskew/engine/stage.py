@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
+from unskew.composition.values import Stage
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
 from unskew.engine.runners import example_inputs
 from unskew.engine.settings import Settings
-from unskew.methods.common.values import Stage
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import stream, torch_seeded
 

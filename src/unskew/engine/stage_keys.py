@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unskew.composition.values import Stage, Tensors
 from unskew.engine.settings import Settings
 from unskew.engine.stage import settings_of
-from unskew.methods.common.values import Stage, Tensors
 from unskew.utils.reprs import shows_address
 
 _IDENTITY = ("network", "layout", "start", "data", "arithmetic")

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from unskew.composition.values import Beginning, Server, Stage
 from unskew.engine.cohort import Runner
 from unskew.engine.evaluate import evaluate
 from unskew.engine.private_steps import PrivateStage
@@ -23,7 +24,6 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewWarning
-from unskew.methods.common.values import Beginning, Server, Stage
 from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
 from unskew.runs.folder import RunFolder

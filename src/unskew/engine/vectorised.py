@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
+from unskew.composition.values import Client, Finished, Start, Trained
 from unskew.engine.batches import BatchSchedule, Steps, local_steps
 from unskew.engine.client import ClientContext, after_extra_training, error_context, to_tensor
 from unskew.engine.cohort import ClientTask, CohortResult
@@ -24,7 +25,6 @@ from unskew.engine.private_steps import PrivateGradients
 from unskew.engine.trace_cache import TraceCache
 from unskew.engine.tracing import Function
 from unskew.errors import UnskewError
-from unskew.methods.common.values import Client, Finished, Start, Trained
 from unskew.models.layout import rows_are_finite
 
 _CHUNK_NUMBERS = 2**24

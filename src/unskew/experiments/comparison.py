@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
@@ -17,7 +18,6 @@ from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
 from unskew.models.functional import Model
 from unskew.runs.runs import Runs, check_target
 from unskew.runs.stage_cache import stage_cache_in

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.model_factory import instantiate
 from unskew.engine.preparation import planned_rounds
@@ -18,7 +19,6 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
-from unskew.methods.common.method import Method
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 

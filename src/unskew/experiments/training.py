@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.data.federation import Federation
 from unskew.engine.preparation import describe_preparation
 from unskew.engine.progress import RoundCallback
@@ -13,8 +15,6 @@ from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import execute
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Part
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 

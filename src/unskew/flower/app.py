@@ -11,12 +11,12 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from unskew.composition.method import Method
 from unskew.engine.cohort import ClientFailed
 from unskew.flower.node import Node, refusal
 from unskew.flower.site import Data, DataFn, Site
 from unskew.flower.wire import ACTION, ARRAYS, NODE_INFO, REQUEST, Refusal, Request, log
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
 
 Handler = Callable[[Node, Message, Context], RecordDict]
 

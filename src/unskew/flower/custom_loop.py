@@ -9,6 +9,8 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.values import Trained
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import Floats, Levels
@@ -25,8 +27,6 @@ from unskew.flower.uploads import (
     tabulate_metrics,
 )
 from unskew.flower.wire import MODEL, SAMPLES, named_tensors, to_arrays
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Trained
 from unskew.models.layout import Layout
 from unskew.runs.checkpoint import Position
 

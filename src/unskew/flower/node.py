@@ -16,6 +16,8 @@ from flwr.app import (
 )
 from torch import Tensor, nn
 
+from unskew.composition.method import Method
+from unskew.composition.values import Finished, Server, Stage, Tensors, Trained
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
 from unskew.engine.evaluate import has_personal_models, score
@@ -41,8 +43,6 @@ from unskew.flower.wire import (
     to_arrays,
     to_tensors,
 )
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Finished, Server, Stage, Tensors, Trained
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 

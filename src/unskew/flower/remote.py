@@ -8,6 +8,7 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from unskew.composition.values import Tensors
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
@@ -26,7 +27,6 @@ from unskew.flower.wire import (
     Request,
     StateVersion,
 )
-from unskew.methods.common.values import Tensors
 from unskew.runs.checkpoint import Position
 
 _VERSION = "version"

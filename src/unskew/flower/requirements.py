@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
 
 
 def needs_pooled_samples(method: Method, federation: Federation) -> bool:

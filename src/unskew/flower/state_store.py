@@ -11,8 +11,8 @@ from urllib.parse import quote
 from flwr.app import ConfigRecord, Context
 from safetensors.torch import load, save
 
+from unskew.composition.values import Tensors
 from unskew.flower.wire import Refusal, StateVersion
-from unskew.methods.common.values import Tensors
 from unskew.runs.atomic import write_bytes
 from unskew.runs.state_files import contiguous_copy
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from safetensors.torch import load_file, save
 from torch import nn
 
+from unskew.composition.method import Method
 from unskew.data import checks
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -29,7 +30,6 @@ from unskew.flower.server_view import RemoteFederation
 from unskew.flower.uploads import UnusableReply
 from unskew.flower.wire import log
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes

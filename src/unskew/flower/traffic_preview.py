@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.values import Stage
 from unskew.data.federation import Federation
 from unskew.engine.backend import LocalBackend
 from unskew.engine.client import ClientContext
@@ -20,8 +22,6 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.flower.requirements import needs_pooled_samples
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Stage
 from unskew.models.layout import Layout
 from unskew.utils.rng import generator
 

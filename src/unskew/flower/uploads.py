@@ -9,10 +9,10 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
-from unskew.methods.common.values import Finished, Tensors, Trained
 from unskew.models.layout import Layout, TensorKind
 
 

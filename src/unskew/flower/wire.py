@@ -11,9 +11,9 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from torch import Tensor
 
+from unskew.composition.values import Tensors
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods.common.values import Tensors
 from unskew.models.layout import Layout
 
 log = logging.getLogger("flwr").log

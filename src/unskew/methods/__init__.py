@@ -1,4 +1,4 @@
-"""The methods: one file per method, each a part built on :mod:`unskew.methods.common.parts`.
+"""The methods: one file per method, each a part built on :mod:`unskew.composition.parts`.
 
 ``make_method("fedprox:mu=0.01+ida")`` builds a method from its spec string. Names are loaded on
 first use, so that importing this package does not import torch.
@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.methods._registry import METHODS, make_method, search_grid, with_options
-    from unskew.methods.common.method import Method
-    from unskew.methods.common.parts import (
+    from unskew.composition.method import Method
+    from unskew.composition.parts import (
         Aspect,
         ClientSide,
         Part,
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
         ServerSide,
         Setting,
     )
-    from unskew.methods.common.values import (
+    from unskew.composition.values import (
         About,
         Client,
         Finished,
@@ -28,14 +27,15 @@ if TYPE_CHECKING:
         Tensors,
         Trained,
     )
+    from unskew.methods._registry import METHODS, make_method, search_grid, with_options
 
 _MODULES = {
-    "_registry": ("METHODS", "make_method", "search_grid", "with_options"),
-    "common.method": ("Method",),
-    "common.parts": (
+    "methods._registry": ("METHODS", "make_method", "search_grid", "with_options"),
+    "composition.method": ("Method",),
+    "composition.parts": (
         "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
     ),
-    "common.values": (
+    "composition.values": (
         "About", "Client", "Finished", "Server", "Start", "Step", "Tensors", "Trained",
     ),
 }  # fmt: skip
@@ -67,7 +67,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"unskew.methods.{module}"), name)
+            return getattr(import_module(f"unskew.{module}"), name)
     raise AttributeError(f"module 'unskew.methods' has no attribute {name!r}")
 
 

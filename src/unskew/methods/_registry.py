@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from unskew.composition.compose import compose
+from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.errors import UnskewError
 from unskew.methods.afl import AFL
 from unskew.methods.bulyan import Bulyan
 from unskew.methods.central import Central
 from unskew.methods.cfl import CFL
-from unskew.methods.common.compose import compose
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Part
 from unskew.methods.data_sharing import DataSharing
 from unskew.methods.ditto import Ditto
 from unskew.methods.fedadagrad import FedAdagrad

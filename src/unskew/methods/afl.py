@@ -16,9 +16,9 @@ from torch import Tensor
 from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
+from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
-from unskew.methods.common.parts import Aspect, ClientSide, ServerSide
-from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 _UNKNOWN = -1.0

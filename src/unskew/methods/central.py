@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from pydantic.dataclasses import dataclass
 
+from unskew.composition.parts import ClientSide, Setting
+from unskew.composition.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.methods.common.parts import ClientSide, Setting
-from unskew.methods.common.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 

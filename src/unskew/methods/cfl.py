@@ -16,8 +16,8 @@ from torch import Tensor
 
 from unskew.aggregation.bipartition import bipartition, cosines
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.multi_model import Assignment, ModelSelector, model_of
-from unskew.methods.common.values import About, Beginning, Server, Tensors
+from unskew.composition.multi_model import Assignment, ModelSelector, model_of
+from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 

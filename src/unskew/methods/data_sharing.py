@@ -15,8 +15,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.parts import ServerSide, Setting
-from unskew.methods.common.values import About, Server, Tensors
+from unskew.composition.parts import ServerSide, Setting
+from unskew.composition.values import About, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 

@@ -13,9 +13,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Aspect, ClientSide, Personalization
-from unskew.methods.common.values import (
+from unskew.composition.method import Method
+from unskew.composition.parts import Aspect, ClientSide, Personalization
+from unskew.composition.values import (
     About,
     Client,
     ExtraTraining,

@@ -8,8 +8,8 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.values import About
 from unskew.methods.common.server_optimizer import AdaptiveServerOptimizer
-from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 

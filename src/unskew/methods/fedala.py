@@ -15,9 +15,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.parts import Aspect, ClientSide, Personalization
+from unskew.composition.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.methods.common.head import top_layers
-from unskew.methods.common.parts import Aspect, ClientSide, Personalization
-from unskew.methods.common.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.models.functional import Batch
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS

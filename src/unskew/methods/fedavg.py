@@ -8,8 +8,8 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.weighting import ClientWeighting, by_samples
-from unskew.methods.common.parts import Aspect, ServerSide
-from unskew.methods.common.values import About, Server
+from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 

@@ -10,7 +10,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.parts import Aspect, ServerSide
+from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.values import About, Server
 from unskew.methods.common.server_optimizer import (
     Decay,
     Positive,
@@ -18,7 +19,6 @@ from unskew.methods.common.server_optimizer import (
     change_of,
     slot_or_zeros,
 )
-from unskew.methods.common.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 

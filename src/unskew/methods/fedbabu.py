@@ -10,11 +10,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.parts import Aspect, Personalization
+from unskew.composition.values import About, ExtraTraining
 from unskew.errors import UnskewError
 from unskew.methods.common.head import head_mask
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Aspect, Personalization
-from unskew.methods.common.values import About, ExtraTraining
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS

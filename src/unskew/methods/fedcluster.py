@@ -16,8 +16,8 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.methods.common.parts import Aspect, ServerSide, Setting
-from unskew.methods.common.values import About, Beginning, Server, Tensors
+from unskew.composition.parts import Aspect, ServerSide, Setting
+from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 

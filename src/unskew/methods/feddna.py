@@ -14,11 +14,11 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
+from unskew.composition.method import Method
+from unskew.composition.parts import ServerSide
+from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import ServerSide
 from unskew.methods.common.rule_part import RulePart
-from unskew.methods.common.values import About, Server
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.utils.specs import OPTIONS

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, uniform
-from unskew.methods.common.parts import Aspect, ClientSide, ServerSide
-from unskew.methods.common.shared_coordinates import SharedCoordinates
-from unskew.methods.common.values import (
+from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.values import (
     About,
     Client,
     Finished,
@@ -28,6 +27,7 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.methods.common.shared_coordinates import SharedCoordinates
 from unskew.utils.specs import OPTIONS
 
 

@@ -17,8 +17,8 @@ from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.fusion import Fusion
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.parts import Aspect, Mean, ServerSide
-from unskew.methods.common.values import About, Server, Tensors
+from unskew.composition.parts import Aspect, Mean, ServerSide
+from unskew.composition.values import About, Server, Tensors
 from unskew.utils.specs import OPTIONS
 
 

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
+from unskew.composition.parts import ClientSide, Measurement, ServerSide, Setting
+from unskew.composition.values import About, Client, Server, Start, Step, Tensors
 from unskew.methods.common.generator import Generator, GeneratorTraining, Heads, Shape
-from unskew.methods.common.parts import ClientSide, Measurement, ServerSide, Setting
-from unskew.methods.common.values import About, Client, Server, Start, Step, Tensors
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.utils.rng import stream, torch_generator

@@ -12,9 +12,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from unskew.composition.parts import Setting
+from unskew.composition.values import About
 from unskew.errors import UnskewError
-from unskew.methods.common.parts import Setting
-from unskew.methods.common.values import About
 from unskew.models.norms import MIN_IMAGE_GROUP, MIN_VECTOR_GROUP, groups
 from unskew.utils.specs import OPTIONS
 

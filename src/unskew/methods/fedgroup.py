@@ -17,14 +17,14 @@ from torch import Tensor
 from unskew.aggregation.bipartition import cosines, unit_rows
 from unskew.aggregation.centers import k_means
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.multi_model import (
+from unskew.composition.multi_model import (
     Assignment,
     Count,
     ModelSelector,
     samples_per_model,
     with_models,
 )
-from unskew.methods.common.values import About, Beginning, Server, Tensors
+from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 

@@ -17,10 +17,10 @@ from unskew.aggregation.chain import Layer, chain_of, renumber
 from unskew.aggregation.matching import matched
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
+from unskew.composition.method import Method
+from unskew.composition.parts import Aspect, Mean, Measurement, ServerSide
+from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import Aspect, Mean, Measurement, ServerSide
-from unskew.methods.common.values import About, Server
 from unskew.methods.feddna import FedDNA, moments_of
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator

@@ -14,8 +14,8 @@ from torch import Tensor
 from unskew.aggregation.combine import sum_of_rows
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
-from unskew.methods.common.parts import Aspect, ClientSide, Mean, ServerSide
-from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
+from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 

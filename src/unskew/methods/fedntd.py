@@ -15,8 +15,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.parts import ClientSide
-from unskew.methods.common.values import About, Client, Start, Step, Tensors
+from unskew.composition.parts import ClientSide
+from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
 _MASKED_LOGIT = -1e9

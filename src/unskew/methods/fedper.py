@@ -10,9 +10,9 @@ from typing import ClassVar, Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.parts import Aspect, Personalization
+from unskew.composition.values import About
 from unskew.methods.common.head import head_mask
-from unskew.methods.common.parts import Aspect, Personalization
-from unskew.methods.common.values import About
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 

@@ -12,10 +12,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.method import Method
+from unskew.composition.parts import ClientSide
+from unskew.composition.values import About, ExtraTraining
 from unskew.methods.common.head import head_mask
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import ClientSide
-from unskew.methods.common.values import About, ExtraTraining
 from unskew.methods.fedper import FedPer
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS

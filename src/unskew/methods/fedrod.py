@@ -14,8 +14,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.methods.common.parts import Aspect, ClientSide, Personalization, Setting
-from unskew.methods.common.values import About, Client, Start, Step, Tensors
+from unskew.composition.parts import Aspect, ClientSide, Personalization, Setting
+from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, zero_head

@@ -14,8 +14,8 @@ from unskew.aggregation.dispersion import Bins, CvScale
 from unskew.aggregation.fedsa import Scope, Weighting, fedsa
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.weighting import by_samples, uniform
+from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
-from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 Share = Annotated[float, Field(ge=0, le=1)]

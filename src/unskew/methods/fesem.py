@@ -15,8 +15,8 @@ from torch import Tensor
 
 from unskew.aggregation.centers import distances_to_centers, further_seeds
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.multi_model import Assignment, Count, ModelSelector
-from unskew.methods.common.values import About, Beginning, Server, Tensors
+from unskew.composition.multi_model import Assignment, Count, ModelSelector
+from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 

@@ -12,8 +12,8 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.inverse import Center, inverse_distance
 from unskew.aggregation.weighting import ClientWeighting
-from unskew.methods.common.parts import Aspect, ServerSide
-from unskew.methods.common.values import About, Server
+from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 

@@ -14,9 +14,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.client_loss import training_loss
-from unskew.methods.common.multi_model import Assignment, Count, ModelSelector
-from unskew.methods.common.values import (
+from unskew.composition.multi_model import Assignment, Count, ModelSelector
+from unskew.composition.values import (
     About,
     Beginning,
     Client,
@@ -26,6 +25,7 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.methods.common.client_loss import training_loss
 from unskew.models.layout import Layout
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS

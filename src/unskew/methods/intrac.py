@@ -13,8 +13,8 @@ from torch import Tensor
 from unskew.aggregation.inverse import inverse_accuracy
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.parts import Aspect, ServerSide
-from unskew.methods.common.values import About, Server
+from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.values import About, Server
 from unskew.utils.specs import OPTIONS
 
 

@@ -11,8 +11,8 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.krum import krum
 from unskew.aggregation.rule import Rule
+from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
-from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 

@@ -19,13 +19,9 @@ from torch import Tensor, nn
 from unskew.aggregation.discrepancy import OnDegenerate, discrepancy
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
-from unskew.densities.models import network_for
-from unskew.densities.vae_codes import distance_to_prior, has_codes
-from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.once import has_received, mark_received, slot_once
-from unskew.methods.common.parts import Aspect, ClientSide, ServerSide, Setting
-from unskew.methods.common.values import (
+from unskew.composition.method import Method
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.composition.values import (
     About,
     Beginning,
     Client,
@@ -36,6 +32,10 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.densities.models import network_for
+from unskew.densities.vae_codes import distance_to_prior, has_codes
+from unskew.errors import UnskewError
+from unskew.methods.common.once import has_received, mark_received, slot_once
 from unskew.models.functional import FunctionalModel
 from unskew.models.mlp import Widths
 from unskew.models.vae import VAESpec

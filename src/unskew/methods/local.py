@@ -7,8 +7,8 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.methods.common.parts import Personalization
-from unskew.methods.common.values import About
+from unskew.composition.parts import Personalization
+from unskew.composition.values import About
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 

@@ -14,9 +14,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from unskew.composition.parts import ClientSide, Setting
+from unskew.composition.values import About, Client, Finished, Start, Step, Tensors, Trained
 from unskew.errors import UnskewError
-from unskew.methods.common.parts import ClientSide, Setting
-from unskew.methods.common.values import About, Client, Finished, Start, Step, Tensors, Trained
 from unskew.models import spec
 from unskew.models.functional import ForwardPass
 from unskew.models.layout import head_name

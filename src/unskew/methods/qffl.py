@@ -14,9 +14,9 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
+from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
-from unskew.methods.common.parts import Aspect, ClientSide, Mean, ServerSide
-from unskew.methods.common.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
 _LEAST_LOSS = 1e-10

@@ -10,8 +10,8 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.geometric import geometric_median
 from unskew.aggregation.rule import Rule
+from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
-from unskew.methods.common.values import About
 from unskew.utils.specs import OPTIONS
 
 

@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from unskew.composition.values import Server, Tensors
 from unskew.errors import UnskewError
-from unskew.methods.common.values import Server, Tensors
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
 from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import nn
 
-    from unskew.methods.common.values import Tensors
+    from unskew.composition.values import Tensors
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.methods.common.values import SAMPLE_WEIGHTS, Tensors
+from unskew.composition.values import SAMPLE_WEIGHTS, Tensors
 from unskew.partition.report import MAX_LISTED_CLIENTS
 
 EDGES = tuple(round(-2 + 0.1 * i, 1) for i in range(41))

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from unskew.composition.values import Tensors
 from unskew.errors import UnskewError
-from unskew.methods.common.values import Tensors
 from unskew.runs.atomic import write_bytes
 
 _FILE_BYTES, _FILE_CLIENTS = 2**26, 256

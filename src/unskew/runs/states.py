@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from unskew.methods.common.values import Tensors
+from unskew.composition.values import Tensors
 from unskew.runs.intmap import IntMap
 from unskew.runs.state_files import StateFile, StateFolder, StateRecord, is_full
 

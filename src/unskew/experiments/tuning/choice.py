@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from unskew.composition.method import Method
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.trials import Trial
-from unskew.methods.common.method import Method
 from unskew.runs.run import Run
 from unskew.stats.metric import Metric
 from unskew.utils.jsonable import to_jsonable

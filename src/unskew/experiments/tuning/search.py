@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -12,7 +13,6 @@ from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.split import validation_split
 from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, grid_options
 from unskew.methods import with_options
-from unskew.methods.common.method import Method
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from itertools import islice, product
 from typing import Any
 
+from unskew.composition.method import Method
 from unskew.methods import search_grid, with_options
 from unskew.methods._registry import Option
-from unskew.methods.common.method import Method
 from unskew.utils.rng import generator
 
 _HALVINGS = 12

@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from unskew.composition.values import Server
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods import make_method
-from unskew.methods.common.values import Server
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS
 

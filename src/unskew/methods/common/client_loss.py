@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from unskew.methods.common.values import Client
+from unskew.composition.values import Client
 from unskew.models.functional import Batch
 
 _CHUNK = 1024

@@ -3,7 +3,7 @@
 import torch
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.values import Server, Tensors
+from unskew.composition.values import Server, Tensors
 
 _RECEIVED = "received_by"
 """The server's slot with the ids of the clients that have received the tensor."""

@@ -8,8 +8,8 @@ from torch import Tensor
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.methods.common.parts import Aspect, Mean, ServerSide
-from unskew.methods.common.values import Server
+from unskew.composition.parts import Aspect, Mean, ServerSide
+from unskew.composition.values import Server
 from unskew.utils.specs import OPTIONS
 
 

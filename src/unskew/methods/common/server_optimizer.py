@@ -16,8 +16,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.parts import Aspect, ServerSide
-from unskew.methods.common.values import Server, Tensors
+from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.values import Server, Tensors
 from unskew.utils.specs import OPTIONS
 
 Positive = Annotated[float, Field(gt=0)]

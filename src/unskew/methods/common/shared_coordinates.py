@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unskew.methods.common.values import Client
+from unskew.composition.values import Client
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.methods.common.parts import ClientSide, ServerSide, Setting
-from unskew.methods.common.values import (
+from unskew.composition.parts import ClientSide, ServerSide, Setting
+from unskew.composition.values import (
     About,
     Client,
     Finished,

@@ -6,8 +6,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.composition.values import About, Client, Start
 from unskew.densities.sampling import log_density
-from unskew.methods.common.values import About, Client, Start
 from unskew.methods.feddisk.on_device import OnDevice
 from unskew.utils.specs import NONE_IS_A_WORD, OPTIONS
 

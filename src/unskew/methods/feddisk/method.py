@@ -16,11 +16,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.densities.models import FromSpec
-from unskew.errors import UnskewWarning
-from unskew.methods.common.method import Method
-from unskew.methods.common.parts import ClientSide, ServerSide, Setting
-from unskew.methods.common.values import (
+from unskew.composition.method import Method
+from unskew.composition.parts import ClientSide, ServerSide, Setting
+from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     About,
     Beginning,
@@ -31,6 +29,8 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.densities.models import FromSpec
+from unskew.errors import UnskewWarning
 from unskew.methods.feddisk.federated import FederatedDensity
 from unskew.methods.feddisk.local import LocalDensity, Temper
 from unskew.methods.feddisk.ratio import Ratio, RatioEstimator, RatioNetwork

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.methods.common.once import mark_received, slot_once
-from unskew.methods.common.parts import (
+from unskew.composition.parts import (
     Aspect,
     ClientSide,
     Mean,
@@ -20,7 +19,7 @@ from unskew.methods.common.parts import (
     ServerSide,
     Setting,
 )
-from unskew.methods.common.values import (
+from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     Beginning,
     Client,
@@ -31,6 +30,7 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.methods.common.once import mark_received, slot_once
 from unskew.methods.feddisk.federated import learned_density
 from unskew.methods.feddisk.global_density import shared_copy
 from unskew.methods.feddisk.held_out import held_out, training_weights

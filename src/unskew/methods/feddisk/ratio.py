@@ -10,8 +10,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from unskew.composition.values import About, Client, Server, Start, Step, Tensors
 from unskew.densities.models import network_for
-from unskew.methods.common.values import About, Client, Server, Start, Step, Tensors
 from unskew.methods.feddisk.global_density import samples_from, thresholds
 from unskew.methods.feddisk.on_device import OnDevice
 from unskew.models.functional import Batch

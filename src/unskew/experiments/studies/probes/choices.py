@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.composition.method import Method
+from unskew.composition.values import Server
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
 from unskew.experiments.studies.probes.client_models import train_client_models
 from unskew.experiments.studies.study import Case
 from unskew.methods import make_method
-from unskew.methods.common.method import Method
-from unskew.methods.common.values import Server
 from unskew.utils.palette import color
 from unskew.utils.rng import generator
 

@@ -7,11 +7,11 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.parts import ClientSide
+from unskew.composition.values import Client, Finished, Start, Tensors, Trained
 from unskew.data.federation import Federation
 from unskew.experiments.studies.study import Case
 from unskew.experiments.training import train
-from unskew.methods.common.parts import ClientSide
-from unskew.methods.common.values import Client, Finished, Start, Tensors, Trained
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS

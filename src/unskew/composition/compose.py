@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
+from unskew.composition.method import Method
+from unskew.composition.multi_model import ModelSelector, MultiModelMethod
+from unskew.composition.parts import Part, Setting
+from unskew.composition.values import Stage
 from unskew.errors import UnskewError
-from unskew.methods.common.method import Method
-from unskew.methods.common.multi_model import ModelSelector, MultiModelMethod
-from unskew.methods.common.parts import Part, Setting
-from unskew.methods.common.values import Stage
 
 
 def compose(parts: Sequence[Part]) -> Method:

@@ -22,15 +22,15 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
-from unskew.methods.common.method import (
+from unskew.composition.method import (
     Method,
     own_server,
     own_uploads,
     with_own,
     without_own,
 )
-from unskew.methods.common.parts import Aspect, ClientSide, ServerSide
-from unskew.methods.common.values import (
+from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.values import (
     Beginning,
     Client,
     Finished,

@@ -11,7 +11,7 @@ from unskew.models.layout import Layout
 from unskew.privacy.budget import Privacy
 
 if TYPE_CHECKING:
-    from unskew.methods.common.method import Method
+    from unskew.composition.method import Method
 
 Tensors = Mapping[str, Tensor]
 

@@ -14,6 +14,7 @@ and return only those of their part. Hooks are pure: they return new values and 
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.methods.common.values import (
+from unskew.composition.values import (
     About,
     Beginning,
     Client,
@@ -39,8 +40,8 @@ from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
 if TYPE_CHECKING:
+    from unskew.composition.method import Method
     from unskew.data.federation import Federation
-    from unskew.methods.common.method import Method
 
 T = TypeVar("T")
 
@@ -79,6 +80,15 @@ _DECLARED_HOOKS = {
     "candidates": Aspect.CANDIDATES,
 }
 """The hooks that are called only if the part declares what they add to or replace."""
+
+
+def joined(*methods: "str | Part | Method") -> "Method":
+    """Return several methods as one, as a plus in a spec string does."""
+    # Both are imported by name, because they are built on this module.
+    make_method = import_module("unskew.methods").make_method
+    compose = import_module("unskew.composition.compose").compose
+    method: Method = compose([part for each in methods for part in make_method(each).parts])
+    return method
 
 
 def _check_declarations(cls: "type[Part]") -> None:
@@ -163,14 +173,10 @@ class Part:
 
     def __add__(self, other: "str | Part | Method") -> "Method":
         """Return both as one method: ``FedProx(mu=0.1) + "ida"``."""
-        from unskew.methods import make_method  # noqa: PLC0415 (imports every method)
-
-        return make_method(self) + other
+        return joined(self, other)
 
     def __radd__(self, other: str) -> "Method":
-        from unskew.methods import make_method  # noqa: PLC0415 (imports every method)
-
-        return make_method(other) + self
+        return joined(other, self)
 
     def check(self, method: "Method", network: FunctionalModel, samples: Tensor) -> None:
         """Raise an error if the part cannot train a network; ``samples`` are a few test inputs."""

@@ -21,16 +21,17 @@ from unskew.aggregation.product import product
 from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
-from unskew.methods.common.description import described
-from unskew.methods.common.parts import (
+from unskew.composition.description import described
+from unskew.composition.parts import (
     Aspect,
     ClientSide,
     Part,
     Personalization,
     ServerSide,
     Setting,
+    joined,
 )
-from unskew.methods.common.values import (
+from unskew.composition.values import (
     About,
     Beginning,
     Client,
@@ -43,9 +44,10 @@ from unskew.methods.common.values import (
     Tensors,
     Trained,
 )
+from unskew.models import masks
 from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
 from unskew.models.layout import Layout, TensorKind
-from unskew.models.masks import joined, none_if_empty, without
+from unskew.models.masks import none_if_empty, without
 from unskew.utils.specs import spec_of
 
 if TYPE_CHECKING:
@@ -84,15 +86,10 @@ class Method:
 
     def __add__(self, other: "str | Part | Method") -> "Method":
         """Return both as one method: ``make_method("fedprox") + "ida"``."""
-        from unskew.methods import make_method  # noqa: PLC0415 (imports every method)
-        from unskew.methods.common.compose import compose  # noqa: PLC0415 (imports this module)
-
-        return compose((*self.parts, *make_method(other).parts))
+        return joined(self, other)
 
     def __radd__(self, other: str | Part) -> "Method":
-        from unskew.methods import make_method  # noqa: PLC0415 (imports every method)
-
-        return make_method(other) + self
+        return joined(other, self)
 
     # What the parts declare.
 
@@ -377,7 +374,7 @@ class Method:
         mask = self._statistics(layout)
         for part in self._personalizations:
             shared = part.shares_on_upload(layout)
-            mask = mask if shared is None else joined(mask, shared)
+            mask = mask if shared is None else masks.joined(mask, shared)
         return mask
 
     def _statistics(self, layout: Layout) -> Tensor | None:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
-from unskew.methods.common.values import About, Level
+from unskew.composition.values import About, Level
 
 if TYPE_CHECKING:
-    from unskew.methods.common.parts import Part
+    from unskew.composition.parts import Part
 
 _FEDAVG = About(title="Average by samples", paper="McMahan et al. 2017", kind="server")
 
