@@ -134,9 +134,14 @@ def _neutral(name: str) -> Iterator[tuple[str, str]]:
                 yield other, reason
 
 
+def without_spec(refusal: str) -> str:
+    """Return a refusal without the spec that it starts with, which names both methods anyway."""
+    return re.sub(r"^method(: | '[^']*': )", "", refusal)
+
+
 def _reason(refusal: str, name: str, other: str) -> str:
     """Return a refusal in a few words that are the same for all pairs with the same reason."""
-    text = re.sub(r"^method(: | '[^']*': )", "", refusal).partition(";")[0]
+    text = without_spec(refusal).partition(";")[0]
     for pattern, words in _WORDS.items():
         if match := re.search(pattern, text):
             return match.expand(words)
@@ -145,7 +150,7 @@ def _reason(refusal: str, name: str, other: str) -> str:
 
 _WORDS = {
     r"both replace (.*)": r"both replace \1",
-    r"\w+ replaces (.*), to which \w+ adds": r"one replaces \1, the other adds to it",
+    r"\w+ replaces (.*), to which \w+ adds": r"one replaces \1, the other adds to them",
     r"trains twice per round": "one trains twice, the other needs a single training",
     r"includes": "one includes the other",
 }

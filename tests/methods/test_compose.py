@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 import torch
@@ -53,6 +54,12 @@ def test_options_belong_to_their_parts():
     assert [part.name for part in method.parts] == ["fedprox", "moon", "ida", "fedadam"]
     assert (method.parts[0].mu, method.parts[1].mu) == (0.1, 1.0)
     assert str(method) == "fedprox:mu=0.1+moon+ida+fedadam:server_lr=0.01"
+
+
+def test_spaces_around_a_plus_are_ignored():
+    assert make_method("fedprox:mu=0.1 + ida") == make_method("fedprox:mu=0.1+ida")
+    with pytest.raises(UnskewError, match="name a method on both sides of each plus"):
+        make_method("fedprox+")
 
 
 def test_a_plus_in_a_number_is_not_a_composition():
@@ -201,12 +208,95 @@ def test_parts_with_equal_names_of_tensors_do_not_see_each_other(federation):
     }
 
 
-def test_an_undeclared_hook_is_pointed_out():
-    with pytest.raises(TypeError, match=r"Quiet defines combine, .*Aspect.COMBINATION"):
+def hook(*arguments):
+    raise AssertionError
 
-        class Quiet(us.ServerSide):
-            def combine(self, server, uploads, mean):
-                return mean(uploads)
+
+@pytest.mark.parametrize(
+    ("group", "members", "message"),
+    [
+        (us.ServerSide, {"combine": hook}, "Bad defines combine, which is called only if"),
+        (
+            us.ClientSide,
+            {"loss_term": hook, "replaces": frozenset({Aspect.LOCAL_LOSS})},
+            r"add adds = frozenset\(\{Aspect.LOCAL_LOSS",
+        ),
+        (us.ServerSide, {"adapt": hook}, "defines adapt, a hook of Setting; derive it from that"),
+        (
+            us.ClientSide,
+            {"adds": frozenset({Aspect.LOCAL_LOSS})},
+            "adds the local loss; derive it from ClientSide and define loss_term",
+        ),
+        (
+            us.Personalization,
+            {"replaces": frozenset({Aspect.SERVER_STEP})},
+            "replaces the server's step; derive it from ServerSide and define step",
+        ),
+        (us.ServerSide, {"replaces": {Aspect.HEAD}}, "make it a frozenset"),
+        (us.ServerSide, {"needs": frozenset({"labels"})}, "needs 'labels'; it can be"),
+    ],
+)
+def test_declarations_and_hooks_must_match(group, members, message):
+    with pytest.raises(TypeError, match=message):
+        type("Bad", (group,), members)
+
+
+@pytest.mark.parametrize(
+    ("members", "other", "message"),
+    [
+        ({"tensor_scope": "fedprox"}, "fedprox", "have the same tensor_scope"),
+        ({"name": "models"}, "ifca", "a part cannot be called 'models'"),
+        ({"name": "a+b"}, "ida", "choose another name"),
+    ],
+)
+def test_the_tensors_of_two_parts_cannot_be_mixed_up(members, other, message):
+    part = type("Custom", (us.ClientSide,), members)()
+    with pytest.raises(UnskewError, match=message):
+        part + other
+
+
+def test_methods_with_several_models_are_built_by_make_method():
+    with pytest.raises(UnskewError, match=r"build ifca with unskew\.methods\.make_method"):
+        Method(make_method("ifca").parts)
+
+
+@pytest.mark.parametrize("other", ["feddna", "scaffold", "fedgen:hidden=8,generator_steps=2"])
+def test_a_round_that_afl_leaves_out_changes_no_other_part(other):
+    """With so large a rate, the mixture gives some cohorts weight 0."""
+    federation = small_federation(sizes=(20, 13, 9, 7), unit=True)
+    options = {"model": "mlp:hidden=6,norm=batch", "rounds": 12, "participation": 0.25}
+    run = us.train(
+        federation, f"afl:mixture_lr=50+{other}", batch_size=4, lr=0.1, runner="loop", **options
+    )
+    rows = [table for table in run.client_tables if table["kind"] == "round"]
+    assert any(not any(table["weight"]) for table in rows)
+    assert max(run.curve("global", "loss")[1]) < 2
+
+
+def test_a_client_uses_what_was_sent_for_the_model_it_chose():
+    """Model 0 has a control variate before the others; clients of these must not use it."""
+    seen = []
+
+    class Recorded(type(make_method("scaffold").parts[0])):
+        def prepare(self, client, start, payload, state):
+            seen.append((client.round, client.id, "control" in payload))
+            return super().prepare(client, start, payload, state)
+
+    federation = small_federation(sizes=(12, 9, 8, 7, 9, 10))
+    method = Recorded() + "ifca:models=3"
+    options = {"model": "mlp:hidden=6", "rounds": 5, "cohort": 2, "lr": 0.1, "seed": 2}
+    run = us.train(federation, method, runner="loop", **options)
+    chosen = {
+        (table["round"] - 1, k): model
+        for table in run.client_tables
+        if table["kind"] == "round"
+        for k, model in zip(table["client"], table["diagnostics"]["cluster"], strict=True)
+    }
+    trained = {model: min(t for (t, _), m in chosen.items() if m == model)
+               for model in set(chosen.values())}  # fmt: skip
+    assert len(trained) > 1
+    for round_, client, received in seen:
+        assert received == (trained[chosen[round_, client]] < round_)
 
 
 def test_a_method_itself_is_not_a_base_class():
@@ -219,20 +309,31 @@ def test_a_method_itself_is_not_a_base_class():
 # Identity by value.
 
 
+def values_of(field):
+    """Values that a field of a method can have, as texts of a spec string."""
+    alternatives = {
+        float: st.floats(1e-12, 0.49).map(repr),
+        int: st.integers(1, 200).map(str),
+        bool: st.sampled_from(["true", "false"]),
+    }
+    known = alternatives.get(type(field.default), st.nothing())
+    choices = [value for value in get_args(field.type) if isinstance(value, str)]
+    known |= st.sampled_from(choices) if choices else st.nothing()
+    return known | (st.just("none") if field.default is None else st.nothing())
+
+
 def compositions():
-    """Random compositions with random values of numeric options."""
+    """Random compositions with random values of up to two options per part."""
 
     def part(name):
-        numeric = [
-            field.name
-            for field in fields(METHODS[name])
-            if isinstance(field.default, float) and 0 < field.default <= 1
-        ]
-        option = st.sampled_from(numeric) if numeric else st.none()
-        value = st.floats(0.01, 0.49).map(lambda number: float(f"{number:.3g}"))
-        return st.tuples(st.just(name), option, value).map(
-            lambda drawn: drawn[0] if drawn[1] is None else f"{drawn[0]}:{drawn[1]}={drawn[2]}"
+        fields_ = fields(METHODS[name])
+        options = st.lists(st.sampled_from(fields_), max_size=2, unique_by=lambda each: each.name)
+        texts = options.flatmap(
+            lambda chosen: st.tuples(
+                *(values_of(each).map(f"{each.name}={{}}".format) for each in chosen)
+            )
         )
+        return texts.map(lambda each: f"{name}:{','.join(each)}" if each else name)
 
     names = st.lists(st.sampled_from(sorted(METHODS)), min_size=1, max_size=4, unique=True)
     return names.flatmap(lambda each: st.tuples(*map(part, each))).map("+".join)
@@ -243,7 +344,7 @@ def test_a_spec_describes_its_method_completely(spec):
     try:
         method = make_method(spec)
     except UnskewError:
-        return  # the parts clash
+        return  # the parts clash, or a value is out of range
     again = make_method(str(method))
     assert again == method
     assert hash(again) == hash(method)

@@ -41,12 +41,15 @@ def list_methods(
     method = None if name is None else make_method(name)
     rows = [_facts(part) for part in (method.parts if method else parts)]
     if json:
-        print_json(rows)
+        print_json(rows if method is None or len(rows) == 1 else _composition(method, rows))
     elif method is None and not long:
         print_rich(_list(rows))
     else:
         if method is not None and len(method.parts) > 1:
-            print_rich(_composition(method))
+            facts = _composition(method, rows)
+            facts["parts"] = ", ".join(part.name for part in method.parts)
+            facts = {key: in_words(value) for key, value in facts.items() if key != "name"}
+            print_rich(details(f"{method.spec}: {len(method.parts)} parts", facts))
         for row in rows:
             print_rich(_block(row))
 
@@ -89,17 +92,17 @@ def _list(rows: list[Row]) -> "RichTable":
     return table
 
 
-def _composition(method: "Method") -> "Group":
-    """Describe a method of several parts; a block for each part follows."""
+def _composition(method: "Method", parts: list[Row]) -> Row:
+    """Describe a method of several parts."""
     about = method.about
-    facts = {
-        "parts": ", ".join(part.name for part in method.parts),
-        "meant for": f"{about.level} accuracy",
+    return {
+        "name": method.spec,
+        "meant for": about.level,
         "sent to clients": about.down,
         "sent to the server": about.up,
-        "needs individual updates": in_words(about.needs_individual_updates),
+        "needs individual updates": about.needs_individual_updates,
+        "parts": parts,
     }
-    return details(f"{method.spec}: {len(method.parts)} parts", facts)
 
 
 _RUNNERS = {

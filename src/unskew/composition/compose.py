@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from unskew.composition.method import Method
-from unskew.composition.multi_model import ModelSelector, MultiModelMethod
-from unskew.composition.parts import Part, Setting
+from unskew.composition.multi_model import MODELS, ModelSelector, MultiModelMethod
+from unskew.composition.parts import Aspect, Part, Setting
 from unskew.composition.values import Stage
 from unskew.errors import UnskewError
 
@@ -22,11 +22,21 @@ def compose(parts: Sequence[Part]) -> Method:
 
 def _clashes(parts: Sequence[Part]) -> Iterator[str]:
     """Yield the reasons why parts cannot be one method."""
+    for part in parts:
+        if part.name == MODELS or set(part.name) & set("+:,/"):
+            yield f"a part cannot be called {part.name!r}; choose another name"
     for part, other in permutations(parts, 2):
         if part.name == other.name:
             yield f"{part.name} is listed twice; each method may be listed once"
+        if isinstance(part, ModelSelector) and isinstance(other, ModelSelector):
+            yield (
+                f"{part.name} and {other.name} both replace {Aspect.NUMBER_OF_MODELS}; remove one "
+                "of them"
+            )
         if isinstance(part, type(other)):
             yield f"{part.name} includes {other.name}; remove {other.name}"
+        if part.prefixed({"": None}) == other.prefixed({"": None}):
+            yield f"{part.name} and {other.name} have the same tensor_scope; give each its own"
     for part, other in permutations(parts, 2):
         for aspect in sorted(part.replaces & other.replaces):
             yield f"{part.name} and {other.name} both replace {aspect}; remove one of them"

@@ -46,6 +46,7 @@ from unskew.composition.values import (
     Tensors,
     Trained,
 )
+from unskew.errors import UnskewError
 from unskew.models import masks
 from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
 from unskew.models.layout import Layout, TensorKind
@@ -61,9 +62,17 @@ KEPT = "kept"
 
 @dataclass(frozen=True)
 class Method:
-    """Parts that are applied together; without any, FedAvg."""
+    """Parts that are applied together; without any, FedAvg.
+
+    :func:`unskew.methods.make_method` builds methods and refuses parts that clash.
+    """
 
     parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        several = any(Aspect.NUMBER_OF_MODELS in part.replaces for part in self.parts)
+        if several and not self.has_several_models:
+            raise UnskewError(f"method: build {self.spec} with unskew.methods.make_method")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -79,7 +88,7 @@ class Method:
     @cached_property
     def spec(self) -> str:
         """The spec string, such as ``fedprox:mu=0.1+ida``."""
-        return "+".join(spec_of(part, part.name) for part in self.parts) or "fedavg"
+        return "+".join(spec_of(part, part.name) for part in self.parts)
 
     def __str__(self) -> str:
         return self.spec
@@ -188,7 +197,7 @@ class Method:
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Raise an error if a part cannot train a network; ``samples`` are a few test inputs."""
-        for part in self.parts:
+        for part in self._settings:
             part.check(self, network, samples)
 
     def is_done(self, server: Server) -> bool:
@@ -217,33 +226,43 @@ class Method:
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Combine a round's uploads; the diagnostics hold at least the weight of each client."""
-        keeps_model = False
-        received = server
+        received, keeping = server, list[ServerSide]()
         for part in self._server_sides:
             slots = part.receive(own_server(server, part), own_uploads(uploads, part))
             if slots is None:
-                keeps_model = True
+                keeping.append(part)
             else:
                 received = with_own(received, part, slots)
-        diagnostics: dict[str, Any] = {"weights": torch.zeros(len(uploads), dtype=torch.float64)}
-        updated = received
-        if not keeps_model:
-            vector, found = self._combined(received, uploads)
-            updated, diagnostics = self._stepped(received, vector, uploads), dict(found)
-        for part in self._server_sides:
+        if keeping:  # the round changes nothing but these parts
+            weights = torch.zeros(len(uploads), dtype=torch.float64)
+            return self._concluded(keeping, server, server, uploads, {"weights": weights})
+        vector, diagnostics = self._combined(received, uploads)
+        updated = self._stepped(received, vector, uploads)
+        return self._concluded(self._server_sides, received, updated, uploads, dict(diagnostics))
+
+    def _concluded(
+        self,
+        parts: Sequence[ServerSide],
+        before: Server,
+        after: Server,
+        uploads: Uploads,
+        diagnostics: dict[str, Any],
+    ) -> tuple[Server, dict[str, Any]]:
+        """Let parts conclude the round."""
+        for part in parts:
             concluded = part.conclude(
-                own_server(received, part),
-                own_server(updated, part),
+                own_server(before, part),
+                own_server(after, part),
                 own_uploads(uploads, part),
                 diagnostics,
             )
-            after, added = expect_pair(concluded)
-            updated = with_own(replace(updated, vector=after.vector), part, after.slots)
+            own, added = expect_pair(concluded)
+            after = with_own(replace(after, vector=own.vector), part, own.slots)
             diagnostics |= {
                 f"{part.name}.{name}" if name in diagnostics else name: value
                 for name, value in added.items()
             }
-        return updated, diagnostics
+        return after, diagnostics
 
     def _combined(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         """Combine the uploads into one vector; by default by a weighted mean."""

@@ -39,7 +39,7 @@ from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
 
-_MODELS = "models"
+MODELS = "models"
 """The scope of the tensors that other parts keep for one of the models: ``models/0/part/name``."""
 
 
@@ -129,21 +129,24 @@ class MultiModelMethod(Method):
         Its vector is that model; its slots are those of the model and those shared by all models.
         """
         slots = without_own(server.slots, self.selector)
-        shared = {name: slot for name, slot in slots.items() if not name.startswith(f"{_MODELS}/")}
+        shared = {name: slot for name, slot in slots.items() if not name.startswith(f"{MODELS}/")}
         vector = self._own(server).slots["models"][number]
         return Server(vector, {**shared, **_of_model(slots, number)})
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the client its model, or all models to choose from, and what comes with each."""
         own = self._own(server)
-        (first, *others), vector = self.selector.sent(own, client)
-        payload = {**self.inner.broadcast(self.single(server, first), client), "model": vector}
-        for number in others:
-            besides = self.inner.broadcast(self.single(server, number), client)
+        numbers, vector = self.selector.sent(own, client)
+        first, *others = (self.inner.broadcast(self.single(server, m), client) for m in numbers)
+        payload = {"model": vector}
+        for name, tensor in first.items():
+            if name != "model" and all(tensor is other.get(name) for other in others):
+                payload[name] = tensor  # the same for all models, so it is sent once
+        for number, besides in zip(numbers, (first, *others), strict=True):
             payload |= {
-                f"{_MODELS}/{number}/{name}": tensor
+                f"{MODELS}/{number}/{name}": tensor
                 for name, tensor in besides.items()
-                if name != "model" and tensor is not payload.get(name)
+                if name != "model" and name not in payload
             }
         return payload | self.selector.prefixed(self.selector.broadcast(own, client))
 
@@ -170,7 +173,7 @@ class MultiModelMethod(Method):
                     for name, slot in updated.slots.items()
                     if slot is not alone.slots.get(name)
                 }
-                model_slots |= {f"{_MODELS}/{m}/{name}": slot for name, slot in changed.items()}
+                model_slots |= {f"{MODELS}/{m}/{name}": slot for name, slot in changed.items()}
                 per_model.append((m, rows, diagnostics))
         own = _with_assignment(assignment, uploads)
         own = self.selector.mixed(with_models(own, models, uploads.layout), uploads.layout)
@@ -184,7 +187,7 @@ class MultiModelMethod(Method):
         slots = dict(server.slots)
         for child, parent in enumerate(assignment.copied, start=count):
             slots |= {
-                f"{_MODELS}/{child}/{name}": slot for name, slot in _of_model(slots, parent).items()
+                f"{MODELS}/{child}/{name}": slot for name, slot in _of_model(slots, parent).items()
             }
         return with_own(replace(server, slots=slots), self.selector, assignment.server.slots)
 
@@ -244,7 +247,7 @@ def _no_clients() -> dict[str, Tensor]:
 
 def _of_model(tensors: Tensors, number: int) -> dict[str, Tensor]:
     """Return the tensors that other parts keep for one of the models."""
-    start = f"{_MODELS}/{number}/"
+    start = f"{MODELS}/{number}/"
     return {name[len(start) :]: each for name, each in tensors.items() if name.startswith(start)}
 
 

@@ -13,7 +13,6 @@ and return only those of their part. Hooks are pure: they return new values and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
+from unskew.composition.aspects import Aspect, Measurement, check_declarations
 from unskew.composition.values import (
     About,
     Beginning,
@@ -43,52 +43,22 @@ if TYPE_CHECKING:
     from unskew.composition.method import Method
     from unskew.data.federation import Federation
 
+__all__ = [
+    "Aspect",
+    "ClientSide",
+    "Mean",
+    "Measurement",
+    "Part",
+    "Personalization",
+    "ServerSide",
+    "Setting",
+    "joined",
+]
+
 T = TypeVar("T")
 
 Mean = Callable[[Uploads], tuple[Tensor, Diagnostics]]
 """The weighted mean of uploads by the weights of all parts, with its diagnostics."""
-
-
-Measurement = Literal["train_accuracy", "label_counts"]
-"""What clients can be asked to measure: their accuracy on their own training samples after training
-(``train_accuracy``), or how many samples of each class they have (``label_counts``)."""
-
-
-class Aspect(StrEnum):
-    """What a part can add to or replace, in the words of an error message."""
-
-    LOSS = "the loss of a sample"
-    LOCAL_LOSS = "the local loss"
-    SAMPLE_WEIGHTS = "the weights of samples"
-    WEIGHTS = "the clients' weights"
-    COMBINATION = "how uploads are combined"
-    SERVER_STEP = "the server's step"
-    GLOBAL_MODEL = "the global model"
-    PERSONAL_MODEL = "the personal models"
-    HEAD = "how the head is trained"
-    FINE_TUNING = "how personal models are fine-tuned"
-    CANDIDATES = "which clients may take part"
-    NUMBER_OF_MODELS = "the number of global models"
-
-
-_DECLARED_HOOKS = {
-    "losses": Aspect.LOSS,
-    "loss_term": Aspect.LOCAL_LOSS,
-    "client_weights": Aspect.WEIGHTS,
-    "combine": Aspect.COMBINATION,
-    "step": Aspect.SERVER_STEP,
-    "model": Aspect.GLOBAL_MODEL,
-    "personal": Aspect.PERSONAL_MODEL,
-    "fine_tuning": Aspect.FINE_TUNING,
-    "candidates": Aspect.CANDIDATES,
-}
-"""The hooks that are called only if the part declares what they add to or replace."""
-
-
-_DECLARATION = {
-    aspect: "adds" if aspect in (Aspect.LOCAL_LOSS, Aspect.WEIGHTS) else "replaces"
-    for aspect in _DECLARED_HOOKS.values()
-}
 
 
 def joined(*methods: "str | Part | Method") -> "Method":
@@ -98,23 +68,6 @@ def joined(*methods: "str | Part | Method") -> "Method":
     compose = import_module("unskew.composition.compose").compose
     method: Method = compose([part for each in methods for part in make_method(each).parts])
     return method
-
-
-def _check_declarations(cls: "type[Part]") -> None:
-    """Raise an error for a hook whose effect is not declared, since it would never be called."""
-    declared: set[Aspect] = set()
-    for name in ("adds", "replaces"):
-        value = getattr(cls, name)
-        if isinstance(value, frozenset):
-            declared |= value
-        elif value is not getattr(Part, name):
-            return  # a property: it depends on the options
-    for hook, aspect in _DECLARED_HOOKS.items():
-        if hook in vars(cls) and cls.__module__ != __name__ and aspect not in declared:
-            raise TypeError(
-                f"{cls.__name__} defines {hook}, which is called only if it is declared; add "
-                f"{_DECLARATION[aspect]} = frozenset({{Aspect.{aspect.name}}})"
-            )
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -149,7 +102,8 @@ class Part:
         if "name" not in vars(cls):
             cls.name = cls.__name__.lower()
         cls._prefix = f"{cls.tensor_scope or cls.name}/"
-        _check_declarations(cls)
+        if cls.__module__ != __name__:
+            check_declarations(cls, (ClientSide, ServerSide, Personalization, Setting))
 
     @property
     def adds(self) -> frozenset[Aspect]:
@@ -187,9 +141,6 @@ class Part:
 
     def __radd__(self, other: str) -> "Method":
         return joined(other, self)
-
-    def check(self, method: "Method", network: FunctionalModel, samples: Tensor) -> None:
-        """Raise an error if the part cannot train a network; ``samples`` are a few test inputs."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -385,3 +336,6 @@ class Setting(Part):
         """Return whether a stage ends before all its rounds are run."""
         del server
         return False
+
+    def check(self, method: "Method", network: FunctionalModel, samples: Tensor) -> None:
+        """Raise an error if the part cannot train a network; ``samples`` are a few test inputs."""

@@ -72,6 +72,12 @@ class CustomLoopRunner:
     def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Send the model to the nodes and combine the models they return into one result."""
         layout = self._context.network.layout
+        for task in tasks:
+            if besides := sorted(set(task.payload) - {MODEL}):
+                raise UnskewError(
+                    f"custom_loop: {self._context.method.spec} sends {besides[0]} besides the "
+                    "model; create the nodes' app with unskew.flower.client_app"
+                )
         config = self._backend.train_config
         content = model_message(tasks[0].payload[MODEL], layout, config, round_ + 1)
         contents = {task.client: content for task in tasks}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 from unskew.composition.compose import compose
@@ -55,7 +55,7 @@ from unskew.methods.qffl import QFFL
 from unskew.methods.rfa import RFA
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.methods.trimmed import Trimmed
-from unskew.utils.specs import build
+from unskew.utils.specs import build, create
 
 Option = tuple[str, str]
 """The names of a part and of one of its options."""
@@ -121,7 +121,10 @@ def make_method(method: str | Part | Method) -> Method:
         return compose([method])
     if not isinstance(method, str):
         raise UnskewError(f"method must be a name or a method object, not {method!r}")
-    return compose([build(METHODS, spec, "method") for spec in re.split(r"\+(?=[A-Za-z])", method)])
+    specs = re.split(r"\s*\+\s*(?=[A-Za-z]|$)", method.strip())
+    if not all(specs):
+        raise UnskewError(f"method {method!r}: name a method on both sides of each plus")
+    return compose([build(METHODS, spec, "method") for spec in specs])
 
 
 def search_grid(method: Method) -> dict[Option, tuple[float, ...]]:
@@ -133,8 +136,12 @@ def search_grid(method: Method) -> dict[Option, tuple[float, ...]]:
 
 def with_options(method: Method, options: Mapping[Option, Any]) -> Method:
     """Return a method with some of its parts' options changed."""
+    unknown = {name for name, _ in options} - {part.name for part in method.parts}
+    if unknown:
+        raise UnskewError(f"method {method.spec!r} has no part {sorted(unknown)[0]!r}")
     changed = []
     for part in method.parts:
-        own = {option: value for (name, option), value in options.items() if name == part.name}
-        changed.append(replace(part, **own))
+        own = {field.name: getattr(part, field.name) for field in fields(part)}
+        own |= {option: value for (name, option), value in options.items() if name == part.name}
+        changed.append(create(type(part), own, f"method {part.name!r}"))
     return compose(changed)

@@ -10,16 +10,12 @@ from typing import ClassVar
 
 import torch
 from pydantic.dataclasses import dataclass
-from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.method import Method
-from unskew.composition.parts import ServerSide
+from unskew.composition.parts import Aspect, ServerSide
 from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
-from unskew.methods.common.rule_part import RulePart
-from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Entry, Layout, TensorKind
 from unskew.utils.specs import OPTIONS
 
@@ -35,15 +31,7 @@ class FedDNA(ServerSide):
         only_with_norms=True,
     )
 
-    def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
-        """Reject rules that do not report the clients' weights."""
-        for part in method.parts:
-            weightless = isinstance(part, RulePart) and not part.gives_weights
-            if weightless and moments_of(network.layout):
-                raise UnskewError(
-                    f"method {method.spec!r}: feddna pools statistics by the clients' weights, and "
-                    f"{part.name} has none; remove one of them"
-                )
+    replaces = frozenset({Aspect.STATISTICS})
 
     def conclude(
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics

@@ -18,17 +18,23 @@ from unskew.aggregation.matching import matched
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.method import Method
-from unskew.composition.parts import Aspect, Mean, Measurement, ServerSide
+from unskew.composition.parts import (
+    Aspect,
+    Mean,
+    Measurement,
+    Personalization,
+    ServerSide,
+    Setting,
+)
 from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
-from unskew.methods.feddna import FedDNA, moments_of
 from unskew.models.functional import FunctionalModel
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedMA(ServerSide):
+class FedMA(ServerSide, Setting):
     """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5
@@ -45,7 +51,7 @@ class FedMA(ServerSide):
         needs_individual_updates=True,
     )
 
-    replaces = frozenset({Aspect.COMBINATION})
+    replaces = frozenset({Aspect.COMBINATION, Aspect.STATISTICS})
 
     @property
     def needs(self) -> frozenset[Measurement]:
@@ -54,16 +60,16 @@ class FedMA(ServerSide):
 
     def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
         """Reject networks whose function changes when hidden units are permuted."""
-        if method.travels(network.layout) is not None:
+        keeping = [
+            part.name
+            for part in method.parts
+            if part.buffers == "local"
+            or (isinstance(part, Personalization) and part.stays(network.layout) is not None)
+        ]
+        if keeping and method.travels(network.layout) is not None:
             raise UnskewError(
-                f"method {method.spec!r}: fedma permutes units, so no coordinates may stay on "
-                "clients; use buffers=average, and remove parts that keep a layer on the client"
-            )
-        pools = any(isinstance(part, FedDNA) for part in method.parts)
-        if pools and moments_of(network.layout):
-            raise UnskewError(
-                f"method {method.spec!r}: fedma permutes units, and feddna pools their statistics "
-                "by index; remove one of them"
+                f"method {method.spec!r}: fedma permutes units, so none may stay on clients, where "
+                f"{keeping[0]} keeps some; remove one of them, or use buffers=average"
             )
         layers = chain_of(network.layout)
         before = _random_vector(network)

@@ -14,6 +14,7 @@ from unskew.aggregation.dispersion import Bins, CvScale
 from unskew.aggregation.fedsa import Scope, Weighting, fedsa
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.weighting import by_samples, uniform
+from unskew.composition.parts import Aspect
 from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
 from unskew.utils.specs import OPTIONS
@@ -55,7 +56,7 @@ class FedSA(RulePart):
         needs_individual_updates=True,
     )
 
-    gives_weights = False
+    replaces = RulePart.replaces | {Aspect.STATISTICS}
 
     def rule(self) -> Rule:
         """Return FedSA's rule."""

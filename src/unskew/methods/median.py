@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.order import coordinate_median
 from unskew.aggregation.rule import Rule
+from unskew.composition.parts import Aspect
 from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
 from unskew.utils.specs import OPTIONS
@@ -26,7 +27,7 @@ class Median(RulePart):
         needs_individual_updates=True,
     )
 
-    gives_weights = False
+    replaces = RulePart.replaces | {Aspect.STATISTICS}
 
     def rule(self) -> Rule:
         """Return the coordinate-wise median."""

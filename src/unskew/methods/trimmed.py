@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.order import trimmed_mean
 from unskew.aggregation.rule import Rule
+from unskew.composition.parts import Aspect
 from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
 from unskew.utils.specs import OPTIONS
@@ -30,7 +31,7 @@ class Trimmed(RulePart):
         needs_individual_updates=True,
     )
 
-    gives_weights = False
+    replaces = RulePart.replaces | {Aspect.STATISTICS}
 
     def rule(self) -> Rule:
         """Return the trimmed mean."""

@@ -1,1 +1,1 @@
-"""What methods share: the base class, composition, and helpers of several methods."""
+"""What several methods share: masks of the head, server optimisers, a generator, and so on."""

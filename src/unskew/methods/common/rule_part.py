@@ -1,7 +1,5 @@
 """The base of parts that are one aggregation rule."""
 
-from typing import ClassVar
-
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
@@ -18,9 +16,6 @@ class RulePart(ServerSide):
     """A part whose rule combines the uploads and decides how much each client counts."""
 
     replaces = frozenset({Aspect.COMBINATION, Aspect.WEIGHTS})
-
-    gives_weights: ClassVar[bool] = True
-    """Whether the rule reports how much each client counts."""
 
     def rule(self) -> Rule:
         """Return the rule."""
