@@ -197,7 +197,7 @@ def test_methods_are_readable_in_80_columns(terminal, monkeypatch, options):
     assert max(map(len, output.splitlines())) <= 80
     assert "…" not in output
     rows = terminal.json("methods", *(o for o in options if o != "--long"))
-    for row in rows:
+    for row in rows if isinstance(rows, list) else rows["parts"]:
         for word in (row["name"], *row["title"].split(), *row["paper"].split()):
             assert word in output  # whole, on one line
 
