@@ -15,13 +15,14 @@ and return only those of their part. Hooks are pure: they return new values and 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
+from unskew.composition.part_checks import check_names, check_options
 from unskew.composition.values import (
     About,
     Beginning,
@@ -138,7 +139,15 @@ class Part:
         super().__init_subclass__(**options)
         if "name" not in vars(cls):
             cls.name = cls.__name__.lower()
+        if cls.__module__ != __name__:
+            groups = (ClientSide, ServerSide, Personalization, Setting)
+            check_names(cls, {each.__name__: each for each in groups}, ("adds", "replaces"))
         _check_declarations(cls)
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        """Create a part; its class must be a dataclass if it has options."""
+        check_options(cls)
+        return super().__new__(cls)
 
     @property
     def adds(self) -> frozenset[Aspect]:
