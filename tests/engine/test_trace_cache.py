@@ -10,7 +10,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine import trace_cache
 from unskew.engine.trace_cache import TraceCache
-from unskew.methods import Finished
+from unskew.methods import Aspect, Finished
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -31,6 +31,8 @@ class Weighted(us.ClientSide):
 class Proximal(us.ClientSide):
     """References per client; in the first round they are the shared model itself."""
 
+    adds = frozenset({Aspect.LOCAL_LOSS})
+
     def prepare(self, client, start, payload, state):
         before = state.get("before", start.received)
         return replace(start, refs={"global": start.received, "before": before})
@@ -44,6 +46,8 @@ class Proximal(us.ClientSide):
 
 class ReadsValue(us.ClientSide):
     """A loss term that converts a reference to a Python number, which cannot be traced."""
+
+    adds = frozenset({Aspect.LOCAL_LOSS})
 
     def prepare(self, client, start, payload, state):
         return replace(start, refs={"first": start.received[0]})

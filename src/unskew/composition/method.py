@@ -8,11 +8,11 @@ Every operation starts from FedAvg and applies the parts one by one, the last pa
 sees its own tensors only: they are stored as ``part/name``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from unskew.aggregation.product import product
 from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
-from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
+from unskew.aggregation.weighting import Diagnostics, by_samples
 from unskew.composition.description import described
 from unskew.composition.part_files import spec_name
 from unskew.composition.parts import (
@@ -32,6 +32,8 @@ from unskew.composition.parts import (
     Setting,
     joined,
 )
+from unskew.composition.returned import expect, expect_pair, expect_tensors
+from unskew.composition.scopes import on_own_uploads, own_server, own_uploads, with_own, without_own
 from unskew.composition.values import (
     About,
     Beginning,
@@ -53,8 +55,6 @@ from unskew.utils.specs import spec_of
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-
-T = TypeVar("T")
 
 KEPT = "kept"
 """The key of a client's state that holds the coordinates which stay on the client."""
@@ -124,6 +124,10 @@ class Method:
     @cached_property
     def _client_sides(self) -> tuple[ClientSide, ...]:
         return tuple(part for part in reversed(self.parts) if isinstance(part, ClientSide))
+
+    @cached_property
+    def _with_terms(self) -> tuple[ClientSide, ...]:
+        return tuple(part for part in self._client_sides if Aspect.LOCAL_LOSS in part.adds)
 
     @cached_property
     def _server_sides(self) -> tuple[ServerSide, ...]:
@@ -199,7 +203,7 @@ class Method:
         """Return the tensors sent to a client; ``model`` is the vector it trains."""
         payload = {"model": server.vector}
         for part in self._server_sides:
-            sent = _expect_tensors(part.broadcast(own_server(server, part), client))
+            sent = expect_tensors(part.broadcast(own_server(server, part), client))
             payload |= part.prefixed(sent)
         return payload
 
@@ -225,7 +229,7 @@ class Method:
                 own_uploads(uploads, part),
                 diagnostics,
             )
-            after, added = _expect_pair(concluded)
+            after, added = expect_pair(concluded)
             updated = with_own(replace(updated, vector=after.vector), part, after.slots)
             diagnostics |= {
                 f"{part.name}.{name}" if name in diagnostics else name: value
@@ -246,7 +250,7 @@ class Method:
 
     def _mean(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         factors = [
-            _on_own_uploads(part.client_weights(own_server(server, part)), part)
+            on_own_uploads(part.client_weights(own_server(server, part)), part)
             for part in self._server_sides
             if Aspect.WEIGHTS in part.adds
         ] or [by_samples()]
@@ -286,7 +290,7 @@ class Method:
         refs: dict[str, Tensor] = dict(start.refs)
         for part in self._client_sides:
             own = (part.scoped(payload), part.scoped(state))
-            start = _expect(Start, part.prepare(client, replace(start, refs={}), *own))
+            start = expect(Start, part.prepare(client, replace(start, refs={}), *own))
             refs |= part.prefixed(start.refs)
         return replace(start, refs=refs)
 
@@ -304,13 +308,13 @@ class Method:
     ) -> Tensor:
         """Return the loss of one batch; a pure function, so that it can be vectorised."""
         step = Step(network, weights, buffers, batch)
-        reads = any(part.reads_forward_pass for part in self._client_sides)
+        reads = any(part.reads_forward_pass for part in self._with_terms)
         passes: list[ForwardPass] = []
         with network.capture_passes() if reads else nullcontext(passes) as passes:
             loss = (self._losses(step, refs) * batch.scale).sum()
         if passes:
             step = replace(step, forward_pass=passes[0])
-        for part in self._client_sides:
+        for part in self._with_terms:
             term = part.loss_term(step, part.scoped(refs))
             if term is not None:
                 loss = loss + term
@@ -340,9 +344,7 @@ class Method:
             extras["label_counts"] = torch.bincount(client.y.long(), minlength=client.classes)
         for part in self._client_sides:
             own_start = replace(start, refs=part.scoped(start.refs))
-            finished = _expect(
-                Finished, part.finish(client, own_start, trained, part.scoped(state))
-            )
+            finished = expect(Finished, part.finish(client, own_start, trained, part.scoped(state)))
             extras |= part.prefixed(finished.extras)
             new = without_own(new, part) | part.prefixed(finished.state)
         return Finished(extras, new)
@@ -413,58 +415,3 @@ class Method:
         """Return how a personal model is fine-tuned before it is evaluated; None: not at all."""
         part: Personalization | None = self._replacing(Aspect.FINE_TUNING)
         return None if part is None else part.fine_tuning()
-
-
-# The tensors of one part.
-
-
-def own_server(server: Server, part: Part) -> Server:
-    """Return the server as a part sees it."""
-    return Server(server.vector, part.scoped(server.slots))
-
-
-def own_uploads(uploads: Uploads, part: Part) -> Uploads:
-    """Return the uploads as a part sees them."""
-    return replace(uploads, extras=part.scoped(uploads.extras))
-
-
-def with_own(server: Server, part: Part, slots: Tensors) -> Server:
-    """Return the server with a part's tensors replaced."""
-    return replace(server, slots=without_own(server.slots, part) | part.prefixed(slots))
-
-
-def without_own(tensors: Tensors, part: Part) -> dict[str, Tensor]:
-    """Return all tensors but those of one part."""
-    own = part.prefixed(part.scoped(tensors))
-    return {name: each for name, each in tensors.items() if name not in own}
-
-
-def _on_own_uploads(weighting: ClientWeighting, part: Part) -> ClientWeighting:
-    """Return a weighting that reads the extras of its part alone."""
-
-    def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-        return weighting.derive(own_uploads(uploads, part))
-
-    return ClientWeighting(weighting.name, derive)
-
-
-def _expect(kind: type[T], value: Any) -> T:
-    """Return what a hook returned if it has the right type; otherwise raise an error."""
-    if not isinstance(value, kind):
-        raise TypeError(f"it must return a {kind.__name__} (got {type(value).__name__})")
-    return value
-
-
-def _expect_tensors(value: Any) -> Tensors:
-    """Return what a hook returned if it is a mapping; otherwise raise an error."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"it must return a mapping of tensors (got {type(value).__name__})")
-    return value
-
-
-def _expect_pair(value: Any) -> tuple[Server, dict[str, Any]]:
-    """Return what ``conclude`` returned if it has the right types; otherwise raise an error."""
-    match value:
-        case (Server() as server, dict() as diagnostics):
-            return server, diagnostics
-    raise TypeError("conclude must return a Server and a dict of diagnostics")

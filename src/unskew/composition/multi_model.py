@@ -22,14 +22,9 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
-from unskew.composition.method import (
-    Method,
-    own_server,
-    own_uploads,
-    with_own,
-    without_own,
-)
+from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.scopes import own_server, own_uploads, with_own, without_own
 from unskew.composition.values import (
     Beginning,
     Client,

@@ -59,6 +59,8 @@ class Aspect(StrEnum):
     """What a part can add to or replace, in the words of an error message."""
 
     LOSS = "the loss of a sample"
+    LOCAL_LOSS = "the local loss"
+    SAMPLE_WEIGHTS = "the weights of samples"
     WEIGHTS = "the clients' weights"
     COMBINATION = "how uploads are combined"
     SERVER_STEP = "the server's step"
@@ -72,6 +74,7 @@ class Aspect(StrEnum):
 
 _DECLARED_HOOKS = {
     "losses": Aspect.LOSS,
+    "loss_term": Aspect.LOCAL_LOSS,
     "client_weights": Aspect.WEIGHTS,
     "combine": Aspect.COMBINATION,
     "step": Aspect.SERVER_STEP,
@@ -81,6 +84,12 @@ _DECLARED_HOOKS = {
     "candidates": Aspect.CANDIDATES,
 }
 """The hooks that are called only if the part declares what they add to or replace."""
+
+
+_DECLARATION = {
+    aspect: "adds" if aspect in (Aspect.LOCAL_LOSS, Aspect.WEIGHTS) else "replaces"
+    for aspect in _DECLARED_HOOKS.values()
+}
 
 
 def joined(*methods: "str | Part | Method") -> "Method":
@@ -105,7 +114,7 @@ def _check_declarations(cls: "type[Part]") -> None:
         if hook in vars(cls) and cls.__module__ != __name__ and aspect not in declared:
             raise TypeError(
                 f"{cls.__name__} defines {hook}, which is called only if it is declared; add "
-                f"replaces = frozenset({{Aspect.{aspect.name}}}), or adds = …"
+                f"{_DECLARATION[aspect]} = frozenset({{Aspect.{aspect.name}}})"
             )
 
 
@@ -214,12 +223,11 @@ class ClientSide(Part):
         raise NotImplementedError
 
     def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
-        """Return a term to add to the mean loss of a batch; None adds nothing.
+        """Return a term to add to the mean loss of a batch; see :attr:`Aspect.LOCAL_LOSS`.
 
-        It must be a pure function, so that it can be vectorised.
+        It must be a pure function, so that it can be vectorised. None adds nothing.
         """
-        del step, refs
-        return None
+        raise NotImplementedError
 
     def proximal_strength(self) -> float:
         """Return the total strength mu of the terms mu/2 ||w - start||^2 in the loss term.

@@ -42,7 +42,7 @@ class FedDyn(ClientSide, ServerSide):
     one, which is that mean minus h/alpha."""
 
     needs_single_training = True
-    adds = frozenset({Aspect.WEIGHTS})
+    adds = frozenset({Aspect.LOCAL_LOSS, Aspect.WEIGHTS})
     replaces = frozenset({Aspect.SERVER_STEP, Aspect.GLOBAL_MODEL})
     about: ClassVar[About] = About(
         title="Dynamic regularisation", paper="Acar et al. 2021", kind="objective"

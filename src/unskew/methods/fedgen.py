@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import ClientSide, Measurement, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Measurement, ServerSide, Setting
 from unskew.composition.values import About, Client, Server, Start, Step, Tensors
 from unskew.methods.common.generator import Generator, GeneratorTraining, Heads, Shape
 from unskew.models.layout import Layout
@@ -70,6 +70,7 @@ class FedGen(ClientSide, ServerSide, Setting):
         "beta": (1.0, 10.0),
     }
 
+    adds = frozenset({Aspect.LOCAL_LOSS})
     reads_forward_pass = True
 
     @property

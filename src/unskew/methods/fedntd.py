@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.composition.parts import ClientSide
+from unskew.composition.parts import Aspect, ClientSide
 from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
@@ -37,6 +37,7 @@ class FedNTD(ClientSide):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"beta": (0.1, 0.3, 0.5, 1.0)}
 
+    adds = frozenset({Aspect.LOCAL_LOSS})
     reads_forward_pass = True
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from unskew.composition.parts import ClientSide
+from unskew.composition.parts import Aspect, ClientSide
 from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
@@ -26,6 +26,8 @@ class FedProx(ClientSide):
 
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
+
+    adds = frozenset({Aspect.LOCAL_LOSS})
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the global parameters as the centre of the proximal term.

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.composition.parts import ClientSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Setting
 from unskew.composition.values import About, Client, Finished, Start, Step, Tensors, Trained
 from unskew.errors import UnskewError
 from unskew.models import spec
@@ -48,6 +48,7 @@ class MOON(ClientSide, Setting):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.1, 1.0, 5.0, 10.0)}
     needs_single_training = True
+    adds = frozenset({Aspect.LOCAL_LOSS})
     reads_forward_pass = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:

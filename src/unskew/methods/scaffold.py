@@ -38,7 +38,7 @@ class SCAFFOLD(ClientSide, ServerSide):
     """
 
     needs_single_training = True
-    adds = frozenset({Aspect.WEIGHTS})
+    adds = frozenset({Aspect.LOCAL_LOSS, Aspect.WEIGHTS})
     about: ClassVar[About] = About(
         title="Control variates",
         paper="Karimireddy et al. 2020",

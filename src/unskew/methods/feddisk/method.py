@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.method import Method
-from unskew.composition.parts import ClientSide, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
 from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     About,
@@ -119,6 +119,8 @@ class FedDisk(ClientSide, ServerSide, Setting):
         down="model, densities (before)",
         up="model, densities (before)",
     )
+
+    adds = frozenset({Aspect.SAMPLE_WEIGHTS})
 
     def stages(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Train the densities that the estimator needs, then its ratio."""
