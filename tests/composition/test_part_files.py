@@ -16,16 +16,16 @@ from unskew.methods import make_method, names_files
 FILE = '''
 from dataclasses import dataclass, replace
 
-import unskew as us
+from unskew.methods import Aspect, ClientSide
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proximal(us.ClientSide):
+class Proximal(ClientSide):
     """FedProx."""
 
     mu: float = 0.01
     """Strength of the term."""
-    adds = frozenset({us.Aspect.LOCAL_LOSS})
+    adds = frozenset({Aspect.LOCAL_LOSS})
     grid = {"mu": (0.01, 0.1)}
 
     def prepare(self, client, start, payload, state):
@@ -109,6 +109,7 @@ def test_a_file_may_import_its_neighbour(folder):
     assert str(folder) not in sys.path
 
 
+@pytest.mark.long
 def test_a_new_process_can_unpickle_a_part(folder):
     pickled = pickle.dumps(make_method("my.py:Proximal:mu=0.5"))
     code = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read()))"
@@ -161,7 +162,9 @@ def test_a_file_that_fails_is_named_with_its_line(text, message):
 def test_a_part_that_is_not_a_dataclass():
     plain = FILE.replace("@dataclass(frozen=True, kw_only=True)\n", "")
     Path("my.py").write_text(plain, encoding="utf-8")
-    with pytest.raises(UnskewError, match="has an option mu but is not a dataclass; add @dataclass"):
+    with pytest.raises(
+        UnskewError, match="has an option mu but is not a dataclass; add @dataclass"
+    ):
         make_method("my.py:Proximal:mu=0.5")
 
 
@@ -169,40 +172,3 @@ def test_which_specs_name_files():
     assert names_files("ida+my.py:Proximal")
     assert names_files("my.py")
     assert not names_files("ida+fedprox:mu=0.1")
-
-
-def test_the_command_line(terminal, folder):
-    compare = ("compare", "--rounds", 2, "--seeds", 2, "--out", "runs", "--methods")
-    rows = terminal.json(*compare, "fedavg,my.py:Proximal:mu=0.5+ida,mean")
-    assert [row["method"] for row in rows][1:] != []
-    assert {row["method"] for row in rows} == {"fedavg", "my.py:Proximal:mu=0.5+ida", "mean"}
-    assert (folder / "runs" / "my.py-Proximal-mu=0.5+ida" / "seed0" / "run.json").is_file()
-    assert "my.py:Proximal:mu=0.5+ida" in (folder / "runs" / "report.html").read_text()
-    assert "Strength of the term." in terminal.output("methods", "my.py:Proximal")
-    assert "no class" in terminal.error(*compare, "my.py:Proximl")
-
-
-def test_tuning_searches_the_grid_of_the_class(terminal):
-    rows = terminal.json(
-        *("compare", "--rounds", 2, "--seeds", 1, "--methods", "my.py:Proximal", "--tune"),
-        *("--tune-lr", "0.1", "--tune-trials", 3, "--tune-rounds", 1),
-    )
-    assert rows[0]["method"].startswith("my.py:Proximal")
-    assert rows[0]["tuning"]["requested"] == "my.py:Proximal"
-
-
-def test_a_toml_file(terminal):
-    text = 'method = "my.py:Proximal:mu=0.5+ida"\n[data]\nname = "digits"\n[train]\nrounds = 2\n'
-    Path("run.toml").write_text(text, encoding="utf-8")
-    assert terminal.json("run", "run.toml")["method"] == "my.py:Proximal:mu=0.5+ida"
-    Path("run.toml").write_text(text.replace("Proximal", "Proximl"), encoding="utf-8")
-    assert "did you mean 'Proximal'?" in terminal.error("run", "run.toml")
-
-
-def test_a_report_imports_no_file(terminal, folder):
-    terminal.json("compare", "--rounds", 1, "--seeds", 1, "--out", "runs", "--methods",
-                  "fedavg,my.py:Proximal")  # fmt: skip
-    Path("my.py").write_text("open('imported', 'w').close()", encoding="utf-8")
-    terminal.output("report", "runs", "-o", "page.html")
-    assert "my.py:Proximal" in Path("page.html").read_text(encoding="utf-8")
-    assert not Path("imported").exists()

@@ -93,7 +93,7 @@ def _imported(path: Path) -> ModuleType:
         module = _modules[key] = _executed(path, source, f"method_{path.stem}_{unique}")
         for cls in _parts_of(module):
             _files[cls] = path
-            copyreg.pickle(cls, _reduced)  # type: ignore[arg-type]
+            copyreg.pickle(cls, _reduced)
     return _modules[key]
 
 

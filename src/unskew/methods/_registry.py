@@ -114,7 +114,8 @@ METHODS: dict[str, type[Part]] = {
 def make_method(method: str | Part | Method) -> Method:
     """Return the method that a spec string such as ``fedprox:mu=0.01+ida`` names.
 
-    ``my.py:GradNorm:mu=0.5`` names a class in a file of the user, which is imported. A part becomes a method of one part, and a method is returned as it is.
+    ``my.py:GradNorm:mu=0.5`` names a class in a file of the user, which is imported. A part becomes
+    a method of one part, and a method is returned as it is.
     """
     if isinstance(method, Method):
         return method
