@@ -96,11 +96,12 @@ def new_files(root: Path, name: str, kind: str) -> dict[Path, str]:
     return texts | changed
 
 
-def write_files(root: Path, texts: Mapping[Path, str]) -> list[Path]:
-    """Write the files and return their paths."""
+def write_files(root: Path, texts: Mapping[Path, str]) -> list[str]:
+    """Write the files, and return which were written and which changed."""
+    verbs = {path: "changed" if (root / path).exists() else "wrote" for path in texts}
     for path, text in texts.items():
         write_bytes(root / path, text.encode())
-    return list(texts)
+    return [f"{verb} {path}" for path, verb in verbs.items()]
 
 
 def next_steps(root: Path, name: str) -> str:
@@ -112,10 +113,10 @@ def next_steps(root: Path, name: str) -> str:
             f"         unskew compare --methods fedavg,{module}.py:{name[0].upper()}{name[1:]}"
         )
     return (
-        f'try it:  make test ARGS="-k {module}"\n'
+        f"try it:  make test ARGS=\"-k '{module} or docs'\"\n"
         f"         unskew compare --methods fedavg,{module}\n"
         "then:    replace the example formula, its test, and the sentences of its page\n"
-        "         python tests/pairs.py (minutes): updates the table of docs/composition.md\n"
+        "         python tests/pairs.py (a minute): updates the table of docs/composition.md\n"
         f"         unskew flower sends {module}: its row of docs/deploy.md, if it sends more\n"
         "         add a line to CHANGELOG.md; docs/add-a-method.md is the checklist"
     )

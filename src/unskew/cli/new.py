@@ -55,6 +55,6 @@ def new_method(
     from unskew.cli.method_scaffold import new_files, next_steps, write_files  # noqa: PLC0415
 
     root = Path()
-    for path in write_files(root, new_files(root, name, kind)):
-        typer.echo(f"wrote {path}")
+    for line in write_files(root, new_files(root, name, kind)):
+        typer.echo(line)
     typer.echo(next_steps(root, name))
