@@ -131,6 +131,7 @@ class Part:
     tensor_scope: ClassVar[str | None] = None
     """Separates the part's tensors from those of other parts; None: its name. Parts of several
     stages that share a client's state have the same scope."""
+    _prefix: ClassVar[str] = "part/"
     about: ClassVar[About] = About(title="Custom method", paper="", kind="objective")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     """The values to search per option: those of the paper, where it names them."""
@@ -151,6 +152,7 @@ class Part:
         if cls.__module__ != __name__:
             groups = (ClientSide, ServerSide, Personalization, Setting)
             check_names(cls, {each.__name__: each for each in groups}, ("adds", "replaces"))
+        cls._prefix = f"{cls.tensor_scope or cls.name}/"
         _check_declarations(cls)
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
@@ -181,13 +183,12 @@ class Part:
 
     def scoped(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """Return the part's tensors among those of all parts."""
-        start = f"{self.tensor_scope or self.name}/"
-        own = (name for name in tensors if name.startswith(start))
-        return {name.removeprefix(start): tensors[name] for name in own}
+        prefix, length = self._prefix, len(self._prefix)
+        return {name[length:]: each for name, each in tensors.items() if name.startswith(prefix)}
 
     def prefixed(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """Return the part's tensors under the names they have among those of all parts."""
-        return {f"{self.tensor_scope or self.name}/{name}": each for name, each in tensors.items()}
+        return {self._prefix + name: each for name, each in tensors.items()}
 
     def __add__(self, other: "str | Part | Method") -> "Method":
         """Return both as one method: ``FedProx(mu=0.1) + "ida"``."""

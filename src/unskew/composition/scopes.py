@@ -12,7 +12,9 @@ from unskew.composition.values import Server, Tensors
 
 def own_server(server: Server, part: Part) -> Server:
     """Return the server as a part sees it."""
-    return Server(server.vector, part.scoped(server.slots))
+    if server.slots:
+        return Server(server.vector, part.scoped(server.slots))
+    return server
 
 
 def own_uploads(uploads: Uploads, part: Part) -> Uploads:

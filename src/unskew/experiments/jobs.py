@@ -145,6 +145,7 @@ class _Worker:
         self.process.join(timeout=_SHUTDOWN_SECONDS)
         if self.process.is_alive():
             self.process.kill()
+            self.process.join()
         self.pipe.close()
 
 
