@@ -85,16 +85,25 @@ def pair(first: str, second: str) -> Outcome:
 def no_effect(part: str, other: str) -> str:
     """Return why ``part`` adds nothing to ``other``; empty if it should change the result."""
     weighted = Aspect.WEIGHTS in make_method(SPECS[other]).parts[0].adds
+    acts_on = _aspects_of_the_server(part)
     combined = other not in ("local", "central")
     reasons = {
         "sample counts are the weights anyway": part == "fedavg" and combined and not weighted,
         "equal weights leave the product unchanged": part == "mean" and weighted,
         "fedgn leaves no BatchNorm": other == "fedgn" and part in ("fedbn", "feddna"),
         "krum takes one client's model": other == "krum" and part == "feddna",
-        "local sends nothing that could be combined": other == "local" and part in _ON_UPLOADS,
-        "central has a single client": other == "central" and part in _ON_SEVERAL_UPLOADS,
+        "local sends nothing that could be combined": other == "local"
+        and (part in _ON_UPLOADS or acts_on & {Aspect.WEIGHTS, Aspect.COMBINATION}),
+        "central has a single client": other == "central"
+        and (part in _ON_SEVERAL_UPLOADS or acts_on & {Aspect.WEIGHTS, Aspect.CANDIDATES}),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _aspects_of_the_server(name: str) -> frozenset[Aspect]:
+    """Return what a method adds to or replaces if it leaves clients alone, else nothing."""
+    part = make_method(SPECS[name]).parts[0]
+    return frozenset() if part.affects_clients else part.adds | part.replaces
 
 
 _STEPS = {"fedavgm", "fedadam", "fedyogi", "fedadagrad", "qffl", "scaffold"}

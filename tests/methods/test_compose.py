@@ -221,7 +221,11 @@ def hook(*arguments):
             {"loss_term": hook, "replaces": frozenset({Aspect.LOCAL_LOSS})},
             r"add adds = frozenset\(\{Aspect.LOCAL_LOSS",
         ),
-        (us.ServerSide, {"adapt": hook}, "defines adapt, a hook of Setting; derive it from that"),
+        (
+            us.ServerSide,
+            {"adapt": hook},
+            "defines adapt, a hook of Setting; derive it from Setting too",
+        ),
         (
             us.ClientSide,
             {"adds": frozenset({Aspect.LOCAL_LOSS})},

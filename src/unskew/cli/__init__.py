@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unskew import __version__
-from unskew.cli import compare, data, flower, methods, models, report, run, study, watch
+from unskew.cli import compare, data, flower, methods, models, new, report, run, study, watch
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("report")(report.report_runs)
 app.command("watch")(watch.watch_runs)
 app.command("methods")(methods.list_methods)
 app.command("models")(models.list_models)
+app.add_typer(new.app, name="new")
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 app.add_typer(flower.app, name="flower")

@@ -52,7 +52,7 @@ def compare_methods(
         str,
         typer.Option(
             help="Comma-separated methods with their options, such as fedavg,fedprox:mu=0.01 "
-            "(see unskew methods)."
+            "(see unskew methods), or my.py:Class:option=value for a class in your file."
         ),
     ] = "fedavg,mean,fedprox",
     model: Annotated[
@@ -119,6 +119,9 @@ def compare_methods(
 
     Example:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \\
     --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 3 --out runs/digits[/bold]
+
+    A method of yours needs only a file (see unskew new method --help):  [bold]unskew compare \\
+    --methods fedavg,my.py:GradNorm:mu=0.5+ida[/bold]
 
     With --tune, the learning rate and then the options of each method are tuned on a fifth of each
     client's training samples, never on test samples. Every method gets the same number of trials

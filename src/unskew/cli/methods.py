@@ -20,7 +20,9 @@ Row = dict[str, Any]
 def list_methods(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show this method, or a combination with a plus, in detail."),
+        typer.Argument(
+            help="Show this method, a combination with a plus, or my.py:Class, in detail."
+        ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Show every method in detail.")] = False,
     json: Json = False,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from types import FunctionType
 from typing import Literal, NamedTuple, get_args
 
 Measurement = Literal["train_accuracy", "label_counts"]
@@ -79,8 +78,3 @@ def _mismatches(cls: type, groups: Sequence[type]) -> Iterator[str]:
             group, hook if issubclass(cls, group) else "", None
         ):
             yield (f"{declaration} {aspect}; derive it from {group.__name__} and define {hook}")
-    for group in groups:
-        hooks = [name for name, value in vars(group).items() if isinstance(value, FunctionType)]
-        for hook in hooks:
-            if not hook.startswith("_") and hook in vars(cls) and not issubclass(cls, group):
-                yield f"defines {hook}, a hook of {group.__name__}; derive it from that too"

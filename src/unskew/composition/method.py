@@ -22,6 +22,7 @@ from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics, by_samples
 from unskew.composition.description import described
+from unskew.composition.part_files import spec_name
 from unskew.composition.parts import (
     Aspect,
     ClientSide,
@@ -88,7 +89,7 @@ class Method:
     @cached_property
     def spec(self) -> str:
         """The spec string, such as ``fedprox:mu=0.1+ida``."""
-        return "+".join(spec_of(part, part.name) for part in self.parts)
+        return "+".join(spec_of(part, spec_name(type(part))) for part in self.parts)
 
     def __str__(self) -> str:
         return self.spec

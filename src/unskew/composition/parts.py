@@ -14,7 +14,7 @@ and return only those of their part. Hooks are pure: they return new values and 
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.aspects import Aspect, Measurement, check_declarations
+from unskew.composition.part_checks import check_names, check_options
 from unskew.composition.values import (
     About,
     Beginning,
@@ -103,7 +104,14 @@ class Part:
             cls.name = cls.__name__.lower()
         cls._prefix = f"{cls.tensor_scope or cls.name}/"
         if cls.__module__ != __name__:
-            check_declarations(cls, (ClientSide, ServerSide, Personalization, Setting))
+            groups = (ClientSide, ServerSide, Personalization, Setting)
+            check_names(cls, {each.__name__: each for each in groups}, ("adds", "replaces"))
+            check_declarations(cls, groups)
+
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
+        """Create a part; its class must be a dataclass if it has options."""
+        check_options(cls)
+        return super().__new__(cls)
 
     @property
     def adds(self) -> frozenset[Aspect]:

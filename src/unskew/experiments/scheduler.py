@@ -140,7 +140,7 @@ def _train_on_ray() -> Callable[..., Run]:
 
 def folder_name(method: str) -> str:
     """Return a method's spec string as a folder name."""
-    return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method)
+    return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method).lstrip("-.")
 
 
 def _skipped(request: RunRequest, reason: str, data: Federation) -> Run:

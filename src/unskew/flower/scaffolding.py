@@ -9,7 +9,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.config import DataConfig
 from unskew.errors import UnskewError
 from unskew.flower.requirements import check_runs_on_nodes
-from unskew.methods import make_method
+from unskew.methods import make_method, names_files
 from unskew.models import MODELS
 from unskew.utils.specs import build, lookup, validated
 
@@ -41,6 +41,11 @@ def write_app(
     validated(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:
         build(MODELS, model, "model")
+    if names_files(method):
+        raise UnskewError(
+            f"method {method!r}: an app cannot refer to a file outside of it; write the app with "
+            "another method, then copy the class into the app and set METHOD to its object"
+        )
     chosen = make_method(method)
     check_runs_on_nodes(chosen)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -27,10 +27,16 @@ if TYPE_CHECKING:
         Tensors,
         Trained,
     )
-    from unskew.methods._registry import METHODS, make_method, search_grid, with_options
+    from unskew.methods._registry import (
+        METHODS,
+        make_method,
+        names_files,
+        search_grid,
+        with_options,
+    )
 
 _MODULES = {
-    "methods._registry": ("METHODS", "make_method", "search_grid", "with_options"),
+    "methods._registry": ("METHODS", "make_method", "names_files", "search_grid", "with_options"),
     "composition.method": ("Method",),
     "composition.parts": (
         "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
@@ -59,6 +65,7 @@ __all__ = [
     "Tensors",
     "Trained",
     "make_method",
+    "names_files",
     "search_grid",
     "with_options",
 ]

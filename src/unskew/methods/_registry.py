@@ -7,6 +7,7 @@ from typing import Any
 
 from unskew.composition.compose import compose
 from unskew.composition.method import Method
+from unskew.composition.part_files import names_file, part_from_file
 from unskew.composition.parts import Part
 from unskew.errors import UnskewError
 from unskew.methods.afl import AFL
@@ -113,7 +114,8 @@ METHODS: dict[str, type[Part]] = {
 def make_method(method: str | Part | Method) -> Method:
     """Return the method that a spec string such as ``fedprox:mu=0.01+ida`` names.
 
-    A part becomes a method of one part, and a method is returned as it is.
+    ``my.py:GradNorm:mu=0.5`` names a class in a file of the user, which is imported. A part becomes
+    a method of one part, and a method is returned as it is.
     """
     if isinstance(method, Method):
         return method
@@ -121,10 +123,23 @@ def make_method(method: str | Part | Method) -> Method:
         return compose([method])
     if not isinstance(method, str):
         raise UnskewError(f"method must be a name or a method object, not {method!r}")
-    specs = re.split(r"\s*\+\s*(?=[A-Za-z]|$)", method.strip())
+    specs = _PLUS.split(method.strip())
     if not all(specs):
         raise UnskewError(f"method {method!r}: name a method on both sides of each plus")
-    return compose([build(METHODS, spec, "method") for spec in specs])
+    return compose([_part(spec) for spec in specs])
+
+
+_PLUS = re.compile(r"\s*\+\s*(?=[A-Za-z]|[^+,:]*\.py:|$)")
+"""A plus before the next part; the one of a number such as 1e+5 is before a digit."""
+
+
+def names_files(method: str) -> bool:
+    """Return whether the spec string of a method names files that would be imported."""
+    return any(names_file(spec) for spec in _PLUS.split(method))
+
+
+def _part(spec: str) -> Part:
+    return part_from_file(spec) if names_file(spec) else build(METHODS, spec, "method")
 
 
 def search_grid(method: Method) -> dict[Option, tuple[float, ...]]:

@@ -62,6 +62,7 @@ class FedGen(ClientSide, ServerSide, Setting):
         title="Features from a generator",
         paper="Zhu et al. 2021",
         kind="objective",
+        needs_individual_updates=True,  # the generator learns from each client's head
         down="model, generator",
         up="model, label counts",
     )

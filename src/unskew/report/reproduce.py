@@ -6,7 +6,7 @@ from typing import Any
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods import make_method
+from unskew.methods import make_method, names_files
 from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
 
@@ -62,6 +62,8 @@ def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _method(name: str) -> str:
+    if names_files(name):
+        return repr(name)  # these files are not imported: the name comes from a run folder
     try:
         make_method(name)
     except UnskewError:

@@ -8,9 +8,10 @@ into one line that names the field.
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
+from pydantic.dataclasses import is_pydantic_dataclass
 
 from unskew.errors import UnskewError
 
@@ -80,9 +81,22 @@ def create(cls: type[T], options: Mapping[str, Any], label: str) -> T:
             )
             raise UnskewError(f"{label} has no option {key!r}; {hint}")
     try:
-        return cls(**options)
+        return cls(**_typed(cls, options))
     except ValidationError as error:
         raise UnskewError(f"{label}: {explain(error)}") from None
+
+
+def _typed(cls: type[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options with the types of their fields, for a dataclass that pydantic does not check.
+
+    Pydantic's dataclasses check their fields themselves.
+    """
+    if not options or is_pydantic_dataclass(cls):
+        return options
+    hints = get_type_hints(cls, include_extras=True)
+    types: dict[str, Any] = {name: (hints[name], ...) for name in options}
+    checked = create_model(cls.__name__, __config__=OPTIONS, **types).model_validate(options)
+    return {name: getattr(checked, name) for name in options}
 
 
 def validated(model: type[Model], values: Mapping[str, Any], label: str = "") -> Model:

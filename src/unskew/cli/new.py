@@ -1,0 +1,60 @@
+"""``unskew new``: write the first version of a method."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Write the first version of a method, with its test.",
+    rich_markup_mode="rich",
+)
+
+
+class Kind(StrEnum):
+    """The group of hooks that a method implements."""
+
+    CLIENT = "client"
+    SERVER = "server"
+    PERSONAL = "personal"
+    SETTING = "setting"
+
+
+@app.command("method")
+def new_method(
+    name: Annotated[
+        str, typer.Argument(help="The name of its class, such as GradNorm: letters and digits.")
+    ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="What it changes: local training (client), aggregation (server), what stays on "
+            "clients (personal), or who takes part, on which data and network (setting)."
+        ),
+    ] = Kind.CLIENT,
+) -> None:
+    """Write a method that works, with a test that passes, to be changed into yours.
+
+    In any folder, this writes two files: gradnorm.py with the class GradNorm, and its test. The
+    method is used by its file and class, and composes like any other:
+
+    Example:  [bold]unskew new method GradNorm[/bold]
+
+    then:  [bold]unskew compare --methods fedavg,gradnorm.py:GradNorm:mu=0.5+ida[/bold]
+
+    In the root of a clone of unskew, it adds the method to the package: its file, registry entry,
+    test and page, and its rows in the tables of the documentation. The quick tests pass right away.
+
+    Example:  [bold]unskew new method FairAvg --kind server[/bold]
+
+    The four kinds are the groups of hooks that docs/add-a-method.md explains. Existing files are
+    never overwritten.
+    """
+    from unskew.cli.method_scaffold import new_files, next_steps, write_files  # noqa: PLC0415
+
+    root = Path()
+    for line in write_files(root, new_files(root, name, kind)):
+        typer.echo(line)
+    typer.echo(next_steps(root, name))
