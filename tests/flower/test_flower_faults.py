@@ -125,7 +125,7 @@ def test_unusual_and_undefined_extras_are_rejected():
         return reply
 
     for spoil, reason in (
-        (other_shape, "from those of most nodes"),
+        (other_shape, "has shape"),
         (undefined, "infinite or undefined"),
     ):
         run = grids.run_on_grid(small_federation(), "scaffold", spoil=spoil, **OPTIONS).run
