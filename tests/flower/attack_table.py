@@ -9,15 +9,15 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import grids
 import numpy as np
 from bad_values import BAD, MEASURED, TRAIN, bad_forms, bad_numbers, declared, sending
-from every_method import QUICK
 from flwr.app import Array
 
 import unskew as us
+from every_method import QUICK
 from unskew.data.columns import Columns
 from unskew.methods import METHODS, make_method
 
@@ -116,7 +116,8 @@ def main(methods):
     for spec in SPECS:
         if not methods or spec.partition(":")[0] in methods:
             lines.append(row(spec))
-            print(lines[-1], flush=True)
+            sys.stdout.write(f"{lines[-1]}\n")
+            sys.stdout.flush()
     if not methods:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         _, _, after = rest.partition(END)

@@ -145,26 +145,44 @@ def _wrong_buffers(
     if not layout.buffers:
         return {}
     wrong: dict[int, str] = {}
-    for entry in _variances(layout, hidden):
-        least = result.stack[:, entry].amin(1)
-        for k, row in rows.items():
-            if least[row] < 0:
-                wrong[k] = "its model has a negative running variance"
+    negative = {
+        row for each in _variances(layout, hidden) for row in _rows(result.stack[:, each] < 0)
+    }
+    wrong |= {
+        k: "its model has a negative running variance" for k, row in rows.items() if row in negative
+    }
     counters = layout.counters
     if counters.start == counters.stop or (hidden is not None and bool(hidden[counters].any())):
         return wrong
-    travels = context.travels
-    stay = travels is not None and not bool(travels[counters].any())
+    counts = result.stack[:, counters]
+    no_counts = _rows((counts < 0) | (counts != counts.round()))
+    largest: list[float] = counts.amax(1).tolist()
+    before = _largest_counters_sent(context, tasks, counters)
     steps = _steps(context, samples)
     for k, row in rows.items():
-        counts = result.stack[row, counters]
-        # Where counters stay, a client's are those of all its rounds.
-        before = torch.zeros_like(counts) if stay else tasks[row].payload["model"][counters]
-        limit = _COUNTS_PER_STEP * max(1, steps[row]) * (round_ + 1)
-        is_count = bool((counts >= 0).all()) and bool((counts == counts.round()).all())
-        if not is_count or float((counts - before.to(counts)).max()) > limit:
+        advance = _COUNTS_PER_STEP * max(1, steps[row]) * (round_ + 1)
+        if row in no_counts or largest[row] > before[row] + advance:
             wrong[k] = "its model has a counter that its local steps cannot reach"
     return wrong
+
+
+def _rows(marked: Tensor) -> set[int]:
+    """Return the rows in which any element is marked."""
+    rows: list[int] = marked.any(1).nonzero().flatten().tolist()
+    return set(rows)
+
+
+def _largest_counters_sent(
+    context: ClientContext, tasks: Sequence[ClientTask], counters: slice
+) -> list[float]:
+    """Return the largest counter that each client received; 0 where counters stay on clients."""
+    if context.travels is not None and not bool(context.travels[counters].any()):
+        return [0.0] * len(tasks)
+    models = [task.payload["model"] for task in tasks]
+    found = {
+        id(model): float(model[counters].max()) for model in {id(m): m for m in models}.values()
+    }
+    return [found[id(model)] for model in models]
 
 
 def _variances(layout: Layout, hidden: Tensor | None) -> list[slice]:
