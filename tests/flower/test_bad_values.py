@@ -23,7 +23,10 @@ from bad_values import (  # noqa: E402
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
 POOLED = ("central", "data-sharing")
-SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED}
+SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED} | {
+    "bulyan": "bulyan:f=0",  # f=1 needs all seven nodes
+    "fedcluster": "fedcluster:groups=2",
+}
 WITH_VALUES = [
     name for name, spec in SPECS.items() if set(declared(make_method(spec))) != {"train_loss"}
 ]
