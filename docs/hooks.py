@@ -25,6 +25,7 @@ OUTSIDE = {
     "README.md": "index.md",
     "benchmarks/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
 }
 """Pages outside docs/, relative to the root of the project, and the pages of the site they are.

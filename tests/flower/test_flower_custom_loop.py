@@ -250,6 +250,24 @@ def test_replies_of_custom_loops_are_checked(change, reason):
     assert reason in message
 
 
+def test_one_app_cannot_take_the_model_with_its_number_of_samples():
+    def spoil(name, kind, reply):
+        if (name, kind) == ("1", "train"):
+            reply.content.metric_records["metrics"]["num-examples"] = 10**6
+        return reply
+
+    federation = small_federation()
+    for options, outcome in (({}, "large_nodes"), ({"size_limit": None}, None)):
+        grid = grids.grid_of(custom_app(federation), 4, spoil)
+        strategy = grids.Strategy(
+            "fedavg", model=make_net(), custom_loop=True, wait=0.0, nodes=4, **options
+        )
+        strategy.start(grid, num_rounds=1, train_config=ConfigRecord({"lr": 0.1}))
+        rejected = strategy.run.metrics[0].get("rejected", {})
+        assert [outcome in why for why in rejected.values()] == ([True] if outcome else [])
+        assert (np.nanmax(strategy.run.weights) > 0.99) == (outcome is None)
+
+
 def test_a_custom_app_without_custom_loop_gets_advice(caplog):
     import logging
 

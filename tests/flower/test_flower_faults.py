@@ -125,7 +125,7 @@ def test_unusual_and_undefined_extras_are_rejected():
         return reply
 
     for spoil, reason in (
-        (other_shape, "from those of most nodes"),
+        (other_shape, "has shape"),
         (undefined, "infinite or undefined"),
     ):
         run = grids.run_on_grid(small_federation(), "scaffold", spoil=spoil, **OPTIONS).run
@@ -287,8 +287,15 @@ def test_a_node_with_invalid_info_is_left_out(text):
     assert "rejected" not in run.metrics[0]
 
 
-def test_invalid_metrics_of_one_node_leave_those_of_the_others():
-    spoil = replying("evaluate.unskew", "metrics", MetricRecord({"local/accuracy": [1, 2]}))
+@pytest.mark.parametrize("accuracy", [[1, 2], 1e30, -0.5, float("nan")])
+def test_invalid_metrics_of_one_node_leave_those_of_the_others(accuracy):
+    def spoil(name, kind, reply):
+        if (name, kind) == ("1", "evaluate.unskew"):
+            reply.content["metrics"] = MetricRecord(
+                {**reply.content["metrics"], "local/accuracy": accuracy}
+            )
+        return reply
+
     federation = small_federation()
     run = grids.run_on_grid(
         federation, "fedavg", spoil=spoil, **OPTIONS | {"evaluate_every": 1}

@@ -156,3 +156,10 @@ def test_rounds_list_missing_nodes_and_reasons(capsys, tmp_path):
         "  rejected clinic-c: it raised ValueError",
         "  fewer than 3 usable uploads; the previous model is kept",
     ]
+
+
+def test_up_names_all_missing_keys_at_once(unskew, tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.flwr.app.config]\nlr = 0.1\n")
+    code, _, errors = unskew("flower", "up", tmp_path, "--rounds", 2)
+    assert code != 0
+    assert "has no nodes, out, resume, train.rounds; add them there" in errors

@@ -53,3 +53,19 @@ def test_unregistered_nodes_and_plain_text_are_rejected(federation):
     until(lambda: not any(each.is_running for each in rejected), "unregistered nodes exit", 180)
     assert all(each.exit_code != 0 for each in rejected), [each.text() for each in rejected]
     assert count_online(federation) <= NODES
+
+
+def test_a_registered_node_cannot_take_the_name_of_another(federation, tmp_path):
+    key = make_node_key(federation.folder / "keys", "elsewhere")
+    command = ["supernode", "register", str(key.public), CONNECTION, "--name", "elsewhere"]
+    federation.flwr(command)
+    options = ["--root-certificates", str(federation.folder / "certificates" / "ca.crt")]
+    options += ["--auth-supernode-private-key", str(key.private)]
+    online = count_online(federation)
+    intruder = federation.launch_node(NODES + 3, [*options, "--node-config", "partition-id=0"])
+    until(lambda: count_online(federation) > online, "the intruder connects", 180)
+    config = settings(tmp_path / "run")
+    log = run_app(federation, make_app(tmp_path / "app", "fedavg"), config)
+    intruder.stop()
+    assert "refused: 0: its key is registered with the name 'elsewhere'" in log
+    assert parity(tmp_path / "app", config).largest_difference == 0

@@ -98,5 +98,5 @@ def test_a_folder_without_an_app_is_rejected(tmp_path):
     with pytest.raises(UnskewError, match=r"--check-parity needs the task\.py"):
         load_task(tmp_path)
     (tmp_path / "task.py").write_text("METHOD = 'ida'\n")
-    with pytest.raises(UnskewError, match="has no MODEL"):
+    with pytest.raises(UnskewError, match="has no MODEL, federation, settings"):
         load_task(tmp_path)

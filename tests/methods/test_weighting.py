@@ -6,7 +6,9 @@ import torch
 
 import unskew as us
 from toys import small_federation
+from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
+from unskew.methods.rfa import RFA
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -67,8 +69,9 @@ def test_fedsa_without_skewed_coordinates_is_the_mean():
     torch.testing.assert_close(final("fedsa:cv_threshold=1,prior=samples"), final("fedavg"))
 
 
-def test_rfa_without_iterations_is_fedavg():
-    torch.testing.assert_close(final("rfa:iterations=0"), final("fedavg"))
+def test_rfa_without_iterations_is_a_mean():
+    torch.testing.assert_close(final("rfa:iterations=0"), final("mean"))
+    torch.testing.assert_close(final("rfa:iterations=0,weights=samples"), final("fedavg"))
 
 
 def test_trimming_nothing_is_the_mean():
@@ -79,3 +82,23 @@ def test_fedfusion_of_one_component_is_the_mean():
     torch.testing.assert_close(final("fedfusion:components=1"), final("mean"))
     by_samples = final("fedfusion:components=1,prior=samples")
     torch.testing.assert_close(by_samples, final("fedavg"))
+
+
+def test_rfa_does_not_depend_on_what_clients_say_about_their_size():
+    stack = torch.randn(5, 20, generator=torch.Generator().manual_seed(0))
+    honest = Uploads.of(stack, samples=[10, 20, 30, 20, 10])
+    lying = Uploads.of(stack, samples=[10, 20, 30, 20, 10**12])
+    assert torch.equal(RFA().rule()(lying), RFA().rule()(honest))
+    assert torch.allclose(RFA(weights="samples").rule()(lying), stack[-1], atol=1e-3)
+
+
+def test_a_cap_on_shares_applies_to_every_weighted_mean():
+    federation = small_federation((300, 13, 9, 14, 8))
+    for method in ("fedavg", "fednova", "qffl", "ida+fedavg", "feddisco", "fedadam", "afl"):
+        options = {"rounds": 2, "model": "mlp:hidden=6", "max_share": 0.25}
+        run = us.train(federation, method, **options)
+        assert run.weights.max() <= 0.25 + 1e-9, method
+        assert np.allclose(run.weights.sum(1), 1)
+    # Two clients cannot share the whole with less than a half each.
+    pair = us.train(small_federation((40, 7)), "fedavg", **options | {"max_share": 0.1})
+    assert np.allclose(pair.weights, 0.5)

@@ -30,6 +30,8 @@ class Uploads:
     population: int | None = None
     """The number of clients in the federation, if known; see :attr:`num_clients_total`."""
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
+    max_share: float | None = None
+    """The largest weight that a client may have in an average; None: no limit."""
 
     def __len__(self) -> int:
         return len(self.stack)

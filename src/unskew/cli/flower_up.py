@@ -63,10 +63,12 @@ def run_and_check(options: UpOptions) -> bool:
 
 
 def _config(options: UpOptions, out: Path) -> Config:
+    config = read_app_config(options.app)
     given = {"nodes": options.nodes, "train.rounds": options.rounds}
     changes: Config = {key: value for key, value in given.items() if value is not None}
+    changes |= {"nodes": changes.get("nodes", config.get("nodes"))}
     changes |= {"out": str(out.resolve()), "resume": options.resume}
-    return with_changes(read_app_config(options.app), changes, options.app)
+    return with_changes(config, changes, options.app)
 
 
 def _changed_values(config: Config, app: Path) -> Config:
@@ -127,7 +129,9 @@ def _accuracy(level: Mapping[str, Any] | None) -> str:
     if level is None:
         return "-"
     accuracy = level.get("accuracy")
-    return f"{level['loss']:.4f}" if accuracy is None else f"{accuracy:.2%}"
+    if accuracy is not None:
+        return f"{accuracy:.2%}"
+    return f"{level['loss']:.4f}" if level.get("loss") is not None else "-"
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ Every operation starts from FedAvg and applies the parts one by one, the last pa
 sees its own tensors only: they are stored as ``part/name``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from unskew.aggregation.bounds import clipped
 from unskew.aggregation.product import product
 from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
@@ -32,6 +33,7 @@ from unskew.composition.parts import (
     Setting,
     joined,
 )
+from unskew.composition.received import LABEL_COUNTS, TRAIN_ACCURACY, TRAIN_LOSS, Value
 from unskew.composition.returned import expect, expect_pair, expect_tensors
 from unskew.composition.scopes import on_own_uploads, own_server, own_uploads, with_own, without_own
 from unskew.composition.values import (
@@ -122,10 +124,14 @@ class Method:
         return any(part.buffers == "local" for part in self.parts)
 
     @cached_property
-    def may_be_undefined(self) -> frozenset[str]:
-        """The extras in which NaN has a meaning."""
-        own = (part.prefixed(dict.fromkeys(part.may_be_undefined)) for part in self.parts)
-        return frozenset(name for names in own for name in names)
+    def receives(self) -> Mapping[str, Value]:
+        """What the server accepts of each value that clients send besides the model."""
+        measured = {"train_accuracy": TRAIN_ACCURACY, "label_counts": LABEL_COUNTS}
+        values = {"train_loss": TRAIN_LOSS}
+        for part in self.parts:
+            values |= {name: measured[name] for name in part.needs}
+            values |= part.prefixed(part.receives)
+        return values
 
     @cached_property
     def sends_model(self) -> bool:
@@ -283,6 +289,8 @@ class Method:
             if Aspect.WEIGHTS in part.adds
         ] or [by_samples()]
         weighting = factors[0] if len(factors) == 1 else product(*factors)
+        if uploads.max_share is not None:
+            weighting = clipped(weighting, high=max(uploads.max_share, 1 / len(uploads)))
         return weighted_mean(weighting).apply(uploads)
 
     def _stepped(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:

@@ -23,6 +23,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.aspects import Aspect, Measurement, check_declarations
 from unskew.composition.part_checks import check_names, check_options
+from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -93,8 +94,6 @@ class Part:
     :meth:`ClientSide.finish` may be called only once per round."""
     repeats_training: ClassVar[bool] = False
     """Whether the part trains the whole method a second time per round."""
-    may_be_undefined: ClassVar[frozenset[str]] = frozenset()
-    """The extras in which NaN has a meaning; NaN in any other extra is rejected."""
     sends_model: ClassVar[bool] = True
     """Whether the model is sent; False where it is trained on the server."""
 
@@ -127,6 +126,11 @@ class Part:
     def needs(self) -> frozenset[Measurement]:
         """What clients measure and send for the part."""
         return frozenset()
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """What the server accepts of each extra that clients send for the part."""
+        return {}
 
     @property
     def affects_clients(self) -> bool:

@@ -1,5 +1,6 @@
 """Where the clients of a run train and are evaluated: on this machine, or on others."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from unskew.engine.client import ClientContext
@@ -22,6 +23,9 @@ class Backend(Protocol):
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
         """Evaluate the global and the personal models on each client's test samples."""
 
+    def evaluate_on_server(self, context: ClientContext, position: Position) -> Mapping[str, float]:
+        """Return metrics of the global model that do not come from the common test set."""
+
 
 class LocalBackend:
     """Trains and evaluates on this machine, which holds all clients' samples."""
@@ -36,3 +40,8 @@ class LocalBackend:
     def evaluate_on_clients(self, context: ClientContext, position: Position) -> Levels:
         """Evaluate in this process."""
         return evaluate_locally(context, position)
+
+    def evaluate_on_server(self, context: ClientContext, position: Position) -> Mapping[str, float]:
+        """Return nothing: the common test set has all metrics."""
+        del context, position
+        return {}

@@ -72,11 +72,13 @@ def evaluate(
     context: ClientContext,
     position: Position,
     evaluate_on_clients: Callable[[ClientContext, Position], Levels],
+    evaluate_on_server: Callable[[ClientContext, Position], Mapping[str, float]] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Measure the model on every level that has samples.
 
     Returns the metrics by level, and one table of clients per level. ``evaluate_on_clients``
-    measures on the clients' test samples, wherever these are.
+    measures on the clients' test samples, wherever these are; ``evaluate_on_server`` returns
+    further metrics of the global model.
     """
     server = position.server
     assert server is not None
@@ -89,6 +91,9 @@ def evaluate(
         levels["global"] = scores.means()
         if method.has_several_models:
             levels["outputs"] = _mean_over_outputs(context, server)
+    further = {} if evaluate_on_server is None else evaluate_on_server(context, position)
+    if further:
+        levels["global"] = {**further, **levels.get("global", {})}
     for level, result in evaluate_on_clients(context, position).items():
         levels[level] = result.summary()
         tables.append(_score_table(level, position.round, result))

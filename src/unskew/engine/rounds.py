@@ -16,6 +16,7 @@ from unskew.composition.values import Server, Tensors
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult, Runner, draw_cohort
 from unskew.engine.hook_checks import checked_payload, checked_server
+from unskew.engine.received import unacceptable
 from unskew.errors import UnskewError
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.models.masks import none_if_empty
@@ -83,15 +84,19 @@ def run_round(
         payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
     tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
-    rejected = _rejected(context, cohort, _apply_attack(context, cohort, result))
+    result = _apply_attack(context, cohort, result)
+    sizes = result.samples
+    if sizes is None:
+        sizes = context.federation.train.sizes[cohort].tolist()
+    rejected = _rejected(context, cohort, result)
+    hidden = hidden_from_server(method, layout)
+    found = unacceptable(context, round_, tasks, result, sizes, hidden, rejected)
+    rejected |= {k: _by_name(context, k, why) for k, why in found.items()}
     new_states = {
         k: finished.state
         for k, finished in zip(cohort, result.finished, strict=True)
         if finished.state and k not in rejected
     }
-    sizes = result.samples
-    if sizes is None:
-        sizes = context.federation.train.sizes[cohort].tolist()
     outcome = RoundOutcome(
         clients=cohort,
         samples=sizes,
@@ -116,7 +121,7 @@ def run_round(
         reason = f"after rejections, {error}; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
-    updated = _restore_hidden(server, updated, hidden_from_server(method, layout))
+    updated = _restore_hidden(server, updated, hidden)
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers; the previous one is kept"
         return server, {}, replace(outcome, kept_model=reason)
@@ -228,6 +233,14 @@ def _rejected(
     return reasons
 
 
+def _by_name(context: ClientContext, client: int, reason: str) -> str:
+    """Return a reason with the name of the node, for clients on other machines."""
+    names = context.federation.client_names
+    return (
+        reason if names is None or context.federation.has_samples else f"{names[client]}: {reason}"
+    )
+
+
 def _uploads(
     context: ClientContext, server: Server, result: CohortResult, outcome: RoundOutcome
 ) -> Uploads | None:
@@ -251,6 +264,7 @@ def _uploads(
         train_loss=_column([outcome.train_loss[row] for row in rows]),
         train_accuracy=_column([result.trained[row].accuracy for row in rows]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,
+        max_share=context.settings.max_share,
         extras=extras,
     )
 

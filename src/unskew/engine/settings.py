@@ -30,6 +30,8 @@ class Settings(BaseModel):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     evaluate_every: Annotated[int, Field(ge=0)] = 1
     quorum: Positive = 1
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The largest weight of a client in an average; the rest is divided among the others."""
     attack: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     engine: Literal["unskew", "flower-ray"] = "unskew"

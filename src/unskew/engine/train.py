@@ -215,7 +215,10 @@ class StageRun:
         every = self._context.settings.evaluate_every
         due = every and (position.round % every == 0 or self._is_over(position))
         if self._evaluates and due:
-            levels, scores = evaluate(self._context, position, self._backend.evaluate_on_clients)
+            backend = self._backend
+            levels, scores = evaluate(
+                self._context, position, backend.evaluate_on_clients, backend.evaluate_on_server
+            )
             row.update(levels)
             tables += scores
         return row, tables

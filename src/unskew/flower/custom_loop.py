@@ -1,7 +1,6 @@
 """The backend for nodes with a custom app and training loop: only the server runs unskew."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +12,11 @@ from unskew.composition.method import Method
 from unskew.composition.values import Trained
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
-from unskew.engine.evaluate import Floats, Levels
+from unskew.engine.evaluate import Levels
 from unskew.errors import UnskewError
 from unskew.flower.backend import FlowerBackend
+from unskew.flower.greeting import Admission
+from unskew.flower.metric_names import with_standard_names
 from unskew.flower.uploads import (
     UnusableReply,
     Upload,
@@ -33,14 +34,12 @@ from unskew.runs.checkpoint import Position
 _LOSSES = ("train_loss", "train-loss", "loss")
 """The names that apps use for the training loss."""
 
-_TEST_METRIC = re.compile(r"((eval(uate)?|test|val(id(ation)?)?)[-_])?(?P<metric>acc(uracy)?|loss)")
-"""The names that apps use for accuracy and loss on their test samples."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CustomLoopBackend(FlowerBackend):
     """Nodes that receive and send a model in the format of Flower's strategies."""
 
+    admission: Admission
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
 
@@ -55,7 +54,7 @@ class CustomLoopBackend(FlowerBackend):
         model, layout = context.method.model(position.server), context.network.layout
         content = model_message(model, layout, self.evaluate_config, position.round)
         contents = dict.fromkeys(range(len(context.federation)), content)
-        replies = self.nodes.request(MessageType.EVALUATE, contents, wait_for_quorum=False)
+        replies = self.ask_to_evaluate(MessageType.EVALUATE, contents)
         table = tabulate_metrics(replies.contents)
         measures = {} if table is None else with_standard_names(table.metrics)
         return {"local": replace(table, metrics=measures)} if table and measures else {}
@@ -85,36 +84,25 @@ class CustomLoopRunner:
         sent = {task.client: task.payload[MODEL] for task in tasks}
         uploads, rejected = check_uploads(
             replies.contents,
-            lambda content: _read_upload(content, layout),
+            lambda _, content: _read_upload(content, layout),
+            (),
             sent,
             None,
             layout,
             self._backend.bound,
         )
-        rejected = self._backend.nodes.with_names(rejected, "rejected")
+        names = self._backend.nodes.registry.names
+        counts = {names[k]: upload.samples for k, upload in uploads.items()}
+        large = self._backend.admission.too_large(counts, "samples", "large_nodes")
+        rejected |= {k: large[names[k]] for k in uploads if names[k] in large}
+        uploads = {k: upload for k, upload in uploads.items() if k not in rejected}
+        rejected = self._backend.nodes.with_names(rejected)
         return cohort_result(
             tasks, uploads, {}, layout.size, None, {**replies.refused, **rejected}, replies.missing
         )
 
     def close(self) -> None:
         """Do nothing: the nodes stay connected."""
-
-
-def with_standard_names(measures: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Rename test metrics to the names that reports use, accuracy and loss first.
-
-    Apps use names such as ``eval_acc`` or ``test_loss``. The number of samples is left out.
-    """
-    renamed = {_standard_name(name): values for name, values in measures.items() if name != SAMPLES}
-    first = [name for name in ("accuracy", "loss") if name in renamed]
-    return {name: renamed[name] for name in dict.fromkeys([*first, *renamed])}
-
-
-def _standard_name(name: str) -> str:
-    match = _TEST_METRIC.fullmatch(name)
-    if match is None:
-        return name
-    return "loss" if match["metric"] == "loss" else "accuracy"
 
 
 def check_needs_no_client_code(method: Method) -> None:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from logging import WARNING
 
 from flwr.app import RecordDict
 
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.transport import GridLink, Replies, send
-from unskew.flower.wire import log
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +32,10 @@ class Nodes:
         offline = {k: "it is not connected" for k in contents if k not in connected}
         return Replies(
             replies.contents,
-            self.with_names(replies.refused, "refused"),
-            self.with_names({**replies.missing, **offline}, "missing"),
+            self.with_names(replies.refused),
+            self.with_names({**replies.missing, **offline}),
         )
 
-    def with_names(self, reasons: Mapping[int, str], outcome: str) -> dict[int, str]:
-        """Return reasons with the names of their nodes, and log them."""
-        named = {k: f"{self.registry.names[k]}: {why}" for k, why in sorted(reasons.items())}
-        for why in named.values():
-            log(WARNING, "unskew: %s: %s", outcome, why)
-        return named
+    def with_names(self, reasons: Mapping[int, str]) -> dict[int, str]:
+        """Return reasons with the names of their nodes."""
+        return {k: f"{self.registry.names[k]}: {why}" for k, why in sorted(reasons.items())}

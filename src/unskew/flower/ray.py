@@ -27,6 +27,7 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.app import client_app
+from unskew.flower.greeting import Admission
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
@@ -63,7 +64,7 @@ def train_on_ray(
     def main(grid: Grid, context: Context) -> None:
         del context
         link = _GroupedGrid(grid, max(_MIN_GROUP, 8 * workers))
-        registry = NodeRegistry(link, _REPLY_TIMEOUT)
+        registry = NodeRegistry(link, _REPLY_TIMEOUT, Admission(size_limit=None))
         registry.wait_for_nodes(clients, clients, _START)
         if out is not None:
             registry.save(Path(out), resume=resume)
@@ -108,6 +109,9 @@ class _GroupedGrid:
 
     def get_node_ids(self) -> Iterable[int]:
         return self.grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[Any]:
+        return self.grid.get_nodes()
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

@@ -11,7 +11,8 @@ from pathlib import Path
 from flwr.app import ConfigRecord, RecordDict
 
 from unskew.errors import UnskewError
-from unskew.flower.server_view import NodeInfo, parse_node_info
+from unskew.flower.greeting import Admission, NodeInfo, parse_node_info
+from unskew.flower.node_keys import NodeKeys
 from unskew.flower.transport import GridLink, send
 from unskew.flower.wire import NODE_INFO, QUERY, REQUEST, log
 from unskew.runs.atomic import write_json
@@ -26,13 +27,22 @@ _MAX_LOGGED_NAMES = 20
 class NodeRegistry:
     """The nodes of a run. A client's number is the position of its node's name."""
 
-    def __init__(self, grid: GridLink, reply_timeout: float = _MIN_REPLY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        grid: GridLink,
+        reply_timeout: float = _MIN_REPLY_TIMEOUT,
+        admission: Admission | None = None,
+    ) -> None:
         self._grid = grid
+        self._admission = admission or Admission()
         self._reply_timeout = max(reply_timeout, _MIN_REPLY_TIMEOUT)
         """Seconds to wait for a reply, and until a node without a reply is queried again."""
+        self._keys = NodeKeys(grid)
         self._info_by_name: dict[str, NodeInfo] = {}
         self._info_by_id: dict[int, NodeInfo] = {}
         """What nodes reported, by Flower's node id and in the order in which they connected."""
+        self._refused: dict[int, str] = {}
+        """The nodes that take no part in the run, by node id, with the reason."""
         self._next_query: dict[int, float] = {}
         self.names: list[str] = []
         self.run = uuid.uuid4().hex
@@ -42,37 +52,45 @@ class NodeRegistry:
         """Wait for ``minimum`` nodes and number them in the order of their names.
 
         After ``wait`` seconds the run starts with the nodes that are connected, if they are at
-        least ``quorum``.
+        least ``quorum``. Nodes that are refused count as connected, so no one waits for them.
         """
         deadline = time.monotonic() + wait
-        while len(self._id_by_name()) < minimum and time.monotonic() < deadline:
+        while len(self._id_by_name()) + len(self._refused) < minimum:
+            if time.monotonic() >= deadline:
+                break
             time.sleep(_POLL)
+        self._refuse_contested_names()
         present = self._id_by_name()
+        infos = {name: self._info_by_id[node] for name, node in present.items()}
+        for name, reason in self._admission.refused(infos).items():
+            self._refuse(present.pop(name), f"{name}: {reason}")
         if len(present) < quorum:
+            refused = "".join(f"; refused: {why}" for why in list(self._refused.values())[:3])
             raise UnskewError(
                 f"nodes: {len(present)} connected within {wait:g} s, and the quorum is {quorum}; "
-                "start more SuperNodes, increase wait, or lower the quorum"
+                f"start more SuperNodes, increase wait, or lower the quorum{refused}"
             )
         if len(present) < minimum:
             log(
                 WARNING,
-                "unskew: %d of %d nodes connected after %g s; starting without the others",
+                "unskew: %d of %d nodes connected after %g s; starting without the others%s",
                 len(present),
                 minimum,
                 wait,
-            )
-        connected = [node for node in self._grid.get_node_ids() if node in self._info_by_id]
-        names = Counter(str(self._info_by_id[node]["name"]) for node in connected)
-        duplicates = sorted(name for name, count in names.items() if count > 1)
-        if duplicates:
-            raise UnskewError(
-                f"name: two nodes are named {duplicates[0]!r}; give each node its own name"
+                f" ({len(self._refused)} refused)" if self._refused else "",
             )
         self.names = sorted(present, key=_sort_key)
-        self._info_by_name = {name: self._info_by_id[node] for name, node in present.items()}
+        self._info_by_name = {name: infos[name] for name in present}
+        self._keys.bind(present)
         first = ", ".join(self.names[:_MAX_LOGGED_NAMES])
         more = ", …" if len(self.names) > _MAX_LOGGED_NAMES else ""
         log(INFO, "unskew: %d nodes: %s", len(self.names), first + more)
+
+    def restore_keys(self, folder: Path) -> None:
+        """Load which key each name of an earlier run belongs to, if there was one."""
+        path = folder / "nodes.json"
+        if path.is_file():
+            self._keys.load(json.loads(path.read_text()).get("keys", {}))
 
     def save(self, folder: Path, *, resume: bool) -> None:
         """Write the nodes to a file; a resumed run restores the numbers from that file first.
@@ -88,7 +106,7 @@ class NodeRegistry:
             self.names = [*saved["nodes"], *new]
         folder.mkdir(parents=True, exist_ok=True)
         nodes = {name: self._info_by_name[name] for name in self.names}
-        write_json(path, {"run": self.run, "nodes": nodes})
+        write_json(path, {"run": self.run, "nodes": nodes, "keys": self._keys.to_json()})
 
     def infos(self) -> list[NodeInfo]:
         """Return what the nodes reported about their samples, in the order of ``names``."""
@@ -112,13 +130,15 @@ class NodeRegistry:
         content = RecordDict({REQUEST: ConfigRecord({"run": self.run})})
         contents = {node: (node, content) for node in nodes}
         replies = send(self._grid, QUERY, contents, self._reply_timeout)
-        reported, failed = {}, {**replies.refused, **replies.missing}
+        reported = {}
         for node, reply in replies.contents.items():
             try:
                 reported[node] = parse_node_info(str(reply.config_records[NODE_INFO]["json"]))
-            except (KeyError, ValueError, TypeError) as error:
-                failed[node] = f"its reply cannot be read ({type(error).__name__})"
-        for node, why in failed.items():
+            except ValueError as error:
+                self._refuse(node, f"node {node}: {error}")
+            except Exception as error:  # a run must survive any bytes that a node may send
+                self._refuse(node, f"node {node}: unreadable report ({type(error).__name__})")
+        for node, why in {**replies.refused, **replies.missing}.items():
             log(
                 WARNING,
                 "unskew: node %s does not report its name: %s. If its app does not come from "
@@ -127,6 +147,21 @@ class NodeRegistry:
                 why,
             )
         return reported
+
+    def _refuse(self, node: int, reason: str) -> None:
+        self._refused[node] = reason
+        log(WARNING, "unskew: refused: %s", reason)
+
+    def _refuse_contested_names(self) -> None:
+        """Refuse nodes that claim the same name, unless it is known whose it is."""
+        connected = set(self._grid.get_node_ids()) - self._refused.keys()
+        claims = {n: info["name"] for n, info in self._info_by_id.items() if n in connected}
+        for name, count in Counter(claims.values()).items():
+            claimants = [node for node, claimed in claims.items() if claimed == name]
+            owner = self._keys.owner_among(name, claimants)
+            for node in claimants if count > 1 else ():
+                if node != owner:
+                    self._refuse(node, f"two nodes are named {name!r}; give each its own name")
 
     def _id_by_name(self) -> dict[str, int]:
         """Return the connected nodes by name; of two with the same name, the first to connect.
@@ -138,17 +173,30 @@ class NodeRegistry:
         now = time.monotonic()
         new = [
             node
-            for node in sorted(connected)
+            for node in sorted(connected - self._refused.keys())
             if node not in self._info_by_id and self._next_query.get(node, 0.0) <= now
         ]
         if new:
             self._next_query |= dict.fromkeys(new, now + self._reply_timeout)
-            self._info_by_id |= self.query(new)
+            for node, info in self.query(new).items():
+                reason = self._keys.objection(node, info["name"]) or self._change_of(info)
+                if reason is None:
+                    self._info_by_id[node] = info
+                else:
+                    self._refuse(node, f"{info['name']}: {reason}")
         present: dict[str, int] = {}
         for node, info in self._info_by_id.items():
-            if node in connected:
+            if node in connected and node not in self._refused:
                 present.setdefault(info["name"], node)
         return present
+
+    def _change_of(self, info: NodeInfo) -> str | None:
+        """Return why a node cannot come back: what it reported is fixed when the run starts."""
+        before = self._info_by_name.get(info["name"]) if self.names else None
+        changed = [] if before is None else [key for key in info if info[key] != before[key]]
+        if not changed:
+            return None
+        return f"its {', '.join(changed)} changed during the run; resume the run to accept this"
 
 
 class AnonymousNodes(NodeRegistry):

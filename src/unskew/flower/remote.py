@@ -60,7 +60,7 @@ class NodeBackend(FlowerBackend):
             version = _version(position.states.get(k, {}))
             request = self.request(context, position.stage, position.round, k, version)
             contents[k] = RecordDict({REQUEST: request.to_record(), ARRAYS: pack(tensors)})
-        replies = self.nodes.request(EVALUATE, contents, wait_for_quorum=False)
+        replies = self.ask_to_evaluate(EVALUATE, contents)
         return _levels(replies.contents)
 
     def request(
@@ -109,16 +109,17 @@ class NodeRunner:
             contents[task.client] = RecordDict({REQUEST: request.to_record(), ARRAYS: arrays})
         replies = self._backend.nodes.request(TRAIN, contents, wait_for_quorum=True)
         size = self._context.network.layout.size if self._up is None else int(self._up.sum())
-        may_be_undefined = self._context.method.may_be_undefined
+        sizes = self._context.federation.train.sizes
         uploads, rejected = check_uploads(
             replies.contents,
-            lambda content: read_upload(content, size, may_be_undefined),
+            lambda k, content: read_upload(content, size, int(sizes[k])),
+            self._context.method.receives.keys(),
             {task.client: task.payload[MODEL] for task in tasks},
             self._up,
             self._context.network.layout,
             self._backend.bound,
         )
-        rejected = self._backend.nodes.with_names(rejected, "rejected")
+        rejected = self._backend.nodes.with_names(rejected)
         return cohort_result(
             tasks,
             uploads,

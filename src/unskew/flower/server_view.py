@@ -1,35 +1,18 @@
 """The federation as the server sees it: how many samples each node has, but no samples."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from unskew.data.columns import Array, Columns
 from unskew.data.federation import Federation
 from unskew.errors import UnskewError
+from unskew.flower.greeting import NodeInfo
 from unskew.utils.rng import generator
-
-NodeInfo = dict[str, Any]
-"""What a node reports about its samples, see :meth:`unskew.flower.site.Site.info`."""
-
-
-_TYPES = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
-_TYPES |= {"classes": int, "words": int}
-
-
-def parse_node_info(text: str) -> NodeInfo:
-    """Parse what a node reports about its samples; raise if it has the wrong form."""
-    info: NodeInfo = json.loads(text)
-    if any(type(info[key]) is not expected for key, expected in _TYPES.items()):
-        raise TypeError("node info has a field of the wrong type")
-    if min(info["samples"], info["tests"], *info["shape"]) < 0 or info["classes"] < 1:
-        raise ValueError("node info has a negative count or no class")
-    return info
 
 
 @dataclass(frozen=True, eq=False)

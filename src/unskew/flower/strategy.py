@@ -1,6 +1,6 @@
 """The server of a Flower federation: unskew's rounds, with nodes as the clients."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from logging import INFO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,11 +21,13 @@ from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of
+from unskew.flower.greeting import Admission
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import AnonymousNodes, NodeRegistry
 from unskew.flower.remote import NodeBackend
 from unskew.flower.requirements import check_runs_on_nodes
 from unskew.flower.results import as_result
+from unskew.flower.round_log import RoundLog, log_start
 from unskew.flower.server_view import RemoteFederation
 from unskew.flower.uploads import UnusableReply
 from unskew.flower.wire import log
@@ -45,6 +47,8 @@ class Strategy(FlowerStrategy):
     when ``nodes`` nodes are connected, or after ``wait`` seconds with a quorum; every round waits
     up to ``wait`` seconds for its quorum and ``timeout`` seconds for replies. ``bound`` rejects
     uploads that moved more than ``bound`` times as far as the median; None accepts any distance.
+    A node that reports more than ``size_limit`` times the median number of samples is refused,
+    unless ``large_nodes`` names it; None accepts any number.
     ``classes`` is the number of classes, needed if no node has samples of the last class. With
     ``out``, the run is written to that folder with one checkpoint per round, and ``resume``
     continues from the last checkpoint. ``common`` is a pair (x, y) of test samples on the server.
@@ -63,6 +67,8 @@ class Strategy(FlowerStrategy):
         wait: float = 60.0,
         timeout: float = 3600.0,
         bound: float | None = 1000.0,
+        size_limit: float | None = 10.0,
+        large_nodes: Collection[str] = (),
         classes: int | None = None,
         common: tuple[ArrayLike, ArrayLike] | None = None,
         custom_loop: bool = False,
@@ -75,6 +81,9 @@ class Strategy(FlowerStrategy):
         self._min_nodes, self._wait, self._timeout, self._bound = nodes, wait, timeout, bound
         self._out, self._resume = None if out is None else Path(out), resume
         self._custom_loop = custom_loop
+        if isinstance(large_nodes, str):
+            raise UnskewError(f"large_nodes: give a list of names, not the text {large_nodes!r}")
+        self._admission = Admission(size_limit, frozenset(map(str, large_nodes)), classes)
         if resume and out is None:
             raise UnskewError("resume: give out, the folder of the run to resume")
         if out is not None and not resume and (Path(out) / CHECKPOINTS).exists():
@@ -105,7 +114,10 @@ class Strategy(FlowerStrategy):
         if num_rounds is not None:
             self.settings = self.settings.model_copy(update={"rounds": num_rounds})
         self.summary()
-        registry = (AnonymousNodes if self._custom_loop else NodeRegistry)(grid, self._wait)
+        kind = AnonymousNodes if self._custom_loop else NodeRegistry
+        registry = kind(grid, self._wait, self._admission)
+        if self._resume and self._out is not None:
+            registry.restore_keys(self._out)
         quorum = self.settings.quorum
         registry.wait_for_nodes(max(self._min_nodes, quorum), quorum, self._wait)
         if self._out is not None:
@@ -123,13 +135,20 @@ class Strategy(FlowerStrategy):
         if self._custom_loop:
             configs = [ConfigRecord(dict(each or {})) for each in (train_config, evaluate_config)]
             backend = CustomLoopBackend(
-                train_config=configs[0], evaluate_config=configs[1], **shared
+                train_config=configs[0],
+                evaluate_config=configs[1],
+                admission=self._admission,
+                **shared,
             )
         else:
             backend = NodeBackend(method=self.method.spec, settings=self.settings, **shared)
         setup.backend = backend
-        self.run = run_training(setup, self._out, resume=self._resume, progress=_log_round)
-        return as_result(self.run, backend.server_metrics)
+        log_start(self.settings, len(registry.names))
+        rounds = RoundLog(backend, self.settings.rounds)
+        self.run = run_training(setup, self._out, resume=self._resume, progress=rounds)
+        result = as_result(self.run, backend.server_metrics)
+        rounds.finish(result)
+        return result
 
     def _set_initial_weights(self, arrays: ArrayRecord | None, setup: TrainingSetup) -> None:
         """Load the given initial weights; a resumed run loads the ones it started with.
@@ -151,8 +170,8 @@ class Strategy(FlowerStrategy):
             write_bytes(path, save({"start": flatten(setup.module, layout)}))
 
     def summary(self) -> None:
-        """Log the method and the number of rounds."""
-        log(INFO, "unskew: %s, %d rounds", self.method.spec, self.settings.rounds)
+        """Log the name of the strategy; its settings follow once the nodes are known."""
+        log(INFO, "Starting unskew's strategy for %s:", self.method.spec)
 
     def _reject_call(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Reject calls to Flower's per-round hooks, which unskew's rounds do not use."""
@@ -175,13 +194,6 @@ class Strategy(FlowerStrategy):
         )
         check_runs_on_nodes(self.method, federation)
         return federation
-
-
-def _log_round(round_: int, metrics: Mapping[str, Any]) -> None:
-    loss = metrics["train_loss"]
-    loss_text = "" if loss is None else f", training loss {loss:.4f}"
-    note = f"; {metrics['kept_model']}" if "kept_model" in metrics else ""
-    log(INFO, "unskew: %s round %d%s%s", metrics["stage"], round_, loss_text, note)
 
 
 def _validated(settings: Mapping[str, Any]) -> Settings:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from flwr.app import Error, Message, RecordDict
 
@@ -14,6 +14,9 @@ class GridLink(Protocol):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the connected nodes."""
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Return the connected nodes with ``node_id``, ``public_key`` and registered ``name``."""
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

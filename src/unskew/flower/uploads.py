@@ -1,5 +1,6 @@
 """Reading the replies of nodes and rejecting the ones that cannot be used."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,9 @@ from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
 from unskew.models.layout import Layout, TensorKind
+
+MAX_COUNT = 10**9
+"""The largest number of samples, test samples or steps that a node can report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +38,17 @@ class UnusableReply(Exception):
 
 def check_uploads(
     contents: Mapping[int, RecordDict],
-    read: Callable[[RecordDict], Upload],
+    read: Callable[[int, RecordDict], Upload],
+    declared: Collection[str],
     sent: Mapping[int, Tensor],
     upload_mask: Tensor | None,
     layout: Layout,
     bound: float | None,
 ) -> tuple[dict[int, Upload], dict[int, str]]:
     """Read the replies of a round; return the usable uploads, and why the others are rejected.
+
+    The engine checks the extras that the method declares; here, extras that it does not declare
+    must have the form that most nodes send.
 
     ``sent`` is the model that each client received, and ``upload_mask`` selects the coordinates
     that it sends back. With ``bound``, a client is rejected if its model moved more than ``bound``
@@ -50,20 +58,23 @@ def check_uploads(
     rejected: dict[int, str] = {}
     for k in sorted(contents):
         try:
-            usable[k] = _require_finite(read(contents[k]))
+            usable[k] = _require_finite(read(k, contents[k]))
         except UnusableReply as reason:
             rejected[k] = str(reason)
         except Exception as error:  # the round must survive any bytes that a node may send
             rejected[k] = f"its reply cannot be read ({type(error).__name__})"
-    rejected |= _unusual_extras(usable)
+    rejected |= _unusual_extras(usable, declared)
     usable = {k: upload for k, upload in usable.items() if k not in rejected}
     if bound is not None:
         rejected |= _moved_too_far(usable, sent, upload_mask, layout, bound)
     return {k: upload for k, upload in usable.items() if k not in rejected}, rejected
 
 
-def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str]) -> Upload:
-    """Read a reply of unskew's app, whose model must have ``size`` numbers."""
+def read_upload(content: RecordDict, size: int, expected_samples: int) -> Upload:
+    """Read a reply of unskew's app, whose model must have ``size`` numbers.
+
+    The number of samples is fixed when the run starts, so that no node can change its weight.
+    """
     tensors, metrics = to_tensors(content.array_records[ARRAYS]), content.metric_records[METRICS]
     if MODEL not in tensors:
         raise UnusableReply("its reply has no model")
@@ -73,13 +84,14 @@ def read_upload(content: RecordDict, size: int, may_be_undefined: Collection[str
     if model.shape != (size,):
         raise UnusableReply(f"its model has shape {tuple(model.shape)}, not ({size},)")
     extras = {name.removeprefix(EXTRA): tensor for name, tensor in tensors.items()}
-    for name, tensor in extras.items():
-        if name not in may_be_undefined and not bool(torch.isfinite(tensor).all()):
-            raise UnusableReply(f"its extra {name!r} has infinite or undefined numbers")
     finite = bool(read_number(metrics, "finite")) and bool(torch.isfinite(model).all())
     accuracy = read_number(metrics, "accuracy") if "accuracy" in metrics else None
-    steps, loss = int(read_number(metrics, "steps")), read_number(metrics, "loss")
+    steps, loss = read_count(metrics, "steps"), float(read_number(metrics, "loss"))
     samples = read_count(metrics, SAMPLES)
+    if samples != expected_samples:
+        raise UnusableReply(
+            f"it trained on {samples} samples, and reported {expected_samples} when the run started"
+        )
     if steps > 0 and samples == 0:
         raise UnusableReply("it trained without samples")
     trained = Trained(model, steps, loss, accuracy, finite)
@@ -106,6 +118,7 @@ def numeric_metrics(content: RecordDict) -> dict[str, float]:
 def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ClientScores | None:
     """Tabulate the metrics of the clients that report the most common set of metrics."""
     metrics = {k: numeric_metrics(content) for k, content in sorted(contents.items())}
+    metrics = {k: each for k, each in metrics.items() if _is_plausible(each)}
     name_sets = Counter(tuple(sorted(each)) for each in metrics.values() if each)
     if not name_sets:
         return None
@@ -116,6 +129,14 @@ def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ClientScores | None:
         name: np.array([each[name] for each in metrics.values()], np.float64) for name in first
     }
     return ClientScores(np.array(list(metrics)), columns)
+
+
+def _is_plausible(metrics: Mapping[str, float]) -> bool:
+    """Return whether no number is infinite or undefined and every accuracy is a fraction."""
+    return all(
+        math.isfinite(value) and (not name.endswith("accuracy") or 0 <= value <= 1)
+        for name, value in metrics.items()
+    )
 
 
 def read_number(metrics: Mapping[str, object], name: str) -> float:
@@ -129,8 +150,8 @@ def read_number(metrics: Mapping[str, object], name: str) -> float:
 def read_count(metrics: Mapping[str, object], name: str) -> int:
     """Return a non-negative integer from the metrics of a reply."""
     value = read_number(metrics, name)
-    if value < 0 or value != int(value):
-        raise UnusableReply(f"its {name!r} is {value}, which is not a count")
+    if not 0 <= value <= MAX_COUNT or value != int(value):
+        raise UnusableReply(f"its {name!r} is {value:g}, which is not a count")
     return int(value)
 
 
@@ -166,15 +187,21 @@ _NO_UPLOAD = Upload(
 )
 
 
-def _unusual_extras(uploads: Mapping[int, Upload]) -> dict[int, str]:
-    """Reject uploads whose extras differ in form from the most common form."""
+def _unusual_extras(uploads: Mapping[int, Upload], declared: Collection[str]) -> dict[int, str]:
+    """Reject uploads whose undeclared extras differ in form from the most common form."""
     forms = {
-        k: tuple(sorted((name, tuple(t.shape), str(t.dtype)) for name, t in each.extras.items()))
+        k: tuple(
+            sorted(
+                (name, tuple(t.shape), str(t.dtype), bool(t.isfinite().all()))
+                for name, t in each.extras.items()
+                if name not in declared
+            )
+        )
         for k, each in uploads.items()
     }
     usual = Counter(forms.values()).most_common(1)[0][0] if forms else ()
     return {
-        k: "its extras differ in name, shape or type from those of most nodes"
+        k: "its extras differ in name, shape, type or finiteness from those of most nodes"
         for k, form in forms.items()
         if form != usual
     }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ServerSide,
         Setting,
     )
+    from unskew.composition.received import Value
     from unskew.composition.values import (
         About,
         Client,
@@ -41,6 +42,7 @@ _MODULES = {
     "composition.parts": (
         "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
     ),
+    "composition.received": ("Value",),
     "composition.values": (
         "About", "Client", "Finished", "Server", "Start", "Step", "Tensors", "Trained",
     ),
@@ -64,6 +66,7 @@ __all__ = [
     "Step",
     "Tensors",
     "Trained",
+    "Value",
     "make_method",
     "names_files",
     "search_grid",

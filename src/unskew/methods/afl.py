@@ -17,6 +17,7 @@ from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.received import Value, loss_value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
@@ -41,6 +42,11 @@ class AFL(ClientSide, ServerSide):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mixture_lr": (0.001, 0.01, 0.1)}
 
     adds = frozenset({Aspect.WEIGHTS})
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The loss of the received model."""
+        return {"loss_before": loss_value()}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the loss of the received model."""

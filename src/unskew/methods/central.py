@@ -8,6 +8,7 @@ import torch
 from pydantic.dataclasses import dataclass
 
 from unskew.composition.parts import ClientSide, Setting
+from unskew.composition.received import Value
 from unskew.composition.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
@@ -30,6 +31,12 @@ class Central(ClientSide, Setting):
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     sends_model = False
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The samples, in the first round; there is only one client."""
+        samples = Value(None, None, may_be_undefined=True, times=None, optional=True)
+        return {"x": samples, "y": samples}
 
     def transform_federation(self, federation: Federation) -> Federation:
         """Pool the training samples; the clients' test samples stay per client."""

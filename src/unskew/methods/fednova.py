@@ -5,6 +5,7 @@ Optimization", 2020. With a_k the effective number of client k's steps, the serv
 ``(sum p_k a_k) sum p_k (w_k - w) / a_k``; equal a_k make it FedAvg.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from unskew.aggregation.combine import sum_of_rows
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
 from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.received import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 
@@ -32,6 +34,11 @@ class FedNova(ClientSide, ServerSide):
 
     adds = frozenset({Aspect.WEIGHTS})
     replaces = frozenset({Aspect.COMBINATION})
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The effective step, which the server can compute too."""
+        return {"effective_step": Value(low=0.0, times=None, sums_to="effective step")}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the effective step; for Adam, whose steps have equal length, their number."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.multi_model import Assignment, Count, ModelSelector
+from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -47,6 +48,11 @@ class IFCA(ModelSelector):
         up="model, 1 number",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"models": (2, 3, 4)}
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The number of the chosen model."""
+        return {"cluster": Value((), torch.int64, low=0, high=self.models - 1, times=None)}
 
     def initial_models(self, vector: Tensor, layout: Layout) -> Tensor:
         """Return the initial model, and copies with the values of each tensor shuffled.

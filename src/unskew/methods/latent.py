@@ -21,6 +21,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -91,8 +92,12 @@ class Latent(ClientSide, ServerSide, Setting):
         up="model, 1 number, VAE (before)",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.1, 0.5, 0.9)}
-    may_be_undefined = frozenset({_DISTANCE})
     adds = frozenset({Aspect.WEIGHTS})
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The distance; with ``every``, it is undefined until the client has measured it."""
+        return {_DISTANCE: Value(low=0.0, may_be_undefined=bool(self.every))}
 
     def stages(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Train a VAE, from which the weights of the task follow."""
@@ -188,6 +193,8 @@ class _EncoderNetwork:
 
 
 def _distances(uploads: Uploads) -> Tensor:
-    """Return the clients' distances; all zero until every distance is known."""
+    """Return the clients' distances; an unknown one is the mean of the others, or zero."""
     distances = torch.stack(list(uploads.extras[_DISTANCE])).double()
-    return distances if bool(torch.isfinite(distances).all()) else torch.zeros_like(distances)
+    known = torch.isfinite(distances)
+    mean = distances[known].mean() if bool(known.any()) else distances.new_zeros(())
+    return torch.where(known, distances, mean)

@@ -15,6 +15,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.received import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
@@ -39,6 +40,11 @@ class QFFL(ClientSide, ServerSide):
 
     adds = frozenset({Aspect.WEIGHTS})
     replaces = frozenset({Aspect.COMBINATION})
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The loss before training, and by how much the update shortens the step."""
+        return {"fairness": Value((2,), low=0.0, floor=1.0)}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the loss before training, and by how much the update shortens the step."""

@@ -5,6 +5,7 @@ client steps along ``g + c - c_k``, where c_k estimates its own gradient and c t
 all clients.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, uniform
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
+from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -46,6 +48,11 @@ class SCAFFOLD(ClientSide, ServerSide):
         down="model, variate",
         up="model, variate",
     )
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The change of the client's control variate."""
+        return {"control": Value(("shared",))}
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the server's control variate, once there is one."""

@@ -37,8 +37,9 @@ def with_changes(config: Config, changes: Mapping[str, Any], app: Path) -> Confi
     unknown = sorted(set(changes) - set(config))
     if unknown:
         raise UnskewError(
-            f"{app / 'pyproject.toml'}: [tool.flwr.app.config] has no {unknown[0]}; add it there "
-            "and use it in the app"
+            f"{app / 'pyproject.toml'}: [tool.flwr.app.config] has no {', '.join(unknown)}; add "
+            f"{'it' if len(unknown) == 1 else 'them'} there and use "
+            f"{'it' if len(unknown) == 1 else 'them'} in the app"
         )
     return {**config, **changes}
 
@@ -61,7 +62,7 @@ def load_task(app: Path) -> ModuleType:
     missing = [name for name in _TASK_NAMES if not hasattr(module, name)]
     if missing:
         needed = ", ".join(_TASK_NAMES)
-        raise UnskewError(f"{path}: it has no {missing[0]}; --check-parity needs {needed}")
+        raise UnskewError(f"{path}: it has no {', '.join(missing)}; --check-parity needs {needed}")
     return module
 
 

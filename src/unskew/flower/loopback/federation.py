@@ -124,9 +124,15 @@ class Loopback:
             UNSKEW_STATE=str(self.out / "states" / node_name(node)),
         )
 
-    def register(self, *keys: NodeKey) -> None:
-        """Register node keys with the SuperLink."""
-        self.flwr(*(["supernode", "register", str(key.public), CONNECTION] for key in keys))
+    def register(self, keys: Mapping[int, NodeKey]) -> None:
+        """Register node keys with the SuperLink, each with its node's partition-id as the name."""
+        command = ["supernode", "register"]
+        self.flwr(
+            *(
+                [*command, str(key.public), CONNECTION, "--name", str(node)]
+                for node, key in keys.items()
+            )
+        )
 
     def submit(self, app: Path, config: Mapping[str, Any]) -> Program:
         """Submit an app to the SuperLink; the returned program streams the server app's log."""
@@ -212,7 +218,7 @@ class Loopback:
         if self.tls:
             nodes = range(self.nodes)
             self._keys = {k: make_node_key(self.folder / "keys", node_name(k)) for k in nodes}
-            self.register(*self._keys.values())
+            self.register(self._keys)
 
     def _server_options(self) -> list[str]:
         if self._files is None:

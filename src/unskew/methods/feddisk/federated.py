@@ -1,5 +1,7 @@
 """The global density: a MADE trained by FedAvg until the clients' validation loss rises."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -11,6 +13,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import ClientSide, ServerSide, Setting
+from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -38,6 +41,11 @@ class FederatedDensity(ClientSide, ServerSide, Setting):
     about: ClassVar[About] = About(
         title="Federated density", paper="Nguyen et al. 2023", kind="densities"
     )
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """The total loss on the held-out samples, and their number."""
+        return {"validation": Value((2,), low=(-math.inf, 0.0), floor=1.0)}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Train on the samples that are not held out."""

@@ -1,5 +1,6 @@
 """Stages in which each client trains its own network, which never leaves it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -19,6 +20,7 @@ from unskew.composition.parts import (
     ServerSide,
     Setting,
 )
+from unskew.composition.received import Value
 from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     Beginning,
@@ -41,6 +43,8 @@ from unskew.utils.rng import stream, uniforms
 from unskew.utils.specs import OPTIONS
 
 DENSITY = "density"
+_ROUNDING = 1e-6
+"""How far rounding may carry a fraction above one."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -58,6 +62,17 @@ class OnDevice(ClientSide, ServerSide, Personalization, Setting):
 
     stage_name: ClassVar[str]
     replaces = frozenset({Aspect.COMBINATION, Aspect.WEIGHTS, Aspect.LOSS})
+
+    @property
+    def receives(self) -> Mapping[str, Value]:
+        """Rounds without progress, a loss, and what a stage of ratios says of its weights."""
+        fraction = Value(low=0.0, high=1.0 + _ROUNDING, times=None, optional=True)
+        return {
+            "waited": Value(low=0.0, floor=1.0),
+            "validation_loss": Value(may_be_undefined=True, floor=1.0),
+            "effective": fraction,
+            "coverage": fraction,
+        }
 
     # On the server.
 

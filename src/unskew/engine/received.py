@@ -1,0 +1,195 @@
+"""The check of everything that clients send, before any aggregation rule sees it.
+
+A method declares what it receives (:attr:`Method.receives`); a client that sends anything else is
+left out of the round, and the others are not affected. Simulations and Flower nodes share this.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from unskew.composition.received import TRAIN_LOSS, Quantity, Size, Value, norm_of
+from unskew.engine.batches import local_steps
+from unskew.engine.client import ClientContext
+from unskew.engine.cohort import ClientTask, CohortResult
+from unskew.engine.optimizer import make_optimizer
+from unskew.models.layout import Layout, TensorKind
+
+_COUNTS_PER_STEP = 1000
+"""A counter may advance by this much per local step; a forward pass advances it by one."""
+
+
+def unacceptable(
+    context: ClientContext,
+    round_: int,
+    tasks: Sequence[ClientTask],
+    result: CohortResult,
+    samples: Sequence[int],
+    hidden: Tensor | None,
+    skip: Mapping[int, str],
+) -> dict[int, str]:
+    """Return the clients that sent something other than their method declares, with the reason.
+
+    ``hidden`` marks the coordinates that the server never receives. Clients in ``skip`` are
+    rejected already.
+    """
+    declared = context.method.receives
+    rows = {task.client: row for row, task in enumerate(tasks) if task.client not in skip}
+    reasons = _wrong_buffers(context, round_, tasks, result, samples, hidden, rows)
+    if len(declared) == 1 and _have_usual_losses(
+        [result.trained[row].loss for row in rows.values()]
+    ):
+        return reasons  # most methods receive nothing else
+    values = _Values(context, round_, result, samples)
+    sent = {k: values.of(row) for k, row in rows.items() if k not in reasons}
+    reasons |= _absent(declared, sent)
+    norms: dict[str, dict[int, float]] = {name: {} for name in declared}
+    for k, each in sent.items():
+        for name in declared.keys() & each.keys() if k not in reasons else ():
+            fault = declared[name].fault(each[name], values.sizes, values.known(rows[k]))
+            if fault is not None:
+                reasons[k] = f"its {name!r} {fault}"
+                break
+            if declared[name].times is not None:
+                norms[name][k] = norm_of(each[name])
+    for name, value in declared.items():
+        finite = {k: n for k, n in norms[name].items() if k not in reasons and math.isfinite(n)}
+        reasons |= {k: f"its {name!r} {why}" for k, why in value.far_off(finite).items()}
+    return reasons
+
+
+def _have_usual_losses(losses: Sequence[float]) -> bool:
+    """Return whether all training losses are acceptable, without looking at each of them."""
+    sizes = torch.tensor(losses, dtype=torch.float64).abs()
+    limit = TRAIN_LOSS.floor * (TRAIN_LOSS.times or math.inf)
+    return bool((sizes <= limit).all())  # False if one is undefined
+
+
+class _Values:
+    """What clients sent besides their models, and what the server knows about it."""
+
+    def __init__(
+        self, context: ClientContext, round_: int, result: CohortResult, samples: Sequence[int]
+    ) -> None:
+        self._context, self._result, self._samples = context, result, samples
+        self._optimizer = make_optimizer(context.settings, round_, None)
+        self._steps = _steps(context, samples)
+        self._effective_step = cache(self._compute_effective_step)
+        declared = context.method.receives.values()
+        self._needs_effective_step = any(each.sums_to == "effective step" for each in declared)
+        layout, travels = context.network.layout, context.travels
+        shared = layout.trainable if travels is None else int(travels[: layout.trainable].sum())
+        self.sizes: Mapping[Size, int] = {"classes": context.federation.classes, "shared": shared}
+
+    def of(self, row: int) -> dict[str, Tensor]:
+        """Return the values of one client; an undefined loss counts as none."""
+        trained, values = self._result.trained[row], dict(self._result.finished[row].extras)
+        if not math.isnan(trained.loss):
+            values["train_loss"] = torch.tensor(trained.loss, dtype=torch.float64)
+        if trained.accuracy is not None:
+            values["train_accuracy"] = torch.tensor(trained.accuracy, dtype=torch.float64)
+        return values
+
+    def known(self, row: int) -> Mapping[Quantity, float]:
+        """Return what the server knows of one client."""
+        known: dict[Quantity, float] = {"samples": float(self._samples[row])}
+        if self._needs_effective_step:  # it is found by simulating every step
+            known["effective step"] = self._effective_step(self._steps[row])
+        return known
+
+    def _compute_effective_step(self, steps: int) -> float:
+        found = self._optimizer.effective_step(steps, self._context.method.proximal_strength())
+        return float(steps) if found is None else found
+
+
+def _steps(context: ClientContext, samples: Sequence[int]) -> list[int]:
+    sizes = torch.tensor(samples, dtype=torch.int64).numpy()
+    couples = context.network.couples_samples
+    steps: list[int] = local_steps(sizes, context.settings, couples=couples).tolist()
+    return steps
+
+
+def _absent(
+    declared: Mapping[str, Value], sent: Mapping[int, Mapping[str, Tensor]]
+) -> dict[int, str]:
+    """Reject clients that left out a value, or sent an optional one that most did not send."""
+    reasons: dict[int, str] = {}
+    for name, value in declared.items():
+        senders = sum(name in each for each in sent.values())
+        expected = not value.optional or 2 * senders > len(sent)
+        if senders == (len(sent) if expected else 0):
+            continue
+        if not expected and name == "train_loss":
+            continue  # custom training loops need not report it
+        for k, each in sent.items():
+            if (name in each) != expected:
+                verb = "sent no" if expected else "sent an unexpected"
+                reasons.setdefault(k, f"it {verb} {name!r}")
+    return reasons
+
+
+def _wrong_buffers(
+    context: ClientContext,
+    round_: int,
+    tasks: Sequence[ClientTask],
+    result: CohortResult,
+    samples: Sequence[int],
+    hidden: Tensor | None,
+    rows: Mapping[int, int],
+) -> dict[int, str]:
+    """Reject models with negative variances, or with counters that no training can reach."""
+    layout = context.network.layout
+    if not layout.buffers:
+        return {}
+    wrong: dict[int, str] = {}
+    negative = {
+        row for each in _variances(layout, hidden) for row in _rows(result.stack[:, each] < 0)
+    }
+    wrong |= {
+        k: "its model has a negative running variance" for k, row in rows.items() if row in negative
+    }
+    counters = layout.counters
+    if counters.start == counters.stop or (hidden is not None and bool(hidden[counters].any())):
+        return wrong
+    counts = result.stack[:, counters]
+    no_counts = _rows((counts < 0) | (counts != counts.round()))
+    largest: list[float] = counts.amax(1).tolist()
+    before = _largest_counters_sent(context, tasks, counters)
+    steps = _steps(context, samples)
+    for k, row in rows.items():
+        advance = _COUNTS_PER_STEP * max(1, steps[row]) * (round_ + 1)
+        if row in no_counts or largest[row] > before[row] + advance:
+            wrong[k] = "its model has a counter that its local steps cannot reach"
+    return wrong
+
+
+def _rows(marked: Tensor) -> set[int]:
+    """Return the rows in which any element is marked."""
+    rows: list[int] = marked.any(1).nonzero().flatten().tolist()
+    return set(rows)
+
+
+def _largest_counters_sent(
+    context: ClientContext, tasks: Sequence[ClientTask], counters: slice
+) -> list[float]:
+    """Return the largest counter that each client received; 0 where counters stay on clients."""
+    if context.travels is not None and not bool(context.travels[counters].any()):
+        return [0.0] * len(tasks)
+    models = [task.payload["model"] for task in tasks]
+    found = {
+        id(model): float(model[counters].max()) for model in {id(m): m for m in models}.values()
+    }
+    return [found[id(model)] for model in models]
+
+
+def _variances(layout: Layout, hidden: Tensor | None) -> list[slice]:
+    return [
+        entry.slice
+        for entry in layout.buffers
+        if entry.kind is TensorKind.NORM_STATISTIC
+        and entry.name.endswith("running_var")
+        and not (hidden is not None and bool(hidden[entry.slice].any()))
+    ]
