@@ -18,7 +18,7 @@ REST   := (long or extras) and not real_data
 # The size of the demo.
 METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,ida+fedavg,feddisco,fedsa,fedavgm,ditto
 ROUNDS  ?= 60
-SEEDS   ?= 3
+SEEDS   ?= 5
 
 .PHONY: help demo docs test test-all test-rest coverage notebook chromium lint format clean
 .NOTPARALLEL:

@@ -26,9 +26,10 @@ def results_text(folder: Path) -> str:
         f"```\n{known.command}\n```",
         others.table_with_verdict(known.target).to_markdown(),
         "*Accuracy is that of the global model on the common test set, mean ± standard deviation "
-        "over seeds; local is its mean accuracy on the clients' local test sets, worst its "
-        "accuracy on the worst of these, personal the mean accuracy of the clients' own models on "
-        "their local test sets. Rounds and MB are counted until the global model first reaches "
+        f"over seeds, {runs.judged_text}; local is its mean accuracy on the clients' local test "
+        "sets, worst its accuracy on the worst of these, personal the mean accuracy of the "
+        "clients' own models on their local test sets. Rounds and MB are counted until the global "
+        "model first reaches "
         f"the target; MB include both directions and all clients. Judged by: {TEST}.*",
         "Methods that train personal models are judged by the column *personal*: the global "
         "model of methods with several models or personal heads is an average that no client "
@@ -53,8 +54,8 @@ def _split_references(runs: Runs) -> tuple[Runs, Runs]:
     """Return the runs of methods and the runs of references."""
     names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
     return (
-        Runs(run for run in runs if run.method not in names),
-        Runs(run for run in runs if run.method in names),
+        Runs((r for r in runs if r.method not in names), judge=runs.judge, margin=runs.margin),
+        Runs((r for r in runs if r.method in names), judge=runs.judge, margin=runs.margin),
     )
 
 

@@ -38,7 +38,7 @@ def test_report_writes_the_same_page_as_compare(terminal, data, tmp_path):
     figures = tmp_path / "figures"
     output = terminal.output("report", out, "-o", again, "--figures", figures)
     assert f"page: {again}" in output
-    assert "leads by" in output
+    assert "the best" in output  # the verdict
     assert again.read_text() == (out / "report.html").read_text()
     assert (figures / "global-accuracy.svg").is_file()
     assert (figures / "table.tex").is_file()
@@ -60,13 +60,16 @@ def test_a_table_is_compared_on_local_tests(terminal, visits):
     )
     assert "visits, 2 clients" in output
     assert "clients' own tests" in output
-    (row, _) = json.loads(
+    rows = json.loads(
         terminal.output(
             *compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns, "--json")
         )
     )
-    assert row["rounds_to_target"] >= 1
-    assert row["verdict"] in ("leads", "not significant", "equivalent", "significantly worse")
+    assert rows[0]["rounds_to_target"] >= 1
+    (rival,) = (row for row in rows if row["method"] == "mean")
+    assert {"difference", "low", "high", "p", "seeds_needed"} <= set(rival)
+    assert rival["baseline"] == "fedavg"
+    assert rival["answer"] in ("better", "worse", "equivalent", "undecided")
 
 
 def test_errors_for_data_without_tests_or_columns_name_the_fix(terminal, visits):

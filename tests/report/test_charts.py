@@ -239,7 +239,7 @@ def test_the_table_is_exported(tmp_path):
     text = (tmp_path / "table.csv").read_text(encoding="utf-8")
     rows = list(csv.reader(io.StringIO(text)))
     assert [row[0] for row in rows] == ["method", "fedavg", "mean"]
-    assert rows[0][-1] == "against the leader"
+    assert rows[0][-1] == "against fedavg"
     latex = (tmp_path / "table.tex").read_text(encoding="utf-8")
     assert latex.startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\nmethod & accuracy")
     assert "rounds to 50 \\%" in latex

@@ -28,7 +28,7 @@ def test_a_comparison_shows_verdict_table_and_curves():
     html = shown(runs)
     assert str(runs.verdict()) in words(html).replace("&#x27;", "'")
     assert runs.table().rows[0][1] in html
-    assert "against the leader" in html
+    assert "against fedavg" in html
     assert html.count("<path") == len(runs.methods)
     assert html.count("<polygon") == len(runs.methods)  # the band over two seeds
 

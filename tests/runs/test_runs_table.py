@@ -45,8 +45,10 @@ TWO = Runs(
 def test_summaries_by_hand():
     fedavg, mean = TWO.summaries(target=0.5)
     assert (fedavg.method, fedavg.seeds) == ("fedavg", 2)
-    assert fedavg.accuracy == pytest.approx(0.75)
-    assert fedavg.accuracy_sd == pytest.approx(math.sqrt(0.005))  # of 0.8 and 0.7, over n - 1
+    assert fedavg.accuracy == pytest.approx((1.6 + 1.9) / 6)  # of three evaluations each
+    assert fedavg.accuracy_sd == pytest.approx(
+        math.sqrt(0.005)
+    )  # of 1.6 / 3 and 1.9 / 3, over n - 1
     assert fedavg.local == pytest.approx(0.7)
     assert fedavg.worst_client == pytest.approx(0.35)
     assert (fedavg.reached, fedavg.rounds_to_target) == (2, 2)
@@ -60,8 +62,8 @@ def test_table_by_hand():
         "method", "accuracy", "local", "worst", "rounds to 50 %", "MB to 50 %",
     ]  # fmt: skip
     assert table.rows == [
-        ["fedavg", "75.00 ± 7.07 %", "70.00 %", "35.00 %", "2.0", "2.00"],
-        ["mean", "40.00 ± 14.14 %", "50.00 %", "25.00 %", "3.0 (1/2 seeds)", "6.00"],
+        ["fedavg", "58.33 ± 7.07 %", "70.00 %", "35.00 %", "2.0", "2.00"],
+        ["mean", "25.00 ± 7.07 %", "50.00 %", "25.00 %", "3.0 (1/2 seeds)", "6.00"],
     ]
     assert table.title == "digits, 5 clients, mlp, 3 rounds, 2 seeds"
 
@@ -146,7 +148,7 @@ def test_personal_models_have_a_column_where_they_differ():
 def test_missing_values_are_dashes_without_extra_columns():
     table = Runs([made_run("a", 0, [0.5, 0.6])]).table()
     assert "personal" not in table.columns
-    assert table.rows == [["a", "60.00 %", "-", "-", "2.0", "2.00"]]
+    assert table.rows == [["a", "55.00 %", "-", "-", "2.0", "2.00"]]
     unevaluated = Runs([made_run("a", 0, [None, None])])
     assert math.isnan(unevaluated.default_target())
     assert unevaluated.table().rows == [["a", "-", "-", "-", "-", "-"]]
@@ -168,7 +170,7 @@ def test_markdown():
     lines = TWO.table(target=0.5).to_markdown().splitlines()
     assert lines[0] == "| method | accuracy | local | worst | rounds to 50 % | MB to 50 % |"
     assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: |"
-    assert lines[2] == "| fedavg | 75.00 ± 7.07 % | 70.00 % | 35.00 % | 2.0 | 2.00 |"
+    assert lines[2] == "| fedavg | 58.33 ± 7.07 % | 70.00 % | 35.00 % | 2.0 | 2.00 |"
 
 
 def test_markdown_escapes_bars():

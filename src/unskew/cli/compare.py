@@ -16,6 +16,7 @@ from unskew.cli.data_options import (
     Size,
     column_names,
 )
+from unskew.cli.judging_options import JudgeOption, Margin
 from unskew.cli.output import Json, Target, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 from unskew.errors import UnskewError
@@ -77,8 +78,10 @@ def compare_methods(
     lr: Annotated[float, typer.Option(help="Local learning rate.")] = 0.05,
     seeds: Annotated[
         int, typer.Option(help="Number of seeds; each has its own partition.", min=1)
-    ] = 3,
+    ] = 5,
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
+    judge: JudgeOption = "mean",
+    margin: Margin = 1.0,
     target: Target = None,
     tune: Tune = False,
     tune_lr: TuneLr = None,
@@ -113,12 +116,13 @@ def compare_methods(
     """Compare methods on the same data, network and seeds.
 
     Prints one row per method: its accuracy, the accuracy of the worst client, and the rounds and
-    megabytes until a target accuracy. A paired test over the seeds then shows whether the best
-    method is significantly better than the others. With --out, every run, the table (CSV, LaTeX,
+    megabytes until a target accuracy. A test over the seeds then shows which methods are
+    significantly better or worse than FedAvg (or the first method), which are equivalent to it, and
+    which may be the best. With --out, every run, the table (CSV, LaTeX,
     Markdown) and a report page with all figures are written to a folder.
 
     Example:  [bold]unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \\
-    --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 3 --out runs/digits[/bold]
+    --methods fedavg,mean,fedprox:mu=0.1 --rounds 50 --seeds 5 --out runs/digits[/bold]
 
     A method of yours needs only a file (see unskew new method --help):  [bold]unskew compare \\
     --methods fedavg,my.py:GradNorm:mu=0.5+ida[/bold]
@@ -174,6 +178,8 @@ def compare_methods(
         resume=resume,
         jobs=jobs,
         target=target,
+        judge=judge,
+        margin=margin,
         command=shlex.join(["unskew", *sys.argv[1:]]),
         settings=Settings.validated(options),
     )
@@ -184,7 +190,7 @@ def compare_methods(
         tuned = tuning_table(runs)
         if tuned is not None:
             print_rich(tuned)
-        print_rich(runs.table(target))
+        print_rich(runs.table_with_verdict(target))
         if verdict is not None:
             typer.echo(str(verdict))
     if out is not None:
@@ -204,14 +210,32 @@ def _with_test_samples(federation: "Federation") -> "Federation":
 def _summary_rows(
     runs: "Runs", target: float | None, verdict: "Verdict | None"
 ) -> list[dict[str, Any]]:
-    """Return one row per method, with its verdict and, if it was tuned, its search."""
+    """Return one row per method, with its verdict and, if it was tuned, its search.
+
+    The keys of a pair with the baseline are those of :class:`unskew.stats.Pair`.
+    """
     from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
 
     tuned = tuning_facts(runs)
     return [
         asdict(row)
         | {"verdict": verdict.note(row.method) if verdict else None}
+        | _pair(verdict, row.method)
         | {"remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]
+
+
+def _pair(verdict: "Verdict | None", method: str) -> dict[str, Any]:
+    """Return how a method compares with the baseline, and whether it may be the best."""
+    if verdict is None:
+        return {}
+    pair = next((asdict(pair) for pair in verdict.pairs if pair.method == method), {})
+    pair.pop("seeds", None)
+    return {
+        "baseline": verdict.baseline,
+        "may_be_best": method in verdict.verdicts.best,
+        "answer": None,
+        **pair,
+    }

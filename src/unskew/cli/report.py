@@ -61,7 +61,7 @@ def report_runs(
     tuned = tuning_table(found)
     if tuned is not None:
         print_rich(tuned)
-    print_rich(found.table(goal))
+    print_rich(found.table_with_verdict(goal))
     verdict = found.verdict()
     if verdict is not None:
         typer.echo(str(verdict))

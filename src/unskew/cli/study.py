@@ -124,6 +124,10 @@ def run_one(
 @app.command("index")
 def index_results(
     folder: Annotated[Path, typer.Argument(help="A folder with one folder of results per study.")],
+    judge: Annotated[
+        bool,
+        typer.Option("--judge", help="First judge all claims again, from the kept numbers."),
+    ] = False,
 ) -> None:
     """Write README.md of a folder of results: a table of all claims and their verdicts.
 
@@ -131,5 +135,10 @@ def index_results(
     """
     from unskew.experiments.studies.index import write_index  # noqa: PLC0415
 
+    if judge:
+        from unskew.experiments.studies.rejudging import rejudge_result  # noqa: PLC0415
+
+        for path in sorted(folder.glob("*/result.json")):
+            rejudge_result(path.parent)
     page, count = write_index(folder)
     typer.echo(f"{count} {'study' if count == 1 else 'studies'}: {page}")

@@ -19,8 +19,10 @@ from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.models.functional import Model
-from unskew.runs.runs import Runs, check_target
+from unskew.runs.run import Judge
+from unskew.runs.runs import Runs, check_judging, check_target
 from unskew.runs.stage_cache import stage_cache_in
+from unskew.stats.judging import MARGIN
 from unskew.utils.specs import split_list
 
 Federations = Federation | Callable[[int], Federation]
@@ -30,7 +32,7 @@ def compare(
     federation: Federations,
     methods: str | Sequence[str | Method],
     *,
-    seeds: int | Sequence[int] = 3,
+    seeds: int | Sequence[int] = 5,
     model: Model | None = None,
     tune: bool | Mapping[str, Any] = False,
     out: str | Path | None = None,
@@ -38,6 +40,8 @@ def compare(
     jobs: int | None = None,
     progress: bool | None = None,
     target: float | None = None,
+    judge: Judge = "mean",
+    margin: float = MARGIN,
     command: str | None = None,
     settings: Settings | None = None,
     **options: Any,
@@ -52,6 +56,10 @@ def compare(
     error; with ``resume=False`` any existing run folder is. The report page ``report.html`` and the
     table as CSV, LaTeX and Markdown are written to ``out`` too: ``target`` is the accuracy whose
     cost they show, and ``command`` the shell command that the page names.
+
+    ``judge`` is the number by which methods are judged: the mean of the last tenth of the
+    evaluations (at least five), or with ``"last"`` the last one. Differences up to ``margin``
+    percentage points count as equivalent; see :meth:`unskew.Runs.verdict`.
 
     ``jobs`` is the number of runs executed at the same time; None means one per core if a run uses
     a single core, and one otherwise. ``options`` are the settings of :func:`unskew.train` as
@@ -78,6 +86,7 @@ def compare(
     if not seed_list or len(set(seed_list)) < len(seed_list):
         raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
     check_target(target)
+    check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
@@ -110,7 +119,11 @@ def compare(
             ]
         )
     # The scheduler goes seed by seed; the result lists one method after the other.
-    ordered = Runs([run for first in range(len(entries)) for run in runs[first :: len(entries)]])
+    ordered = Runs(
+        [run for first in range(len(entries)) for run in runs[first :: len(entries)]],
+        judge=judge,
+        margin=margin,
+    )
     if folder is not None:
         from unskew.report.page import write_comparison  # noqa: PLC0415 (imports jinja2)
 

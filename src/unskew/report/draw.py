@@ -91,6 +91,26 @@ def _draw_bars(chart: Chart, methods: Sequence[str]) -> "Figure":
     return figure
 
 
+def _draw_forest(chart: Chart, methods: Sequence[str]) -> "Figure":
+    rows, margin = chart.data["rows"], chart.data["margin"]
+    figure, axes = _figure(6.0, 1.0 + 0.3 * len(rows))
+    axes.axvspan(-margin, margin, color="0.5", alpha=0.15, linewidth=0)
+    axes.axvline(0, color="0.3", linewidth=1)
+    for place, row in enumerate(rows):
+        tint = color(methods.index(row["method"]))
+        low, high = row["low"], row["high"]
+        if low is not None and high is not None:
+            axes.plot([low, high], [place, place], color=tint, linewidth=2)
+        filled = row["answer"] in ("better", "worse")
+        axes.plot(
+            row["difference"], place, "o", color=tint, ms=6,
+            markerfacecolor=tint if filled else "white",
+        )  # fmt: skip
+    _name_rows(axes, rows)
+    axes.set_xlabel(chart.data["x"])
+    return figure
+
+
 def _draw_bar(axes: "Axes", row: int, bar: Mapping[str, Any], method_color: str) -> None:
     values = bar["values"]
     if values:
@@ -142,6 +162,7 @@ def _numbers(values: Sequence[float | None]) -> list[float]:
 
 
 _DRAW: dict[str, "Callable[[Chart, Sequence[str]], Figure]"] = {
+    "forest": _draw_forest,
     "curves": _draw_curves,
     "boxes": _draw_boxes,
     "bars": _draw_bars,

@@ -18,7 +18,9 @@ from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.runs.run import Judge
 from unskew.runs.runs import Runs
+from unskew.stats.judging import MARGIN
 
 PAGE = "report.html"
 _FACTS = "comparison.json"
@@ -32,7 +34,8 @@ def write_comparison(
     """Write the page and the tables of a comparison into its folder; return the page."""
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / _FACTS, {"command": command, "target": target, "methods": runs.methods})
+    facts = {"command": command, "target": target, "methods": runs.methods}
+    write_json(out / _FACTS, facts | {"judge": runs.judge, "margin": runs.margin})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -77,6 +80,7 @@ def page_text(
         classes=data.get("classes"),
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,
+        judged=runs.judged_text,
         any_personal_level=any_personal_level(runs),
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
         densities=density_notes(runs),
@@ -110,22 +114,31 @@ def _chart_values(chart: Chart) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ComparisonFacts:
-    """The command, target and methods stored in a comparison's folder, if any."""
+    """The command, target, methods and judging stored in a comparison's folder, if any."""
 
     command: str | None = None
     target: float | None = None
     methods: tuple[str, ...] = ()
+    judge: Judge = "mean"
+    margin: float = MARGIN
 
     def sorted(self, runs: Runs) -> Runs:
         """Return runs in the order of the comparison, so that methods keep their colours."""
         order = {method: index for index, method in enumerate(self.methods)}
-        return Runs(sorted(runs, key=lambda run: order.get(run.method, len(order))))
+        ranked = sorted(runs, key=lambda run: order.get(run.method, len(order)))
+        return Runs(ranked, judge=self.judge, margin=self.margin)
 
 
 def read_comparison(out: str | Path) -> ComparisonFacts:
     """Return the facts stored in a comparison's folder; empty if there are none."""
     try:
         facts = json.loads((Path(out) / _FACTS).read_text(encoding="utf-8"))
-        return ComparisonFacts(facts["command"], facts["target"], tuple(facts["methods"]))
+        return ComparisonFacts(
+            facts["command"],
+            facts["target"],
+            tuple(facts["methods"]),
+            facts.get("judge", "mean"),
+            facts.get("margin", MARGIN),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return ComparisonFacts()

@@ -46,12 +46,11 @@ def leader_card(runs: Runs) -> LeaderCard | None:
     if verdict is None:
         return None
     where = "common test" if runs.level == "global" else "clients' local tests"
-    values = [run.last(runs.level, runs.metric.name) for run in runs.of(verdict.leader)]
-    mean = runs.metric.text(sum(values) / len(values))
+    mean = runs.metric.text(verdict.means[verdict.leader])
     personal = runs.verdict("personal") if any_personal_level(runs) else None
     return LeaderCard(
         method=verdict.leader,
-        score=f"{mean} {runs.metric.name} on the {where}",
+        score=f"{mean} {runs.metric.name} on the {where}, {runs.judged_text}",
         is_significant=verdict.is_significant,
         badge=_badge(verdict),
         verdict=str(verdict),
@@ -60,13 +59,12 @@ def leader_card(runs: Runs) -> LeaderCard | None:
 
 
 def _badge(verdict: Verdict) -> str:
-    if not verdict.differences:
+    if not verdict.pairs:
         return ""
     if verdict.is_significant:
-        return "significantly better"
-    others = len(verdict.differences)
-    worse = others - len(verdict.not_significant)
-    return f"significantly better than {worse} of {others}" if worse else "not significant"
+        return "the best"
+    count = len(verdict.verdicts.best)
+    return f"one of {count} methods that may be the best"
 
 
 def _lr(runs: Runs) -> str:

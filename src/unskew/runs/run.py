@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torch import nn
 
     from unskew.composition.values import Tensors
+
+Judge = Literal["mean", "last"]
+"""The number that is judged: the mean of the last evaluations, or the last one."""
 
 
 @dataclass(eq=False)
@@ -105,6 +108,19 @@ class Run:
                 return _number(row[level].get(metric))
         return math.nan
 
+    def judged(self, level: str, metric: str = "accuracy", judge: Judge = "mean") -> float:
+        """Return the number by which a run is judged: by default the mean of its last evaluations.
+
+        The mean is over the last tenth of the task's evaluations, at least five (all, if there are
+        fewer): under skew a single round depends much on its cohort. ``judge="last"`` takes the
+        last evaluation.
+        """
+        rows = [row for row in self.task_metrics if level in row] if self.metrics else []
+        if judge == "last" or not rows:
+            return self.last(level, metric)
+        values = [_number(row[level].get(metric)) for row in rows[-judged_evaluations(len(rows)) :]]
+        return float(np.mean(values))
+
     def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was evaluated, and the metric at each of them."""
         rows = [row for row in self.metrics if level in row]
@@ -180,6 +196,11 @@ class Run:
 
 
 _LEVELS = ("global", "local", "personal")
+
+
+def judged_evaluations(evaluations: int) -> int:
+    """Return how many of the last evaluations are averaged: a tenth, at least five."""
+    return min(evaluations, max(5, math.ceil(evaluations / 10)))
 
 
 def _number(value: float | None) -> float:

@@ -5,16 +5,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.remarks import remarks_on
-from unskew.runs.run import Run
+from unskew.runs.run import Judge, Run, judged_evaluations
+from unskew.stats.judging import MARGIN
 from unskew.stats.metric import ACCURACY, Metric
-from unskew.stats.verdict import Verdict, judge
+from unskew.stats.verdict import Verdict, judge_scores
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
 
@@ -30,9 +31,10 @@ _TARGET_MARGIN = 0.2
 class Summary:
     """One method over all its seeds. Accuracies are between 0 and 1; NaN if not measured.
 
-    ``accuracy`` is the global model's on the common test set, ``local`` its mean over the clients'
-    test sets and ``worst_client`` the worst of those, ``personal`` the mean of personal models. For
-    networks that have no accuracy (densities), all of these are losses.
+    They are the numbers that are judged; see :meth:`unskew.runs.run.Run.judged`. ``accuracy`` is
+    the global model's on the common test set, ``local`` its mean over the clients' test sets and
+    ``worst_client`` the worst of those, ``personal`` the mean of personal models. For networks that
+    have no accuracy (densities), all of these are losses.
     """
 
     method: str
@@ -48,10 +50,19 @@ class Summary:
 
 
 class Runs(Sequence[Run]):
-    """The runs of a comparison."""
+    """The runs of a comparison.
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    ``judge`` is the number by which they are judged (see :meth:`unskew.runs.run.Run.judged`) and
+    ``margin`` the largest difference that does not matter, in percentage points of accuracy or, for
+    a loss, in per cent of the baseline's.
+    """
+
+    def __init__(
+        self, runs: Iterable[Run], *, judge: Judge = "mean", margin: float = MARGIN
+    ) -> None:
         self._runs = list(runs)
+        check_judging(judge, margin)
+        self.judge, self.margin = judge, margin
 
     def __getitem__(self, index: Any) -> Any:
         return self._runs[index]
@@ -120,18 +131,32 @@ class Runs(Sequence[Run]):
 
         return runs_html(self)
 
-    def verdict(self, level: str | None = None) -> Verdict | None:
-        """Return which method leads, and whether its lead is significant.
+    def verdict(self, level: str | None = None, *, baseline: str | None = None) -> Verdict | None:
+        """Return how each method compares with the baseline, and which may be the best.
 
-        The methods are compared by their last metric at a level, by default :attr:`level`. The
-        verdict is None if nothing was measured there.
+        The baseline is FedAvg, or the first method. The methods are compared at a level, by default
+        :attr:`level`. The verdict is None if nothing was measured there.
         """
         level = level or self.level
         scores = {
-            method: {run.seed: run.last(level, self.metric.name) for run in self.of(method)}
+            method: {run.seed: self._judged(run, level) for run in self.of(method)}
             for method in self.methods
         }
-        return judge(scores, self.metric, level)
+        return judge_scores(scores, self.metric, level, baseline=baseline, margin=self.margin)
+
+    def _judged(self, run: Run, level: str) -> float:
+        return run.judged(level, self.metric.name, self.judge)
+
+    @property
+    def judged_text(self) -> str:
+        """Which evaluations the numbers of the table are from, for readers."""
+        counts = [
+            sum(self.level in row for row in run.task_metrics) for run in self._runs if run.metrics
+        ]
+        number = judged_evaluations(max(counts, default=1))
+        if self.judge == "last" or number < 2:
+            return "after the last round"
+        return f"mean of the last {number} evaluations"
 
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Summarise every method, the best first; costs are counted until the target is reached.
@@ -141,17 +166,20 @@ class Runs(Sequence[Run]):
         if self.metric is ACCURACY:
             check_target(target)
         goal = self.default_target() if target is None else target
-        return [_summary(method, self.of(method), goal, self.level) for method in self.ranking()]
+        return [
+            _summary(method, self.of(method), goal, self.level, self.judge)
+            for method in self.ranking()
+        ]
 
     def ranking(self) -> list[str]:
-        """Return the methods by their mean last metric, the best first.
+        """Return the methods by the mean of the number that is judged, the best first.
 
         Methods that were not measured come last.
         """
         sign = -1.0 if self.metric.more_is_better else 1.0
 
         def place(method: str) -> float:
-            values = [run.last(self.level, self.metric.name) for run in self.of(method)]
+            values = [self._judged(run, self.level) for run in self.of(method)]
             mean = sign * sum(values) / len(values)
             return math.inf if math.isnan(mean) else mean
 
@@ -185,14 +213,15 @@ class Runs(Sequence[Run]):
             for row, lr in zip(rows, lrs, strict=True):
                 row.insert(1, lr)
         notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
+        notes.insert(0, f"{metric.name.capitalize()}, local and worst: {self.judged_text}.")
         return Table(columns, rows, title=self._title(), notes=notes)
 
     def table_with_verdict(self, target: float | None = None) -> Table:
-        """Return the table with a column that compares each method with the leader."""
+        """Return the table with a column that compares each method with the baseline."""
         table, verdict = self.table(target), self.verdict()
         if verdict is None or len(table.rows) < 2:
             return table
-        columns = [*table.columns, "against the leader"]
+        columns = [*table.columns, f"against {verdict.baseline}"]
         rows = [[*row, verdict.against(row[0])] for row in table.rows]
         return replace(table, columns=columns, rows=rows)
 
@@ -242,23 +271,31 @@ def check_target(target: float | None) -> None:
         raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
 
 
+def check_judging(judge: Judge, margin: float) -> None:
+    """Raise if the number to judge by or the margin of equivalence is not valid."""
+    if judge not in get_args(Judge):
+        raise UnskewError(f"judge must be mean or last (got {judge!r})")
+    if not margin >= 0:
+        raise UnskewError(f"margin must be 0 or more (got {margin:g})")
+
+
 def target_text(metric: Metric, target: float) -> str:
     """Format a target for a column heading."""
     return f"{100 * target:g} %" if metric is ACCURACY else f"{target:g}"
 
 
-def _summary(method: str, runs: Sequence[Run], target: float, level: str) -> Summary:
+def _summary(method: str, runs: Sequence[Run], target: float, level: str, judge: Judge) -> Summary:
     name, worst = runs[0].metric.name, runs[0].metric.worst
-    finals = [run.last("global", name) for run in runs]
+    finals = [run.judged("global", name, judge) for run in runs]
     costs = [cost for run in runs if (cost := run.cost_to(target, level)) is not None]
     return Summary(
         method=method,
         seeds=len(runs),
         accuracy=float(np.mean(finals)),
         accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
-        local=float(np.mean([run.last("local", name) for run in runs])),
-        worst_client=float(np.mean([run.last("local", worst) for run in runs])),
-        personal=float(np.mean([run.last("personal", name) for run in runs])),
+        local=float(np.mean([run.judged("local", name, judge) for run in runs])),
+        worst_client=float(np.mean([run.judged("local", worst, judge) for run in runs])),
+        personal=float(np.mean([run.judged("personal", name, judge) for run in runs])),
         reached=len(costs),
         rounds_to_target=_mean([cost.rounds for cost in costs]),
         bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),

@@ -1,157 +1,218 @@
-"""Which method leads, and whether its lead is significant, in words."""
+"""The answers about the methods of a comparison, in words."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from unskew.stats.judging import (
+    LEVEL,
+    MARGIN,
+    BySeed,
+    Pair,
+    Verdicts,
+    by_position,
+    default_baseline,
+    judge,
+)
 from unskew.stats.metric import Metric
-from unskew.stats.paired import ALPHA, BySeed, Difference, compare_with_others
 from unskew.utils.html import html_block, html_line, html_table
-from unskew.utils.wording import joined
+from unskew.utils.wording import joined, plural
 
 TEST = (
-    f"paired t-test over seeds against the leader, p corrected for the number of methods "
-    f"(Bonferroni), level {ALPHA:g}"
+    "paired differences to the baseline over seeds, variances pooled over methods as far as they "
+    f"agree, Holm's correction, family-wise error rate {LEVEL:g}; intervals are simultaneous"
 )
-"""The statistical test of a lead, for readers."""
+"""The statistical test, for readers."""
 
-_MANY_SEEDS = 10
-"""With this many seeds, the text does not suggest running more of them."""
+_NAMED = 3
+"""At most this many methods are named in a sentence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The method with the best mean, and its differences to the other methods.
+    """Each method against the baseline, and the methods that may be the best.
 
-    ``differences`` are those between the leader and every other method, in the order of their
-    means; they are positive where the leader is better. ``level`` is the level of evaluation that
-    is compared.
+    ``means`` are the means over seeds of the number that is judged, the best first. ``verdicts``
+    has its units: percentage points of accuracy, or the loss, where a positive difference is
+    better. ``level`` is the level of evaluation that is compared.
     """
 
     metric: Metric
-    leader: str
+    verdicts: Verdicts
+    means: Mapping[str, float]
     seeds: int
-    differences: tuple[Difference, ...]
     level: str = "global"
 
     @property
-    def not_significant(self) -> list[str]:
-        """The methods whose difference from the leader is not significant."""
-        return [each.second for each in self.differences if not each.is_significant]
+    def leader(self) -> str:
+        """The method with the best mean."""
+        return next(iter(self.means))
+
+    @property
+    def baseline(self) -> str:
+        """The method that all others are compared with."""
+        return self.verdicts.baseline
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """One pair per rival of the baseline."""
+        return self.verdicts.pairs
 
     @property
     def is_significant(self) -> bool:
         """Whether the leader is significantly better than every other method."""
-        return bool(self.differences) and not self.not_significant
+        return len(self.means) > 1 and self.verdicts.best == (self.leader,)
 
     def __str__(self) -> str:
-        if not self.differences:
+        if not self.pairs:
             return f"{self.leader} is the only method: there is nothing to compare it with."
         prefix = f"By {tested_on(self.level)}: " if self.level == "local" else ""
-        return prefix + self._sentence()
+        return f"{prefix}{self._against_baseline()} {self._best()}"
 
     def __repr__(self) -> str:
         return f"Verdict({str(self)!r})"
 
     def _repr_html_(self) -> str:
-        columns = ["method", f"difference in {self.metric.name}", "95 % interval", "p", "verdict"]
-        rows = [[self.leader, "", "", "", "leads"], *map(self._cells, self.differences)]
+        columns = ["method", f"difference in {self.metric.name}", "95 % interval", "p", "answer"]
+        ranked = sorted(self.pairs, key=lambda pair: -pair.difference)
+        rows = [[self.baseline, "", "", "", "baseline"], *map(self._cells, ranked)]
         return html_block(
             html_line(str(self)),
             html_table(columns, rows, bold=self.leader, text_columns=(0, 4)),
-            html_line(f"Test: {TEST}.", soft=True) if self.differences else "",
-        )
-
-    def _cells(self, difference: Difference) -> list[str]:
-        """Return the cells of a method, whose differences from the leader are negative if worse."""
-        sign = -1.0 if self.metric.more_is_better else 1.0
-        scale, form = (100 * sign, "+.2f") if self.metric.more_is_better else (sign, "+.4g")
-        ends = sorted((scale * difference.low, scale * difference.high))
-        unknown = math.isnan(difference.p)
-        return [
-            difference.second,
-            format(scale * difference.mean, form),
-            "-" if unknown else f"{ends[0]:{form}} to {ends[1]:{form}}",
-            "-" if unknown else _p(difference.p).removeprefix("= "),
-            self.note(difference.second),
-        ]
-
-    def _sentence(self) -> str:
-        tied = [difference.second for difference in self.differences if difference.is_tie]
-        leaders = joined([self.leader, *tied])
-        others = [difference for difference in self.differences if not difference.is_tie]
-        if not others:
-            return f"{leaders} are equivalent: the same {self.metric.name} with every seed."
-        leads = "are equivalent and lead" if tied else "leads"
-        start = f"{leaders} {leads} by {self._amount(others[0].mean)} over {others[0].second}"
-        if any(math.isnan(difference.p) for difference in self.differences):
-            return (
-                f"{start}, but one seed cannot show whether a lead is significant; use at least "
-                "three."
-            )
-        significant = [difference.second for difference in others if difference.is_significant]
-        if len(significant) == len(others):
-            p = max(difference.p for difference in others)
-            return f"{start}, and the lead is significant (p {_p(p)})."
-        more = " More seeds may show a difference." if self.seeds < _MANY_SEEDS else ""
-        if not significant:
-            pair = len(self.differences) == 1
-            other, smallest = ("it", "") if pair else ("any other method", "the smallest ")
-            p = min(difference.p for difference in self.differences)
-            return (
-                f"{start}, but the lead is not significant: {self.seeds} seeds do not distinguish "
-                f"the leader from {other} ({smallest}p {_p(p)}).{more}"
-            )
-        return (
-            f"{self.leader} leads and is significantly better than {joined(significant)}; its "
-            f"difference from {joined(self.not_significant)} is not significant.{more}"
+            html_line(f"Test: {TEST}.", soft=True) if self.pairs else "",
         )
 
     def note(self, method: str) -> str:
-        """Return in a word or two how a method compares with the leader."""
-        if method == self.leader:
-            return "leads"
-        for difference in self.differences:
-            if difference.second == method:
-                if difference.is_tie:
-                    return "equivalent"
-                if math.isnan(difference.p):
-                    return "one seed"
-                return "significantly worse" if difference.is_significant else "not significant"
-        return "-"
+        """Return in a few words how a method compares with the baseline."""
+        if method == self.baseline:
+            return "baseline"
+        pair = next((pair for pair in self.pairs if pair.method == method), None)
+        if pair is None or math.isnan(pair.difference):
+            return "-"
+        if pair.is_identical:
+            return "identical"
+        if pair.answer != "undecided":
+            return pair.answer
+        if pair.seeds < 2:
+            return "one seed"
+        more = f", about {pair.seeds_needed} seeds" if pair.seeds_needed else ""
+        return f"undecided{more}"
 
     def against(self, method: str) -> str:
-        """Return the difference of a method's mean from the leader's, and its note."""
+        """Return the difference of a method's mean from the baseline's, and its note."""
         note = self.note(method)
-        for difference in self.differences:
-            if difference.second == method:
-                if self.metric.more_is_better:
-                    return f"{-100 * difference.mean:+.2f} ({note})"
-                return f"{difference.mean:+.4g} ({note})"
-        return note
+        pair = next((pair for pair in self.pairs if pair.method == method), None)
+        if pair is None or math.isnan(pair.difference):
+            return note
+        return f"{self.signed(pair.difference)} ({note})"
+
+    def signed(self, difference: float) -> str:
+        """Format a difference in the metric: positive is better for accuracy, worse for a loss."""
+        if self.metric.more_is_better:
+            return f"{difference:+.2f}"
+        return f"{-difference:+.4g}"
+
+    def interval(self, pair: Pair) -> str:
+        """Format the interval of a pair's difference."""
+        ends = (pair.low, pair.high) if self.metric.more_is_better else (pair.high, pair.low)
+        if math.isnan(pair.low):
+            return "-"
+        return f"{self.signed(ends[0])} to {self.signed(ends[1])}"
+
+    def _cells(self, pair: Pair) -> list[str]:
+        known = not math.isnan(pair.difference)
+        return [
+            pair.method,
+            self.signed(pair.difference) if known else "-",
+            self.interval(pair),
+            "-" if math.isnan(pair.p) else p_text(pair.p).removeprefix("= "),
+            self.note(pair.method),
+        ]
+
+    def _against_baseline(self) -> str:
+        tested = [pair for pair in self.pairs if not math.isnan(pair.difference)]
+        if tested and all(pair.is_identical for pair in tested):
+            return f"All methods have the {self.metric.name} of {self.baseline} with every seed."
+        if all(pair.seeds < 2 for pair in tested):
+            return f"One seed cannot show how methods differ from {self.baseline}; use five."
+        if len(tested) == 1:
+            return self._only(tested[0])
+        within = f" within {self._amount(self.verdicts.margin)}"
+        words = {
+            "better": "significantly better", "worse": "significantly worse",
+            "equivalent": f"equivalent{within}", "undecided": "undecided",
+        }  # fmt: skip
+        counts = {answer: sum(p.answer == answer for p in tested) for answer in words}
+        parts = [f"{counts[answer]} {word}" for answer, word in words.items() if counts[answer]]
+        text = f"Of {plural(len(tested), 'rival')} of {self.baseline}, {joined(parts)}"
+        needed = [p.seeds_needed for p in tested if p.answer == "undecided" and p.seeds_needed]
+        if needed:
+            text += f" (the first after about {min(needed)} seeds)"
+        return f"{text}."
+
+    def _only(self, pair: Pair) -> str:
+        what = {
+            "better": "is significantly better than",
+            "worse": "is significantly worse than",
+            "equivalent": f"is equivalent (within {self._amount(self.verdicts.margin)}) to",
+            "undecided": f"is, after {plural(pair.seeds, 'seed')}, not separated from",
+        }[pair.answer]
+        more = f"; about {pair.seeds_needed} seeds would decide" if pair.seeds_needed else ""
+        p = "" if math.isnan(pair.p) else f", p {p_text(pair.p)}"
+        return (
+            f"{pair.method} {what} {self.baseline}: {self.signed(pair.difference)}"
+            f" ({self.interval(pair)}{p}){more}."
+        )
+
+    def _best(self) -> str:
+        best = self.verdicts.best
+        mean = self.metric.text(self.means[self.leader])
+        if len(best) == 1:
+            return f"{self.leader} is the best, with {mean}."
+        if len(best) == len(self.means):
+            return f"{self.leader} leads with {mean}, but any method may be the best."
+        others = [method for method in best if method != self.leader]
+        shown = others[:_NAMED] if len(others) <= _NAMED else others[: _NAMED - 1]
+        rest = len(others) - len(shown)
+        names = joined([*shown, f"{rest} more"] if rest else shown)
+        return f"{self.leader} leads with {mean}; {names} may be as good or better."
 
     def _amount(self, value: float) -> str:
-        return f"{100 * value:.2f} points" if self.metric.more_is_better else f"{value:.4g}"
+        if not self.metric.more_is_better:
+            return f"{value:.3g}"
+        return f"{value:g} point{'' if value == 1 else 's'}"
 
 
-def judge(scores: Mapping[str, BySeed], metric: Metric, level: str = "global") -> Verdict | None:
-    """Compare methods by their scores per seed; None if no method was measured with every seed.
+def judge_scores(
+    scores: Mapping[str, BySeed],
+    metric: Metric,
+    level: str = "global",
+    *,
+    baseline: str | None = None,
+    margin: float = MARGIN,
+) -> Verdict | None:
+    """Compare methods by their scores per seed; None if none was measured with every seed.
 
-    ``level`` is the level of evaluation that the scores come from.
+    Methods without a score in one of their seeds are not compared. ``level`` is the level of
+    evaluation that the scores come from. ``margin`` is in percentage points; for a loss, in per
+    cent of the baseline's.
     """
-    sign = 1.0 if metric.more_is_better else -1.0
-    signed = {
-        method: {seed: sign * score for seed, score in by_seed.items()}
+    means = {
+        method: sum(by_seed.values()) / len(by_seed)
         for method, by_seed in scores.items()
+        if by_seed
     }
-    means = {method: sum(by_seed.values()) / len(by_seed) for method, by_seed in signed.items()}
-    ranked = sorted(
-        (method for method in means if not math.isnan(means[method])), key=lambda m: -means[m]
-    )
-    if not ranked:
+    sign = 1.0 if metric.more_is_better else -1.0
+    known = [method for method in means if not math.isnan(means[method])]
+    if not known:
         return None
-    found = compare_with_others(ranked[0], {method: signed[method] for method in ranked})
-    return Verdict(metric, ranked[0], len(signed[ranked[0]]), tuple(found), level)
+    chosen = baseline if baseline in known else default_baseline(known)
+    scale = 100.0 if metric.more_is_better else -1.0
+    signed = {m: {s: scale * score for s, score in scores[m].items()} for m in known}
+    unit = 1.0 if metric.more_is_better else abs(means[chosen]) / 100
+    found = judge(by_position(signed), chosen, margin * unit)
+    ranked = {method: means[method] for method in sorted(known, key=lambda m: -sign * means[m])}
+    return Verdict(metric, found, ranked, len(scores[next(iter(ranked))]), level)
 
 
 def tested_on(level: str) -> str:
@@ -159,5 +220,6 @@ def tested_on(level: str) -> str:
     return "the common test" if level == "global" else "the clients' own tests, on average"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """Format a p-value with its sign of equality."""
     return "< 0.001" if value < 0.001 else f"= {value:.2g}"

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.errors import UnskewError
-from unskew.experiments.studies.claims import judge_claims, verdict_of
+from unskew.experiments.studies.claims import Difference, judge_claims, verdict_of
 from unskew.experiments.studies.library import parse_study
 from unskew.experiments.studies.study import Claim
-from unskew.stats.paired import Difference
 
 FILE = """
 title = "A study"
@@ -71,12 +70,12 @@ def test_a_significantly_worse_method_does_not_hold():
 
 
 def test_a_difference_that_changes_sign_is_not_significant():
-    assert judged(BETTER, cells([70, 80, 75], [75, 75, 76])).verdict == "not significant"
+    assert judged(BETTER, cells([70, 80, 75], [75, 75, 76])).verdict == "undecided"
 
 
 def test_values_that_are_equal_with_every_seed_are_reported_as_equal():
     found = judged(BETTER, cells([70, 80, 75], [70, 80, 75]))
-    assert (found.verdict, str(found)) == ("not significant", "equal to Theirs with every seed")
+    assert (found.verdict, str(found)) == ("undecided", "equal to Theirs with every seed")
 
 
 def test_less_is_better_for_some_measures():
@@ -147,7 +146,7 @@ def test_methods_that_learned_nothing_are_not_called_equivalent():
 
 
 def difference(low, high, p=0.5):
-    return Difference("a", "b", 3, (low + high) / 2, low, high, p)
+    return Difference("b", (low + high) / 2, low, high, p)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +154,10 @@ def difference(low, high, p=0.5):
     [
         ("equivalent", -0.5, 0.9, "held"),
         ("equivalent", 1.5, 3.0, "not held"),
-        ("equivalent", 0.5, 3.0, "not significant"),
+        ("equivalent", 0.5, 3.0, "undecided"),
         ("at least", -0.9, 7.0, "held"),
         ("at least", -3.0, -1.5, "not held"),
-        ("at least", -3.0, 2.0, "not significant"),
+        ("at least", -3.0, 2.0, "undecided"),
     ],
 )
 def test_margins_are_judged_by_the_whole_interval(kind, low, high, verdict):
@@ -174,7 +173,7 @@ def test_every_rival_must_be_beaten():
         difference(-3, -1, 0.01),
     )
     assert verdict_of(claim, [better, better]) == "held"
-    assert verdict_of(claim, [better, unclear]) == "not significant"
+    assert verdict_of(claim, [better, unclear]) == "undecided"
     assert verdict_of(claim, [better, worse]) == "not held"
     assert verdict_of(claim, []) == "not testable at this scale"
 

@@ -1,4 +1,4 @@
-"""Judging a paper's claims by paired differences over seeds."""
+"""Judging a paper's claims by differences over seeds, with the test of comparisons."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,9 @@ import numpy as np
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Claim, Scale, StudyFile, matches
 from unskew.experiments.studies.values import Cells
-from unskew.stats.paired import Difference, compare_with_others
+from unskew.stats.judging import LEVEL, by_position, judge_rivals
 
-ClaimVerdict = Literal["held", "not held", "not significant", "not testable at this scale"]
+ClaimVerdict = Literal["held", "not held", "undecided", "not testable at this scale"]
 
 _TARGET_MEASURES = ("rounds", "cost")
 """Measures that are NaN if the best rival's accuracy was never reached."""
@@ -21,6 +21,33 @@ _UNTESTABLE: ClaimVerdict = "not testable at this scale"
 
 Cell = Callable[[str, str], Mapping[int, float]]
 """Returns the values of a case and a label, by seed."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The value of a claim's method minus that of a rival, positive if the method is better.
+
+    ``low`` and ``high`` are the simultaneous interval of all rivals of the claim, and ``p`` is
+    corrected for their number. All are NaN with fewer than two seeds.
+    """
+
+    second: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    is_equivalent: bool = False
+    """Whether the difference was shown to be smaller than the claim's margin."""
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether both have the same value with every seed."""
+        return self.mean == self.low == self.high == 0
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the difference is significantly different from zero."""
+        return self.p < LEVEL
 
 
 @dataclass(frozen=True)
@@ -69,7 +96,7 @@ def verdict_of(claim: Claim, differences: Sequence[Difference]) -> ClaimVerdict:
     verdicts = [_verdict(claim, difference) for difference in differences]
     if "not held" in verdicts:
         return "not held"
-    return "held" if all(verdict == "held" for verdict in verdicts) else "not significant"
+    return "held" if all(verdict == "held" for verdict in verdicts) else "undecided"
 
 
 def _verdict(claim: Claim, difference: Difference) -> ClaimVerdict:
@@ -77,16 +104,16 @@ def _verdict(claim: Claim, difference: Difference) -> ClaimVerdict:
     if claim.kind in ("better", "worse"):
         sign = 1 if claim.kind == "better" else -1
         if not difference.is_significant:
-            return "not significant"
+            return "undecided"
         return "held" if sign * difference.mean > 0 else "not held"
     if claim.kind == "at least":
         if difference.low >= -margin:
             return "held"
-        return "not held" if difference.high < -margin else "not significant"
-    if -margin <= difference.low and difference.high <= margin:
+        return "not held" if difference.high < -margin else "undecided"
+    if difference.is_equivalent or (-margin <= difference.low and difference.high <= margin):
         return "held"
     outside = difference.low > margin or difference.high < -margin
-    return "not held" if outside else "not significant"
+    return "not held" if outside else "undecided"
 
 
 def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> JudgedClaim:
@@ -108,7 +135,7 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> JudgedC
         return JudgedClaim(
             claim, _UNTESTABLE, f"no method reached {claim.above:g}: too little training"
         )
-    found = compare_with_others(claim.method, {claim.method: ours, **rivals})
+    found = _differences(claim, ours, rivals, _bystanders(claim, cells, names))
     printed = _by_seed(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     paper = [_paper_difference(printed[""], printed[name], claim) for name in rivals]
     verdict = verdict_of(claim, found)
@@ -117,6 +144,37 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> JudgedC
     if verdict == _UNTESTABLE:
         notes = ["a single seed cannot show significance"]
     return JudgedClaim(claim, verdict, "; ".join(notes), tuple(found), tuple(paper))
+
+
+def _differences(
+    claim: Claim,
+    ours: Mapping[int, float],
+    rivals: Mapping[str, Mapping[int, float]],
+    bystanders: Mapping[str, Mapping[int, float]],
+) -> list[Difference]:
+    """Return the differences of a claim's method to its rivals.
+
+    The other methods of the study help to estimate the variances.
+    """
+    values = by_position({"": ours, **bystanders, **rivals})
+    found = judge_rivals(values, "", list(rivals), claim.margin)
+    return [
+        Difference(
+            pair.method, -pair.difference, -pair.high, -pair.low, pair.p,
+            pair.answer == "equivalent",
+        )
+        for pair in found
+    ]  # fmt: skip
+
+
+def _bystanders(claim: Claim, cells: Cells, names: Sequence[str]) -> dict[str, dict[int, float]]:
+    """Return the values of the methods that a claim about methods does not name."""
+    labels = {label for case in cells.values() for label in case} - {claim.method, *claim.than}
+    if not claim.than:
+        return {}
+    every = claim.model_copy(update={"than": sorted(labels)})
+    found = _by_seed(every, names, lambda case, label: _cell(cells, case, label, claim.measure))
+    return {name: values for name, values in found.items() if name and values}
 
 
 def _missing_values(claim: Claim, cells: Cells, label: str) -> str:

@@ -33,9 +33,9 @@ def index_text(results: list[dict[str, Any]], folder: Path) -> str:
         "",
         f"Written by `unskew study index {folder.as_posix()}` from the result.json files here"
         + ("; see [how studies work](../studies.md). " if has_docs else ". ")
-        + "A claim is judged by a paired t-test over seeds, "
-        "corrected for the number of rivals. Each page lists how its scale differs from the "
-        "paper's setting.",
+        + "A claim is judged by the test of comparisons, "
+        "corrected for the number of rivals; a single rival is judged by a paired t-test. Each "
+        "page lists how its scale differs from the paper's setting.",
         "",
         _counts(results).to_markdown(),
     ]

@@ -37,7 +37,7 @@ def result_of(study_runs: StudyRuns, cells: Cells, judged: Sequence[JudgedClaim]
         "seeds": study.seeds,
         "version": __version__,
         "cases": [_case(study_runs, case, cells.get(case.name, {})) for case in study.cases],
-        "claims": [_claim(one) for one in judged],
+        "claims": [claim_values(one) for one in judged],
     }
 
 
@@ -131,7 +131,8 @@ def _curves(study_runs: StudyRuns, case: Case) -> dict[str, Plain]:
     return found
 
 
-def _claim(judged: JudgedClaim) -> Plain:
+def claim_values(judged: JudgedClaim) -> Plain:
+    """Return a judged claim as plain values."""
     differences = [
         {
             "against": difference.second,

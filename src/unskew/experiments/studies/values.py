@@ -15,7 +15,7 @@ from unskew.experiments.studies.study_scheduler import StudyRuns
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
-from unskew.stats.paired import BySeed
+from unskew.stats.judging import BySeed
 
 Cells = dict[str, dict[str, dict[str, dict[int, float]]]]
 """Values by case, label, measure and seed, in the units of the papers."""

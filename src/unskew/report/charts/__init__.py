@@ -8,6 +8,7 @@ from unskew.report.charts.cost import cost_charts
 from unskew.report.charts.curves import curve_charts
 from unskew.report.charts.data_distribution import distribution_charts
 from unskew.report.charts.embedding import embedding_charts
+from unskew.report.charts.forest import forest_charts
 from unskew.report.charts.sample_weights import sample_weight_charts
 from unskew.runs.runs import Runs
 
@@ -20,6 +21,7 @@ def all_charts(runs: Runs, *, target: float | None = None, embedding: bool = Fal
     ``embedding`` adds a t-SNE of the clients, which is slow for many clients.
     """
     return [
+        *forest_charts(runs),
         *curve_charts(runs),
         *box_charts(runs),
         *cost_charts(runs, target),

@@ -12,7 +12,7 @@ from unskew.runs.run import Run
 from unskew.utils.tables import Table
 
 ChartKind = Literal[
-    "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"
+    "forest", "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"
 ]
 
 

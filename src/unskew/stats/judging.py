@@ -1,0 +1,206 @@
+"""Which methods are better than a baseline, which are equivalent to it, and which may be best."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from unskew.errors import UnskewError
+from unskew.stats.decisions import decide, half_widths, seeds_needed
+from unskew.stats.moderated import Array
+from unskew.stats.pairwise import all_variances, differences_to, fit_model
+
+BySeed = Mapping[int, float]
+"""A method's score for each seed."""
+
+Answer = Literal["better", "worse", "equivalent", "undecided"]
+
+LEVEL = 0.05
+"""The significance level: the family-wise error rate of all answers together."""
+
+MARGIN = 1.0
+"""The smallest difference that matters, in percentage points of accuracy."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A method against the baseline; a positive difference is better.
+
+    ``low`` and ``high`` are the simultaneous interval of all differences. ``p`` is that of no
+    difference, corrected for the number of methods. ``seeds_needed`` is the number of seeds that
+    would probably decide an undecided pair, None if that is unknown or above 1000. ``seeds`` is the
+    number of seeds that both methods have.
+    """
+
+    method: str
+    answer: Answer
+    difference: float
+    low: float
+    high: float
+    p: float
+    seeds_needed: int | None
+    seeds: int
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the method has the baseline's value with every seed."""
+        return self.answer == "equivalent" and self.difference == self.low == self.high == 0
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The answers of :func:`judge`: one pair per rival, and the methods that may be the best.
+
+    ``best`` holds the truly best method with probability 1 - level; the method with the highest
+    mean is its first.
+    """
+
+    baseline: str
+    pairs: tuple[Pair, ...]
+    best: tuple[str, ...]
+    margin: float
+    level: float
+
+    def pair(self, method: str) -> Pair:
+        """Return the pair of a method."""
+        return next(pair for pair in self.pairs if pair.method == method)
+
+    def answered(self, answer: Answer) -> list[str]:
+        """Return the methods with an answer."""
+        return [pair.method for pair in self.pairs if pair.answer == answer]
+
+
+def judge(
+    values: Mapping[str, Sequence[float]],
+    baseline: str | None = None,
+    margin: float = MARGIN,
+    level: float = LEVEL,
+) -> Verdicts:
+    """Compare methods with a baseline over seeds.
+
+    ``values`` has one number per seed for each method, higher is better, NaN for none; values with
+    the same position share a seed. ``baseline`` is by default FedAvg, or the first method.
+    ``margin`` is the largest difference that does not matter, in the units of the values, and
+    ``level`` the probability of any false answer. See ``docs/verdicts.md`` for the test.
+
+    >>> verdicts = judge({"fedavg": [70.1, 68.9, 71.0], "new": [75.3, 74.2, 76.1]})
+    >>> verdicts.pairs[0].answer, round(verdicts.pairs[0].difference, 2)
+    ('better', 5.2)
+    """
+    table, names = _table(values), list(values)
+    chosen = default_baseline(names) if baseline is None else baseline
+    rivals = [name for name in names if name != chosen]
+    pairs = judge_rivals(values, chosen, rivals, margin, level)
+    return Verdicts(chosen, pairs, _best(table, names, level), margin, level)
+
+
+def judge_rivals(
+    values: Mapping[str, Sequence[float]],
+    reference: str,
+    rivals: Sequence[str],
+    margin: float = MARGIN,
+    level: float = LEVEL,
+) -> tuple[Pair, ...]:
+    """Compare some methods with a reference, and correct for their number alone.
+
+    The other methods help to estimate the variances of differences.
+    """
+    table, names = _table(values), list(values)
+    if not 0 < level < 1:
+        raise UnskewError(f"level must be between 0 and 1 (got {level:g})")
+    if not margin >= 0:
+        raise UnskewError(f"margin must be 0 or more (got {margin:g})")
+    if reference not in names:
+        raise UnskewError(f"baseline: {reference!r} is none of the methods ({', '.join(names)})")
+    variance, count = all_variances(table)
+    # A single pair is tested by the paired t-test alone.
+    model = fit_model(variance, count) if len(rivals) > 1 else None
+    places = [names.index(rival) for rival in rivals]
+    differences = differences_to(table, names.index(reference), variance, count, model, places)
+    decisions = decide(differences, margin)
+    widths = half_widths(differences, level)[0]
+    needed = seeds_needed(differences, margin, level)
+    pairs = []
+    for i, method in enumerate(rivals):
+        mean, width = float(differences.mean[0, i]), float(widths[i])
+        answer: Answer = "undecided"
+        if decisions.is_equivalent(level)[0, i]:
+            answer = "equivalent"
+            if mean == 0 and not differences.variance[0, i] > 0:
+                width = 0.0
+        elif decisions.is_different(level)[0, i]:
+            answer = "better" if mean > 0 else "worse"
+        low, high = _interval(answer, mean, width, margin)
+        p, open_ = float(decisions.p[0, i]), answer == "undecided"
+        seeds = int(differences.seeds[i])
+        pairs.append(Pair(method, answer, mean, low, high, p, needed[i] if open_ else None, seeds))
+    return tuple(pairs)
+
+
+def by_position(scores: Mapping[str, BySeed]) -> dict[str, list[float]]:
+    """Return scores by seed as :func:`judge` takes them: in the same order, NaN for none."""
+    seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
+    return {
+        method: [by_seed.get(seed, math.nan) for seed in seeds]
+        for method, by_seed in scores.items()
+    }
+
+
+def default_baseline(methods: Sequence[str]) -> str:
+    """Return FedAvg if it is among the methods, otherwise the first."""
+    return next((name for name in methods if name.lower() == "fedavg"), methods[0])
+
+
+def _table(values: Mapping[str, Sequence[float]]) -> Array:
+    """Return the values as one table, methods x seeds, around its mean."""
+    if not values:
+        raise UnskewError("values: there is no method to judge")
+    lengths = {name: len(row) for name, row in values.items()}
+    seeds = max(lengths.values())
+    short = next((name for name, length in lengths.items() if length < seeds), None)
+    if short is not None:
+        raise UnskewError(
+            f"values: {short!r} has {lengths[short]} numbers and another method {seeds}; give one "
+            "per seed, NaN where there is none"
+        )
+    table = np.array([list(row) for row in values.values()], dtype=np.float64)
+    table[~np.isfinite(table)] = np.nan
+    known = table[~np.isnan(table)]
+    return (table - (np.median(known) if known.size else 0.0))[None]
+
+
+def _interval(answer: Answer, mean: float, width: float, margin: float) -> tuple[float, float]:
+    """Return the interval; an answer that Holm's method gives excludes what it rejects."""
+    low, high = mean - width, mean + width
+    if answer == "better":
+        low = max(low, 0.0)
+    elif answer == "worse":
+        high = min(high, 0.0)
+    elif answer == "equivalent":
+        low, high = max(low, -margin), min(high, margin)
+    return low, high
+
+
+def _best(table: Array, names: list[str], level: float) -> tuple[str, ...]:
+    """Return the methods that no other method is significantly better than, the best first.
+
+    Only the truly best method can be left out wrongly, so the correction is for its rivals alone.
+    """
+    variance, count = all_variances(table)
+    model = fit_model(variance, count)
+    means = {
+        name: float(np.nanmean(row)) if not np.isnan(row).all() else math.nan
+        for name, row in zip(names, table[0], strict=True)
+    }
+    measured = [name for name in names if not math.isnan(means[name])]
+    kept = []
+    for name in measured:
+        gaps = differences_to(table, names.index(name), variance, count, model)
+        moderated, alone = gaps.tails(gaps.mean)
+        rivals = max(1, int((gaps.seeds > 1).sum()))
+        beaten = np.maximum(rivals * moderated, alone) < level
+        if not beaten.any():
+            kept.append(name)
+    return tuple(sorted(kept, key=lambda name: -means[name]))

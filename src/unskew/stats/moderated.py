@@ -1,0 +1,124 @@
+"""Variances of paired differences, estimated with the help of all other pairs of methods.
+
+Three seeds give a variance two degrees of freedom, so a test that uses nothing else needs very
+large differences. Under the hierarchical model of limma (Smyth, 2004) the variances of all pairs
+come from one scaled inverse chi-squared distribution with location s0² and d0 degrees of freedom.
+An infinite d0 means equal variances (the residual variance of a two-way analysis of variance, with
+``(seeds - 1) * (methods - 1)`` degrees of freedom), d0 = 0 means unrelated ones (the paired
+t-test). limma estimates d0 and s0²; with a dozen methods and three seeds that estimate is too
+uncertain to be used as if it were known, so here p-values are averaged over the posterior of both.
+
+All functions work on many tables at once: the first axis of an array is the table.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln, ndtr, polygamma, stdtr
+
+Array = NDArray[np.float64]
+
+_PRIOR_DOF = (1.0, 2.0, 4.0, 8.0, 16.0, 1e6)
+"""The values of d0 that are averaged over, equally probable before the data."""
+
+_STEPS = np.linspace(-3.5, 6.0, 13)
+"""The grid of log s0², in standard errors around its estimate."""
+
+_NORMAL = 1e5
+"""With more degrees of freedom, Student's distribution is a normal one."""
+
+_NEGLIGIBLE = 1e-7
+"""Grid points with a smaller weight are left out."""
+
+
+@dataclass(frozen=True)
+class VarianceModel:
+    """The posterior of the prior's location and degrees of freedom, as a weighted grid.
+
+    ``weight`` and ``location`` have one row per grid point and one column per table; ``dof`` has
+    one entry per grid point.
+    """
+
+    weight: Array
+    location: Array
+    dof: Array
+
+    def raised_to(self, variance: Array) -> "VarianceModel":
+        """Return the model of pairs with a method whose own noise has this variance, if larger.
+
+        A pair of ordinary methods has the location s0², half of it from each.
+        """
+        raised = np.maximum(self.location, variance + self.location / 2)
+        return VarianceModel(self.weight, raised, self.dof)
+
+    def tail(self, distance: Array, variance: Array, seeds: Array) -> Array:
+        """Return the probability that a mean exceeds its expectation by ``distance``.
+
+        ``distance`` and ``variance`` have one row per table and one column per pair; ``seeds`` has
+        one entry per pair.
+        """
+        own = np.maximum(seeds - 1, 0)
+        if len(distance) == 1:  # all grid points at once
+            dofs = self.dof[:, None] + own
+            pooled = (self.dof[:, None] * self.location + own * variance) / dofs
+            with np.errstate(divide="ignore", invalid="ignore"):
+                t = np.nan_to_num(distance / np.sqrt(pooled / seeds), nan=0.0)
+            single: Array = self.weight.T @ stdtr(dofs, -t)
+            return single
+        found = np.zeros(np.broadcast_shapes(distance.shape, variance.shape))
+        for weight, location, dof in zip(self.weight, self.location, self.dof, strict=True):
+            rows = weight > _NEGLIGIBLE
+            pooled = (dof * location[rows, None] + own * variance[rows]) / (dof + own)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                t = np.nan_to_num(distance[rows] / np.sqrt(pooled / seeds), nan=0.0)
+            tails = stdtr(dof + own, -t) if dof < _NORMAL else ndtr(-t)
+            found[rows] += weight[rows, None] * tails
+        return found
+
+    def variance(self, variance: Array, seeds: Array) -> Array:
+        """Return the estimated variance of each pair: the posterior mean over the grid."""
+        found = np.zeros(variance.shape)
+        own = np.maximum(seeds - 1, 0)
+        for weight, location, dof in zip(self.weight, self.location, self.dof, strict=True):
+            found += weight[:, None] * (dof * location[:, None] + own * variance) / (dof + own)
+        return found
+
+
+def fit_variances(variances: Array, seeds: Array, methods: int) -> VarianceModel:
+    """Fit the model to the variances of all pairs of methods, one row per table.
+
+    ``seeds`` has one entry per pair. The pairs of M methods hold as much information as M - 1
+    independent variances, so each counts 2 / M. Variances of zero (identical methods) are left
+    out, and every table must have a positive one.
+    """
+    known = (variances > 0) & (seeds > 1)
+    share = np.where(known, 2.0 / methods, 0.0)
+    total = share.sum(1)
+    own = np.maximum(seeds - 1.0, 1.0)
+    logs = np.log(np.where(known, variances, 1.0))
+    # The expectation and variance of a log chi-squared variable, and the same of the prior below.
+    bias, noise = digamma(own / 2) - np.log(own / 2), polygamma(1, own / 2)
+    center = (share * (logs - bias)).sum(1) / total
+    typical = (share * noise).sum(1) / total
+    ratio = np.where(known, np.exp(logs - center[:, None]), 0.0)
+    scores, locations, dofs = [], [], []
+    for dof in _PRIOR_DOF:
+        shift = digamma(dof / 2) - np.log(dof / 2)
+        error = np.sqrt((typical + polygamma(1, dof / 2)) / total)
+        constant = own / 2 * np.log(own / dof) + (
+            gammaln((dof + own) / 2) - gammaln(own / 2) - gammaln(dof / 2)
+        )
+        for step in _STEPS:
+            log_location = shift + step * error
+            scaled = ratio * np.exp(-log_location)[:, None]
+            likelihood = (
+                constant
+                + own / 2 * (logs - center[:, None] - log_location[:, None])
+                - (dof + own) / 2 * np.log1p(own / dof * scaled)
+            )
+            scores.append((share * likelihood).sum(1) + np.log(error))
+            locations.append(np.exp(center + log_location))
+            dofs.append(dof)
+    weight = np.exp(np.array(scores) - np.max(scores, axis=0))
+    return VarianceModel(weight / weight.sum(0), np.array(locations), np.array(dofs))
