@@ -55,7 +55,7 @@ def test_the_commands_work(read):
     read("docs/command-line.md")
     assert Path("distribution.png").is_file()
     assert Path("figures", "table.tex").is_file()
-    assert len(list(Path("runs/three").glob("*/seed*/run.json"))) == 9
+    assert len(list(Path("runs/three").glob("*/seed*/run.json"))) == 15
 
 
 def test_no_example_is_without_a_test():
