@@ -11,6 +11,9 @@ from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
 _DPI = 200
+_SUFFIXES = (".csv", ".tex", ".md")
+TABLE_FILES = tuple(name + suffix for name in ("table", "tuning") for suffix in _SUFFIXES)
+"""The files that :func:`export_table` writes."""
 
 
 def export_figures(
@@ -49,7 +52,8 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
 
 
 def _write_table(path: Path, table: Table) -> list[Path]:
-    texts = {".csv": table.to_csv(), ".tex": table.to_latex(), ".md": table.to_markdown() + "\n"}
+    contents = (table.to_csv(), table.to_latex(), table.to_markdown() + "\n")
+    texts = dict(zip(_SUFFIXES, contents, strict=True))
     for suffix, text in texts.items():
         write_bytes(path.with_suffix(suffix), text.encode())
     return [path.with_suffix(suffix) for suffix in texts]

@@ -12,18 +12,26 @@ from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import any_personal_level
 from unskew.report.densities import density_notes
-from unskew.report.export import export_table
+from unskew.report.export import TABLE_FILES, export_table
 from unskew.report.reproduce import configuration, python_text
 from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.runs.leftovers import remove_dead_writes
+from unskew.runs.ownership import check_comparison_folder
 from unskew.runs.runs import Runs
 
 PAGE = "report.html"
 _FACTS = "comparison.json"
 _MAX_CSV = 100_000
 """The maximum length of a table that is embedded in the page; exported files have all of it."""
+
+
+def prepare_comparison_folder(out: Path) -> None:
+    """Raise if a comparison would overwrite foreign files; remove those of killed writes."""
+    check_comparison_folder(out, _FACTS, PAGE, TABLE_FILES)
+    remove_dead_writes(out, (_FACTS, PAGE, *TABLE_FILES))
 
 
 def write_comparison(

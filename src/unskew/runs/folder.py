@@ -10,7 +10,9 @@ from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
+from unskew.runs.leftovers import remove_leftovers
 from unskew.runs.lock import FolderLock
+from unskew.runs.ownership import check_run_folder
 from unskew.runs.stage_cache import StageCache
 from unskew.runs.states import MEMORY, ClientStates
 
@@ -47,6 +49,7 @@ class RunFolder:
         metrics would be of later rounds than requested. Without a checkpoint, the run starts from
         the beginning, or from the end of a stage that another run has completed.
         """
+        check_run_folder(self.path)
         self._create_folder()
         self._lock = FolderLock(self.path)
         try:
@@ -75,14 +78,19 @@ class RunFolder:
             _reject_changes(self.path, stored, json.loads(json.dumps(identity)))
             _reject_fewer_rounds(self.path, found[0], end)
         self.resumed = found is not None
+        remove_leftovers(self.path)
+        self._checkpoints.remove_leftovers()
         if found is None:
+            # The manifest comes before run.json, and both before a cached stage: see ownership.
             self._checkpoints.clear()
+            write_json(self.path / RUN, {"identity": identity, **facts})
             if cache is not None and cache.restore(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        write_json(self.path / RUN, {"identity": identity, **facts})
+        if self.resumed:
+            write_json(self.path / RUN, {"identity": identity, **facts})
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # rounds after the checkpoint are run again
