@@ -1,5 +1,6 @@
 """The commands ``unskew run``, ``methods`` and ``models``."""
 
+import json
 import signal
 import subprocess
 import time
@@ -268,3 +269,33 @@ def test_a_separate_process_prints_only_the_error(config):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {config}: train.rounds must be greater than")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
+def test_a_training_that_diverged_completely_is_not_a_success(terminal, data):
+    options = [
+        "--data",
+        data,
+        "--methods",
+        "fedavg",
+        "--rounds",
+        2,
+        "--seeds",
+        1,
+        "--lr",
+        1e38,
+        "--batch-size",
+        2,
+    ]
+    code, output, errors = terminal.run("compare", *options)
+    assert code == 1
+    assert "failed rounds" in output
+    assert "error: no round changed the model of fedavg (seed 0)" in errors
+    code, output, errors = terminal.run("compare", *options, "--json")
+    (row,) = json.loads(output)
+    assert (code, row["failed_rounds"], row["verdict"]) == (1, 2, None)
+    Path("run.toml").write_text(
+        f'[data]\nname = "{data}"\n[train]\nrounds = 2\nlr = 1e38\nbatch_size = 2\n'
+    )
+    code, output, errors = terminal.run("run", "run.toml", "--json")
+    assert (code, json.loads(output)["failed_rounds"]) == (1, 2)

@@ -16,7 +16,7 @@ from unskew.cli.data_options import (
     Size,
     column_names,
 )
-from unskew.cli.output import Json, Target, print_json, print_rich
+from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 from unskew.errors import UnskewError
 
@@ -186,6 +186,7 @@ def compare_methods(
             typer.echo(str(verdict))
     if out is not None:
         typer.echo(f"page: {out / PAGE}", err=json)
+    exit_if_untrained(runs)
 
 
 def _with_test_samples(federation: "Federation") -> "Federation":
@@ -204,10 +205,10 @@ def _summary_rows(
     """Return one row per method, with its verdict and, if it was tuned, its search."""
     from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
 
-    tuned = tuning_facts(runs)
+    tuned, untrained = tuning_facts(runs), runs.untrained
     return [
         asdict(row)
-        | {"verdict": verdict.note(row.method) if verdict else None}
+        | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
         | {"remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)

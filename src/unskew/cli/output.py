@@ -2,12 +2,16 @@
 
 import json
 import math
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unskew.errors import UnskewError
 from unskew.utils.jsonable import to_jsonable
+
+if TYPE_CHECKING:
+    from unskew.runs.run import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -38,3 +42,15 @@ def print_rich(renderable: object) -> None:
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity become null."""
     typer.echo(json.dumps(to_jsonable(value), indent=2, default=str))
+
+
+def exit_if_untrained(runs: "Iterable[Run]") -> None:
+    """End the program with code 1 if no round of a run changed the model."""
+    names = [f"{run.method} (seed {run.seed})" for run in runs if run.is_untrained]
+    if names:
+        typer.echo(
+            f"error: no round changed the model of {', '.join(names)}: the training diverged or "
+            "too few clients could be used; try a smaller lr, or scale the features",
+            err=True,
+        )
+        raise typer.Exit(1)
