@@ -2,12 +2,14 @@
 
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 
 from unskew import __version__
 from unskew.cli import compare, data, flower, methods, models, report, run, study, watch
+from unskew.cli.output import echo_error
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -57,7 +59,7 @@ def _shorten_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
         if issubclass(category, UnskewWarning):
-            typer.echo(f"warning: {message}", err=True)
+            echo_error(f"warning: {message}")
         else:
             show_other(message, category, *args, **kwargs)
 
@@ -71,15 +73,17 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line; invalid input prints one line on stderr and exits with code 2."""
     _shorten_warnings()
+    if isinstance(sys.stdout, TextIOWrapper):  # file names need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except UnskewError as error:
-        typer.echo(f"error: {error}", err=True)
+        echo_error(f"error: {error}")
         sys.exit(2)
     except OSError as error:  # for example a full disk, or a file without read permission
         path = "" if error.filename is None else f"{error.filename}: "
         message = f"error: {path}{error.strerror or error}; files already written were kept"
-        typer.echo(message, err=True)
+        echo_error(message)
         sys.exit(2)
     except (MemoryError, OverflowError) as error:
         typer.echo(f"error: out of memory, or a number is too large: {error}", err=True)

@@ -22,6 +22,7 @@ from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
+from unskew.utils.printable import printable, printable_names
 from unskew.utils.rng import generator
 from unskew.utils.wording import plural
 
@@ -51,6 +52,16 @@ class Federation:
 
     has_samples: ClassVar[bool] = True
     """Whether this process holds the samples; false if only remote clients do."""
+
+    def __post_init__(self) -> None:
+        """Make names printable, wherever they come from: they end up in tables and pages."""
+        names, classes = self.client_names, self.class_names
+        if isinstance(self.name, str):
+            object.__setattr__(self, "name", printable(self.name))
+        if isinstance(names, np.ndarray) and names.dtype.kind == "U":
+            object.__setattr__(self, "client_names", printable_names(names))
+        if classes is not None and all(isinstance(each, str) for each in classes):
+            object.__setattr__(self, "class_names", tuple(map(printable, classes)))
 
     def __len__(self) -> int:
         return len(self.train)

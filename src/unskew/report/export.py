@@ -8,6 +8,7 @@ from unskew.report.draw import draw_chart
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
+from unskew.utils.printable import encoded
 from unskew.utils.tables import Table
 
 _DPI = 200
@@ -31,7 +32,7 @@ def export_figures(
             figure.savefig(path, dpi=_DPI, metadata=facts)
             written.append(path)
         path = folder / f"{chart.name}.csv"
-        write_bytes(path, chart.table.to_csv().encode())
+        write_bytes(path, encoded(chart.table.to_csv()))
         written.append(path)
     return written
 
@@ -55,7 +56,7 @@ def _write_table(path: Path, table: Table) -> list[Path]:
     contents = (table.to_csv(), table.to_latex(), table.to_markdown() + "\n")
     texts = dict(zip(_SUFFIXES, contents, strict=True))
     for suffix, text in texts.items():
-        write_bytes(path.with_suffix(suffix), text.encode())
+        write_bytes(path.with_suffix(suffix), encoded(text))
     return [path.with_suffix(suffix) for suffix in texts]
 
 

@@ -21,6 +21,7 @@ from unskew.runs.atomic import write_bytes, write_json
 from unskew.runs.leftovers import remove_dead_writes
 from unskew.runs.ownership import check_comparison_folder
 from unskew.runs.runs import Runs
+from unskew.utils.printable import encoded
 
 PAGE = "report.html"
 _FACTS = "comparison.json"
@@ -63,7 +64,7 @@ def write_page(
         raise UnskewError("runs: there is nothing to report, because no round is finished yet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, page_text(runs, target, command, embedding=embedding).encode())
+        write_bytes(path, encoded(page_text(runs, target, command, embedding=embedding)))
     except OSError as error:
         raise UnskewError(f"{path}: cannot be written: {error.strerror}") from None
     return path
