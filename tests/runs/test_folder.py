@@ -180,7 +180,19 @@ def test_a_line_that_is_not_json_is_reported_as_damaged(federation, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"x" + path.read_bytes()[1:])
     with pytest.raises(UnskewError, match=r"metrics\.jsonl: is damaged, a line of it is not JSON"):
+        read_lines(path)
+    with pytest.raises(UnskewError, match=r"metrics\.jsonl: is damaged, it was changed after"):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl"])
+def test_a_changed_digit_is_noticed(federation, tmp_path, log):
+    us.train(federation, out=tmp_path, **OPTIONS)
+    content = (tmp_path / log).read_bytes()
+    place = content.index(b"1")
+    (tmp_path / log).write_bytes(content[:place] + b"2" + content[place + 1 :])
+    with pytest.raises(FolderError, match=f"{log}: is damaged, it was changed after"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS | {"rounds": 5})
 
 
 def test_only_one_process_at_a_time_writes_a_run(federation, tmp_path):

@@ -1,6 +1,8 @@
 """The command line. Heavy modules are imported inside the commands, so that help is instant."""
 
+import signal
 import sys
+import threading
 import warnings
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -66,8 +68,31 @@ def _shorten_warnings() -> None:
     warnings.showwarning = show
 
 
-_INTERRUPTED = 130
-"""The exit code with which typer ends the program after Ctrl-C."""
+_INTERRUPTED, _TERMINATED = 130, 143
+"""The exit codes after Ctrl-C, with which typer ends the program, and after SIGTERM."""
+
+
+class _Terminations:
+    """Treats SIGTERM like Ctrl-C, so that runs write their checkpoints; counts the signals."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._previous: Any = None
+
+    def __enter__(self) -> "_Terminations":
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        del number, frame
+        self.count += 1
+        if self.count == 1:
+            raise KeyboardInterrupt
 
 
 def main() -> None:
@@ -75,6 +100,11 @@ def main() -> None:
     _shorten_warnings()
     if isinstance(sys.stdout, TextIOWrapper):  # file names need not be UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
+    with _Terminations() as terminations:
+        _run(terminations)
+
+
+def _run(terminations: _Terminations) -> None:
     try:
         app()
     except UnskewError as error:
@@ -96,4 +126,6 @@ def main() -> None:
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             typer.echo("stopped; continue runs that have a folder with --resume", err=True)
+            if terminations.count:
+                sys.exit(_TERMINATED)
         raise

@@ -24,8 +24,9 @@ def watch_runs(
 ) -> None:
     """Follow runs in progress: their round, metrics, accuracy curve and remaining time.
 
-    The runs may be in another terminal. The command exits when all runs are finished, or with
-    Ctrl-C, which does not affect the runs. Trackers work offline; upload wandb runs with wandb
+    The runs may be in another terminal. The command exits when no run is in progress, or with
+    Ctrl-C, which does not affect the runs. A run whose process has ended before its last round is
+    shown as stopped. Trackers work offline; upload wandb runs with wandb
     sync.
 
     Example:  [bold]unskew watch runs/digits --tracker tensorboard:boards[/bold]

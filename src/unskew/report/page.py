@@ -1,6 +1,5 @@
 """The report of a comparison: one self-contained HTML page, and the tables next to it."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +17,7 @@ from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
 from unskew.runs.ownership import check_comparison_folder
 from unskew.runs.runs import Runs
@@ -134,7 +134,12 @@ class ComparisonFacts:
 def read_comparison(out: str | Path) -> ComparisonFacts:
     """Return the facts stored in a comparison's folder; empty if there are none."""
     try:
-        facts = json.loads((Path(out) / _FACTS).read_text(encoding="utf-8"))
-        return ComparisonFacts(facts["command"], facts["target"], tuple(facts["methods"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        facts = read_json_object(Path(out) / _FACTS)
+    except UnskewError:
         return ComparisonFacts()
+    command, target, methods = (facts.get(name) for name in ("command", "target", "methods"))
+    if isinstance(target, bool) or not isinstance(target, int | float | None):
+        target = None
+    if not isinstance(methods, list) or not all(isinstance(each, str) for each in methods):
+        methods = []
+    return ComparisonFacts(command if isinstance(command, str) else None, target, tuple(methods))

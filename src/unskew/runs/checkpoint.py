@@ -65,9 +65,20 @@ class Checkpoints:
         self._folder = folder
         self._manifest = folder / MANIFEST
         self.store = StateStore(folder / _STATES, state_memory)
+        self.log_hashes: dict[str, str] = {}
+        """The hashes of the logs when the checkpoint that was loaded last was saved."""
 
-    def save(self, position: Position, marks: Mapping[str, int]) -> None:
-        """Write a checkpoint; ``marks`` are integers to store with it, such as file sizes."""
+    def save(
+        self,
+        position: Position,
+        marks: Mapping[str, int],
+        log_hashes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a checkpoint.
+
+        ``marks`` are integers to store with it, such as the sizes of the logs, whose hashes are
+        ``log_hashes``.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"stage{position.stage}-round{position.round:06d}"
         temporary = temporary_path(self._folder / name)
@@ -80,6 +91,7 @@ class Checkpoints:
             "stage": position.stage,
             "round": position.round,
             "marks": dict(marks),
+            "log_hashes": dict(log_hashes or {}),
             "states": {file.path.name: file.sha256 for file in files},
         }
         (temporary / "position.json").write_text(json.dumps(facts))
@@ -189,6 +201,7 @@ class Checkpoints:
             records = list(self._read_records(index, facts["states"]))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UnskewError(f"{folder}: cannot be read: {error}") from None
+        self.log_hashes = facts.get("log_hashes", {})
         position = Position(
             stage=facts["stage"],
             round=facts["round"],
