@@ -179,8 +179,9 @@ def check_table(table: Mapping[str, Any], clients: int, path: Path) -> None:
     # Baselines that pool the data are evaluated on the clients whose data it was.
     if table["kind"] == "round" and rows and max(table["client"]) >= clients:
         raise _damaged(path, f"round {table['round']} has client {max(table['client'])}")
-    if table["kind"] == "round" and not {"stage", "weight"} <= set(table):
-        raise _damaged(path, f"round {table['round']} has no stage or no weights")
+    missing = {"stage", "weight", "samples", "train_loss", "diagnostics"} - set(table)
+    if table["kind"] == "round" and missing:
+        raise _damaged(path, f"round {table['round']} has no {min(missing)}")
 
 
 def check_sample_weights(table: Mapping[str, Any], path: Path) -> None:
