@@ -84,6 +84,14 @@ def test_files_of_another_kind_are_one_line(folder, name, content):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("identity", [0.5, None, [], "x"])
+def test_a_run_without_its_identity_is_not_resumed(folder, federation, identity):
+    facts = json.loads((folder / "run.json").read_text()) | {"identity": identity}
+    (folder / "run.json").write_text(json.dumps(facts))
+    with pytest.raises(UnskewError, match=r"its run\.json was not written by unskew"):
+        us.train(federation, model="logistic", rounds=2, cohort=2, out=folder, resume=True)
+
+
 def test_a_pipe_in_place_of_a_file_is_refused(folder):
     (folder / "run.json").unlink()
     os.mkfifo(folder / "run.json")

@@ -219,7 +219,7 @@ _HASHED = {
 
 def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
     """Raise if a resumed run would differ from the one in the folder; name the difference."""
-    if "identity" not in stored:
+    if not isinstance(stored.get("identity"), Mapping):
         raise FolderError(f"{path}: its run.json was not written by unskew; choose another folder")
     flat_stored, flat_requested = _flat(stored["identity"]), _flat(requested)
     for key in sorted(set(flat_stored) | set(flat_requested)):
