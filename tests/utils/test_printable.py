@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.utils.printable import encoded, printable, printable_names
+from unskew.data.names import printable_names
+from unskew.utils.printable import encoded, printable
 from unskew.utils.tables import Table
 
 

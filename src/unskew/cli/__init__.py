@@ -1,5 +1,6 @@
 """The command line. Heavy modules are imported inside the commands, so that help is instant."""
 
+import os
 import signal
 import sys
 import threading
@@ -77,6 +78,7 @@ class _Terminations:
 
     def __init__(self) -> None:
         self.count = 0
+        self._process = os.getpid()
         self._previous: Any = None
 
     def __enter__(self) -> "_Terminations":
@@ -90,6 +92,8 @@ class _Terminations:
 
     def _interrupt(self, number: int, frame: object) -> None:
         del number, frame
+        if os.getpid() != self._process:  # a worker that has not started yet
+            os._exit(_TERMINATED)
         self.count += 1
         if self.count == 1:
             raise KeyboardInterrupt

@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.data.invariants import check_federation
+from unskew.data.names import printable_names
 from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
-from unskew.utils.printable import printable, printable_names
+from unskew.utils.printable import printable
 from unskew.utils.rng import generator
 from unskew.utils.wording import plural
 

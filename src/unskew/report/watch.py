@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from unskew.runs.file_names import METRICS
 from unskew.runs.read import run_folders
 from unskew.runs.run import TASK
+from unskew.runs.schema import check_row
 from unskew.runs.tail import Tail
 from unskew.runs.trackers import Tracker
 from unskew.utils.tables import Table
@@ -46,6 +48,8 @@ class Watch:
             tail = self._tails.setdefault(folder, Tail(folder))
             before = len(tail.rows)
             new = tail.read()
+            for row in new:
+                check_row(row, folder / METRICS)
             if self._open is not None:
                 self._track(tail, new, first=len(tail.rows) - len(new) if new else before)
         rows = [_cells(tail) for tail in self._tails.values()]

@@ -188,8 +188,8 @@ class Checkpoints:
             if CHECKPOINT.fullmatch(name):
                 remove_checkpoint(self._folder / name)
         files: set[str] = set()
-        for name in kept:
-            with suppress(OSError, ValueError):  # a damaged checkpoint keeps no files
+        for name in kept:  # a damaged checkpoint keeps no files
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
                 files.update(_facts_of(self._folder / name)["states"])
         self.store.tidy(files)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from unskew.errors import FolderError
-from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN
+from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN, SERVER_FILES
 from unskew.runs.leftovers import is_leftover
 
 GENERATOR = '<meta name="generator" content="unskew">'
@@ -20,7 +20,7 @@ def check_run_folder(path: Path) -> None:
     """
     if not path.is_dir():
         return
-    names = {entry.name for entry in path.iterdir() if not _is_ours_to_replace(entry)}
+    names = {entry.name for entry in path.iterdir() if not _may_precede_a_run(entry)}
     has_manifest = (path / CHECKPOINTS / MANIFEST).is_file()
     if not names or (RUN in names and has_manifest):
         return
@@ -57,8 +57,13 @@ def check_comparison_folder(out: Path, facts: str, page: str, tables: tuple[str,
             )
 
 
-def _is_ours_to_replace(entry: Path) -> bool:
-    """Return whether a file is an empty lock or what a killed process left of a write."""
+def _may_precede_a_run(entry: Path) -> bool:
+    """Return whether a file may be there before a run starts.
+
+    That is an empty lock, a file of the server, or what a killed process left of a write.
+    """
+    if entry.name in SERVER_FILES:
+        return entry.is_file()
     if entry.name == LOCK:
         return entry.is_file() and entry.stat().st_size == 0
     return is_leftover(entry)

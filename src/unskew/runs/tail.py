@@ -8,7 +8,6 @@ from unskew.runs.folder import parsed
 from unskew.runs.lock import is_locked
 from unskew.runs.read import read_run
 from unskew.runs.run import TASK, Run
-from unskew.runs.schema import check_row
 
 
 class Tail:
@@ -65,7 +64,5 @@ class Tail:
         complete = text[: text.rfind(b"\n") + 1]
         self._offset += len(complete)
         new = [parsed(line, path) for line in complete.split(b"\n") if line]
-        for row in new:
-            check_row(row, path)
         self.rows += new
         return new

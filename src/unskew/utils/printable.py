@@ -6,15 +6,13 @@ text, and bytes of file names that are not UTF-8 are shown as escapes: ``\\x1b``
 
 import re
 
-import numpy as np
-from numpy.typing import NDArray
-
-_UNSAFE_RANGES = (
+UNSAFE_RANGES = (
     (0x00, 0x1F), (0x7F, 0x9F), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069),
     (0xD800, 0xDFFF),
 )  # fmt: skip
+"""The first and last code points of characters that are not printed."""
 
-_UNSAFE = re.compile("[" + "".join(f"\\u{a:04x}-\\u{b:04x}" for a, b in _UNSAFE_RANGES) + "]")
+_UNSAFE = re.compile("[" + "".join(f"\\u{a:04x}-\\u{b:04x}" for a, b in UNSAFE_RANGES) + "]")
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -22,19 +20,6 @@ def printable(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
-
-
-def printable_names(names: NDArray[np.str_]) -> NDArray[np.str_]:
-    """Return an array of texts with unsafe characters as escapes; an array without any as it is."""
-    if not names.size or not names.dtype.itemsize:
-        return names
-    native = names.astype(names.dtype.newbyteorder("="), copy=False)
-    codes = np.ascontiguousarray(native).view(np.uint32)
-    unsafe = np.zeros(codes.shape, bool)
-    for first, last in _UNSAFE_RANGES:
-        # Shorter texts are padded with zeros.
-        unsafe |= (codes >= max(first, 1)) & (codes <= last)
-    return np.array([printable(name) for name in native.tolist()]) if unsafe.any() else native
 
 
 def encoded(text: str) -> bytes:
