@@ -94,8 +94,8 @@ def test_a_run_without_its_identity_is_not_resumed(folder, federation, identity)
 
 @pytest.mark.parametrize("content", ["3", "[]", "{}", "[" * 50_000])
 def test_a_damaged_older_checkpoint_does_not_end_a_resumed_run(federation, tmp_path, content):
-    options = {"model": "logistic", "out": tmp_path, "checkpoint_seconds": 0}
-    us.train(federation, rounds=2, **options)
+    options = {"model": "logistic", "out": tmp_path}
+    us.train(federation, rounds=2, checkpoint_seconds=0, **options)
     newest = tmp_path / "checkpoints" / "stage0-round000002" / "position.json"
     newest.write_text(content)
     assert us.train(federation, rounds=3, resume=True, **options).rounds == 3
