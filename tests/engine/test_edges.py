@@ -126,10 +126,9 @@ def test_a_run_that_failed_to_start_does_not_block_its_folder(tmp_path):
 def test_a_lost_run_json_never_resumes_the_checkpoint_of_another_run(tmp_path):
     us.train(small_federation(), "fedavg", out=tmp_path / "r", **OPTIONS)
     (tmp_path / "r" / "run.json").unlink()
-    fresh = us.train(small_federation(), "mean", out=tmp_path / "r", **OPTIONS)
-    again = us.train(small_federation(), "mean", **OPTIONS)
-    assert fresh.accuracy == again.accuracy
-    assert fresh.rounds == 2
+    for resume in (False, True):
+        with pytest.raises(UnskewError, match=r"no run\.json"):
+            us.train(small_federation(), "mean", out=tmp_path / "r", resume=resume, **OPTIONS)
 
 
 @pytest.mark.parametrize(

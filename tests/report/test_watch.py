@@ -9,6 +9,7 @@ import pytest
 import unskew as us
 from unskew.errors import UnskewError
 from unskew.report.watch import Watch, spark
+from unskew.runs.lock import FolderLock
 from unskew.runs.tail import Tail
 from unskew.runs.trackers import open_tracker, scalars
 
@@ -24,7 +25,9 @@ def folder(federation, tmp_path_factory):
 def growing(folder, tmp_path):
     """A run whose metrics have not been written yet, and its lines."""
     (tmp_path / "run.json").write_text((folder / "run.json").read_text())
-    return tmp_path, (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lock = FolderLock(tmp_path)  # a process that is writing the run
+    yield tmp_path, (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lock.release()
 
 
 def test_the_tail_reads_complete_lines(growing):
@@ -65,6 +68,38 @@ def test_the_table_follows_the_run(growing):
         (path / "metrics.jsonl").write_text("".join(lines))
         assert watch.update().rows[0][2] == "done"
         assert watch.is_done
+
+
+def test_a_run_whose_process_has_ended_is_stopped(growing, folder, tmp_path):
+    path, lines = growing
+    (path / "metrics.jsonl").write_text(lines[0])
+    dead = tmp_path / "dead"
+    dead.mkdir()
+    (dead / "run.json").write_text((folder / "run.json").read_text())
+    (dead / "run.lock").write_text("")  # the file of a killed process, which is not locked
+    with Watch([path]) as watch:
+        assert [row[2] for row in watch.update().rows] == ["0:00", "stopped"]
+        assert not watch.is_done
+    (dead / "metrics.jsonl").write_text(lines[0])
+    with Watch([dead]) as watch:
+        assert watch.update().rows[0][1:3] == ["1/3", "stopped"]
+        assert watch.is_done
+
+
+def test_rounds_and_time_left_are_those_of_the_stage(growing):
+    path, lines = growing
+    facts = json.loads((path / "run.json").read_text())
+    facts["stages"] = [["density", 40], ["task", 3]]
+    (path / "run.json").write_text(json.dumps(facts))
+    rows = [json.loads(lines[0]) | {"stage": "density", "round": i, "seconds": 2} for i in (1, 2)]
+    with Watch([path]) as watch:
+        assert watch.update().rows[0][1:3] == ["0/40 (density)", "-"]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (path / "metrics.jsonl").write_text(text)
+        assert watch.update().rows[0][1:3] == ["2/40 (density)", "1:16+"]
+        task = json.loads(lines[0]) | {"seconds": 5}
+        (path / "metrics.jsonl").write_text(text + json.dumps(task) + "\n")
+        assert watch.update().rows[0][1:3] == ["1/3", "0:10"]
 
 
 def test_new_runs_are_found(folder, tmp_path):

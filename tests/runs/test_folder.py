@@ -107,6 +107,7 @@ def test_a_folder_that_cannot_be_created_is_named(federation, tmp_path):
 
 
 def test_a_run_file_that_is_not_json_is_named(federation, tmp_path):
+    us.train(federation, out=tmp_path, **OPTIONS)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UnskewError, match=r"run\.json: is not JSON"):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
@@ -154,7 +155,7 @@ def test_no_checkpoint_is_saved_without_a_new_round(tmp_path):
     folder = RunFolder(tmp_path, 0)
     folder.open({}, {}, resume=False)
     folder.checkpoint()
-    assert not (tmp_path / "checkpoints").exists()
+    assert json.loads((tmp_path / "checkpoints" / "manifest.json").read_text()) == {}
     folder.write({"round": 1}, [], Position(round=1, server=Server(torch.zeros(1))))
     (saved,) = (tmp_path / "checkpoints").glob("stage*")
     before = saved.stat().st_mtime_ns
@@ -179,7 +180,19 @@ def test_a_line_that_is_not_json_is_reported_as_damaged(federation, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"x" + path.read_bytes()[1:])
     with pytest.raises(UnskewError, match=r"metrics\.jsonl: is damaged, a line of it is not JSON"):
+        read_lines(path)
+    with pytest.raises(UnskewError, match=r"metrics\.jsonl: is damaged, it was changed after"):
         us.train(federation, out=tmp_path, resume=True, **OPTIONS)
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl"])
+def test_a_changed_digit_is_noticed(federation, tmp_path, log):
+    us.train(federation, out=tmp_path, **OPTIONS)
+    content = (tmp_path / log).read_bytes()
+    place = content.index(b"1")
+    (tmp_path / log).write_bytes(content[:place] + b"2" + content[place + 1 :])
+    with pytest.raises(FolderError, match=f"{log}: is damaged, it was changed after"):
+        us.train(federation, out=tmp_path, resume=True, **OPTIONS | {"rounds": 5})
 
 
 def test_only_one_process_at_a_time_writes_a_run(federation, tmp_path):

@@ -52,7 +52,7 @@ def test_unreadable_paths_are_named(tmp_path, written):
     with pytest.raises(UnskewError, match=r"run\.json: is not JSON"):
         read_runs([tmp_path])
     (tmp_path / "run.json").write_text(json.dumps({"identity": {}}))
-    with pytest.raises(UnskewError, match="'data' is missing"):
+    with pytest.raises(UnskewError, match=r"identity\.method is missing"):
         read_runs([tmp_path])
     with pytest.raises(UnskewError, match=r"run\.json: cannot be read"):
         read_run(tmp_path / "none")

@@ -140,12 +140,17 @@ def test_a_damaged_stage_is_run_again_and_replaced(federation, tmp_path, damage)
 
 def test_a_run_interrupted_at_its_start_is_not_resumed(federation, tmp_path):
     first = train_cached(federation, tmp_path, "first", f"feddisk:{QUICK}")
-    shutil.copytree(first.folder / "checkpoints", tmp_path / "second" / "checkpoints")
-    for _ in range(2):  # the second time there is a run.json
+    second = tmp_path / "second"
+    shutil.copytree(first.folder / "checkpoints", second / "checkpoints")
+    (second / "checkpoints" / "manifest.json").write_text("{}")
+    (second / "run.json").write_text("{}")
+    for _ in range(2):  # the second time the checkpoints are gone
         folder = RunFolder(tmp_path / "second", checkpoint_seconds=10)
         position = folder.open({"seed": 1}, {}, resume=True)
         folder.close()
         assert (position.stage, position.round, position.server) == (0, 0, None)
+        assert [path.name for path in (second / "checkpoints").glob("*.*")] == ["manifest.json"]
+        assert not list((second / "checkpoints").glob("stage*"))
 
 
 def test_stages_of_resumed_runs_are_not_shared(federation, tmp_path):

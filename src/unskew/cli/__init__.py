@@ -1,13 +1,18 @@
 """The command line. Heavy modules are imported inside the commands, so that help is instant."""
 
+import os
+import signal
 import sys
+import threading
 import warnings
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 
 from unskew import __version__
 from unskew.cli import compare, data, flower, methods, models, new, report, run, study, watch
+from unskew.cli.output import echo_error
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -58,29 +63,62 @@ def _shorten_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
         if issubclass(category, UnskewWarning):
-            typer.echo(f"warning: {message}", err=True)
+            echo_error(f"warning: {message}")
         else:
             show_other(message, category, *args, **kwargs)
 
     warnings.showwarning = show
 
 
-_INTERRUPTED = 130
-"""The exit code with which typer ends the program after Ctrl-C."""
+_INTERRUPTED, _TERMINATED = 130, 143
+"""The exit codes after Ctrl-C, with which typer ends the program, and after SIGTERM."""
+
+
+class _Terminations:
+    """Treats SIGTERM like Ctrl-C, so that runs write their checkpoints; counts the signals."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._process = os.getpid()
+        self._previous: Any = None
+
+    def __enter__(self) -> "_Terminations":
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        del number, frame
+        if os.getpid() != self._process:  # a worker that has not started yet
+            os._exit(_TERMINATED)
+        self.count += 1
+        if self.count == 1:
+            raise KeyboardInterrupt
 
 
 def main() -> None:
     """Run the command line; invalid input prints one line on stderr and exits with code 2."""
     _shorten_warnings()
+    if isinstance(sys.stdout, TextIOWrapper):  # file names need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with _Terminations() as terminations:
+        _run(terminations)
+
+
+def _run(terminations: _Terminations) -> None:
     try:
         app()
     except UnskewError as error:
-        typer.echo(f"error: {error}", err=True)
+        echo_error(f"error: {error}")
         sys.exit(2)
     except OSError as error:  # for example a full disk, or a file without read permission
         path = "" if error.filename is None else f"{error.filename}: "
         message = f"error: {path}{error.strerror or error}; files already written were kept"
-        typer.echo(message, err=True)
+        echo_error(message)
         sys.exit(2)
     except (MemoryError, OverflowError) as error:
         typer.echo(f"error: out of memory, or a number is too large: {error}", err=True)
@@ -93,4 +131,6 @@ def main() -> None:
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             typer.echo("stopped; continue runs that have a folder with --resume", err=True)
+            if terminations.count:
+                sys.exit(_TERMINATED)
         raise

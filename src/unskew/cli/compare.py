@@ -17,7 +17,7 @@ from unskew.cli.data_options import (
     column_names,
 )
 from unskew.cli.judging_options import JudgeOption, Margin
-from unskew.cli.output import Json, Target, print_json, print_rich
+from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 from unskew.errors import UnskewError
 
@@ -195,6 +195,7 @@ def compare_methods(
             typer.echo(str(verdict))
     if out is not None:
         typer.echo(f"page: {out / PAGE}", err=json)
+    exit_if_untrained(runs)
 
 
 def _with_test_samples(federation: "Federation") -> "Federation":
@@ -216,11 +217,11 @@ def _summary_rows(
     """
     from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
 
-    tuned = tuning_facts(runs)
+    tuned, untrained = tuning_facts(runs), runs.untrained
     return [
         asdict(row)
-        | {"verdict": verdict.note(row.method) if verdict else None}
-        | _pair(verdict, row.method)
+        | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
+        | (_pair(verdict, row.method) if row.method not in untrained else {})
         | {"remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)

@@ -2,12 +2,19 @@
 
 import json
 import math
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unskew.errors import UnskewError
 from unskew.utils.jsonable import to_jsonable
+from unskew.utils.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from unskew.runs.run import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -28,13 +35,34 @@ Target = Annotated[
 ]
 
 
-def print_rich(renderable: object) -> None:
-    """Print a table or any other rich renderable."""
+def console() -> "Console":
+    """Return the terminal; names are printed as they are, without markup or emoji codes."""
     from rich.console import Console  # noqa: PLC0415 (slow to import)
 
-    Console().print(renderable)
+    return Console(markup=False, emoji=False)
+
+
+def print_rich(renderable: object) -> None:
+    """Print a table or any other rich renderable."""
+    console().print(renderable)
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity become null."""
     typer.echo(json.dumps(to_jsonable(value), indent=2, default=str))
+
+
+def echo_error(message: str) -> None:
+    """Print a message on stderr, with what a terminal would execute as escapes."""
+    typer.echo(printable(message, keep="\n\t"), err=True)
+
+
+def exit_if_untrained(runs: "Iterable[Run]") -> None:
+    """End the program with code 1 if no round of a run changed the model."""
+    names = [f"{run.method} (seed {run.seed})" for run in runs if run.is_untrained]
+    if names:
+        echo_error(
+            f"error: no round changed the model of {', '.join(names)}: the training diverged or "
+            "too few clients could be used; try a smaller lr, or scale the features"
+        )
+        raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.cli.output import Json, print_json, print_rich
+from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
 
 if TYPE_CHECKING:
     from unskew.runs.run import Run
@@ -60,6 +60,7 @@ def run_config(
     )
     if json:
         print_json(_run_facts(run))
+        exit_if_untrained([run])
         return
     print_rich(run.table())
     cost = run.cost
@@ -68,6 +69,7 @@ def run_config(
         f"{cost.bytes_down / 1e6:.2f} MB down"
         + (f"; written to {run.folder}" if run.folder else "")
     )
+    exit_if_untrained([run])
 
 
 def _run_facts(run: "Run") -> dict[str, Any]:
@@ -79,6 +81,7 @@ def _run_facts(run: "Run") -> dict[str, Any]:
         "data": run.data,
         "seed": run.seed,
         "rounds": run.rounds,
+        "failed_rounds": run.failed_rounds,
         "cost": asdict(run.cost),
         "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
         "folder": str(run.folder) if run.folder else None,

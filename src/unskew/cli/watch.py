@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.cli.output import print_rich
+from unskew.cli.output import console, print_rich
 
 
 def watch_runs(
@@ -24,13 +24,13 @@ def watch_runs(
 ) -> None:
     """Follow runs in progress: their round, metrics, accuracy curve and remaining time.
 
-    The runs may be in another terminal. The command exits when all runs are finished, or with
-    Ctrl-C, which does not affect the runs. Trackers work offline; upload wandb runs with wandb
+    The runs may be in another terminal. The command exits when no run is in progress, or with
+    Ctrl-C, which does not affect the runs. A run whose process has ended before its last round is
+    shown as stopped. Trackers work offline; upload wandb runs with wandb
     sync.
 
     Example:  [bold]unskew watch runs/digits --tracker tensorboard:boards[/bold]
     """
-    from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
     from unskew.report.watch import Watch  # noqa: PLC0415
@@ -45,7 +45,7 @@ def watch_runs(
         if once or watch.is_done:
             print_rich(table)
             return
-        with Live(table, console=Console(), auto_refresh=False) as live:
+        with Live(table, console=console(), auto_refresh=False) as live:
             while not watch.is_done:
                 time.sleep(every)
                 live.update(watch.update(), refresh=True)

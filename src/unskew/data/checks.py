@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.columns import Array
+from unskew.data.invariants import MAX_CLASSES
 from unskew.errors import UnskewError
 
 
@@ -12,21 +13,24 @@ def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
 
     With ``tokens``, integers are words of a vocabulary and become int32.
     """
-    array = np.asarray(x)
+    array = _array(x, field)
     if array.ndim == 0:
         raise UnskewError(f"{field} must have one row per sample (got a single value)")
     if tokens and array.dtype.kind in "iu":
+        if array.size and (array.min() < 0 or array.max() > np.iinfo(np.int32).max):
+            raise UnskewError(f"{field} must hold tokens from 0 to {np.iinfo(np.int32).max}")
         return array.astype(np.int32, copy=False)
     if array.dtype in (np.uint8, np.float32):
         return array
     if array.dtype.kind in "fiub":
-        return array.astype(np.float32)
+        with np.errstate(over="ignore"):  # a number too large for float32 is reported as infinite
+            return array.astype(np.float32)
     raise UnskewError(f"{field} must hold numbers, not {array.dtype}; convert text to tokens")
 
 
 def labels(y: ArrayLike, field: str) -> Array:
     """Return one integer label per sample, in its own type if that fits into int64."""
-    array = np.asarray(y)
+    array = _array(y, field)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UnskewError(
             f"{field} must be one integer label per sample "
@@ -34,6 +38,13 @@ def labels(y: ArrayLike, field: str) -> Array:
         )
     if array.size and array.min() < 0:
         raise UnskewError(f"{field} must hold labels of at least 0 (got {array.min()})")
+    if array.size and array.max() >= MAX_CLASSES:
+        raise UnskewError(
+            f"{field} must hold labels below {MAX_CLASSES:,}, counted from 0 (got {array.max()}); "
+            "number the classes"
+        )
+    if not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
     # The sum of int64 and uint64 is float64 in numpy, which cannot be an index.
     return array.astype(np.int64) if array.dtype == np.uint64 else array
 
@@ -45,14 +56,32 @@ def owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArra
     """
     if client is None:
         return None, np.zeros(samples, np.int64)
-    ids = np.asarray(client)
+    ids = _array(client, "client")
     if ids.ndim != 1:
         raise UnskewError(f"client must be one id per sample (got shape {ids.shape})")
+    if ids.dtype.kind not in "OUSiufb":
+        raise UnskewError(f"client must be numbers or texts (got {ids.dtype})")
+    if ids.dtype.kind == "f" and not np.isfinite(ids).all():
+        bad = int((~np.isfinite(ids)).sum())
+        raise UnskewError(f"client must be one id per sample, but {bad:,} are not finite")
+    if ids.dtype.kind == "S":
+        ids = np.char.decode(ids, "utf-8", "backslashreplace")
+    if ids.dtype.kind == "b":
+        ids = ids.astype(np.int64)
     if ids.dtype.kind == "O":
         ids = ids.astype(str)
     names, numbers = _numbered(ids)
     is_count = names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
     return None if is_count else names, numbers
+
+
+def _array(values: ArrayLike, field: str) -> Array:
+    """Return values as an array, or raise if numpy cannot make one, such as of unequal rows."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UnskewError(f"{field} cannot be made an array ({reason})") from None
 
 
 def _numbered(ids: Array) -> tuple[Array, NDArray[np.int64]]:

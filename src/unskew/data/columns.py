@@ -31,7 +31,9 @@ class Columns:
             raise UnskewError(
                 f"x and y must have one row per sample: x has {len(self.x)}, y has {len(self.y)}"
             )
-        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) else []
+        if self.offsets.ndim != 1 or self.offsets.dtype.kind not in "iu":
+            raise UnskewError(f"offsets must be a list of integers (got {self.offsets.dtype})")
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) > 1 else []
         if ends != [0, len(self.y)] or np.any(self.offsets[1:] < self.offsets[:-1]):
             raise UnskewError("offsets must increase from 0 to the number of samples")
 

@@ -17,10 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
+from unskew.data.invariants import check_federation
+from unskew.data.names import printable_names
 from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
+from unskew.utils.printable import printable
 from unskew.utils.rng import generator
 from unskew.utils.wording import plural
 
@@ -50,6 +53,16 @@ class Federation:
 
     has_samples: ClassVar[bool] = True
     """Whether this process holds the samples; false if only remote clients do."""
+
+    def __post_init__(self) -> None:
+        """Make names printable, wherever they come from: they end up in tables and pages."""
+        names, classes = self.client_names, self.class_names
+        if isinstance(self.name, str):
+            object.__setattr__(self, "name", printable(self.name))
+        if isinstance(names, np.ndarray) and names.dtype.kind == "U":
+            object.__setattr__(self, "client_names", printable_names(names))
+        if classes is not None and all(isinstance(each, str) for each in classes):
+            object.__setattr__(self, "class_names", tuple(map(printable, classes)))
 
     def __len__(self) -> int:
         return len(self.train)
@@ -125,18 +138,19 @@ class Federation:
         if not len(labels):
             raise UnskewError("x must hold at least one sample")
         train = Columns.grouped(features, labels, owners, int(owners.max()) + 1)
-        common_test = Columns.whole(*_common(common, train))
+        common_test = Columns.whole(*_common(common, train, tokens=tokens))
         found = 1 + max(int(part.y.max(initial=0)) for part in (train, common_test))
-        if classes is not None and classes < found:
+        if isinstance(classes, int) and classes < found:
             raise UnskewError(f"classes must be at least {found}: labels go up to {found - 1}")
         federation = cls(
             train=train,
             test=Columns.empty_like(train),
             common=common_test,
-            classes=classes or found,
+            classes=found if classes is None else classes,
             name=name,
             client_names=names,
         )
+        check_federation(federation)
         return federation.held_out(holdout, seed) if holdout else federation
 
     @classmethod
@@ -148,8 +162,15 @@ class Federation:
         ``options`` are those of :meth:`from_arrays`.
         """
         pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
-        x = np.stack([np.asarray(features) for features, _ in pairs])
-        return cls.from_arrays(x, np.array([int(label) for _, label in pairs]), client, **options)
+        try:
+            x = np.stack([np.asarray(features) for features, _ in pairs])
+            y = np.array([int(label) for _, label in pairs])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise UnskewError(
+                "dataset must hold at least one pair of features and an integer label, all of the "
+                f"same shape ({error})"
+            ) from None
+        return cls.from_arrays(x, y, client, **options)
 
     @classmethod
     def from_folder(
@@ -203,7 +224,7 @@ class Federation:
 
         The number of test samples is rounded down, so that even a client with one sample trains.
         """
-        if not 0 <= share < 1:
+        if not isinstance(share, int | float) or not 0 <= share < 1:
             raise UnskewError(f"holdout must be at least 0 and less than 1 (got {share})")
         if self.test.samples:
             raise UnskewError("holdout: the clients already have test samples; use a holdout of 0")
@@ -233,15 +254,28 @@ class Federation:
 
     @classmethod
     def open(cls, folder: str | Path, *, mmap: bool = True) -> "Federation":
-        """Open a saved federation; with ``mmap`` samples are read from disk only when used."""
-        return cls(**storage.read(Path(folder), mmap=mmap))
+        """Open a saved federation; with ``mmap`` samples stay on disk.
+
+        The same is checked as by :meth:`from_arrays`, block by block.
+        """
+        opened = cls(**storage.read(Path(folder), mmap=mmap))
+        try:
+            check_federation(opened)
+        except UnskewError as error:
+            raise UnskewError(f"{folder}: is damaged: {error}") from None
+        return opened
 
 
-def _common(common: tuple[ArrayLike, ArrayLike] | None, train: Columns) -> tuple[Array, Array]:
+def _common(
+    common: tuple[ArrayLike, ArrayLike] | None, train: Columns, *, tokens: bool
+) -> tuple[Array, Array]:
     """Return the common test samples, which must have the shape of the training samples."""
     if common is None:
         return train.x[:0], train.y[:0]
-    x, y = checks.features(common[0], "common[0]"), checks.labels(common[1], "common[1]")
+    if not isinstance(common, tuple | list) or len(common) != 2:
+        raise UnskewError("common must be a pair (x, y) of test samples")
+    x = checks.features(common[0], "common[0]", tokens=tokens)
+    y = checks.labels(common[1], "common[1]")
     if x.shape[1:] != train.x.shape[1:]:
         raise UnskewError(
             f"common: samples must have the shape {train.x.shape[1:]} of x (got {x.shape[1:]})"

@@ -1,5 +1,6 @@
 """Find and decode the images of a folder in a fixed order."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,7 +112,13 @@ def _opened(path: Path) -> "Iterator[Image]":
     from PIL import Image  # noqa: PLC0415 (slow to import)
 
     try:
-        with Image.open(path) as image:
-            yield image
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UnskewError(f"{path}: cannot be read as an image ({error})") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                yield image
+    except UnskewError:
+        raise
+    except Exception as error:  # Pillow's decoders raise many types on damaged bytes
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnskewError(f"{path}: cannot be read as an image ({reason})") from None

@@ -4,10 +4,7 @@ Files are searched for in the folder ``$UNSKEW_DATA``, then in the cache folder 
 ``unskew data fetch`` writes to. Nothing is unpickled, and the arrays are checked before use.
 """
 
-import lzma
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.catalogue import CATALOGUE, SourceInfo, SourceKind
+from unskew.data.expansion import check_expansion
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
 
@@ -34,7 +32,8 @@ _OTHER_NAMES = {
 }
 """The names of the same arrays in the files of MedMNIST and LEAF."""
 
-_UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+_MAX_NUMBER = 10_000_000
+"""The largest label or group; larger ones are ids, which should be numbered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,7 @@ def count_samples(path: Path) -> tuple[int, int, bool]:
     with _opened(path) as (file, named):
         if "y_train" not in named or "y_test" not in named:
             raise UnskewError(f"{path}: has no labels y_train and y_test")
-        train, test = (len(file[named[key]]) for key in ("y_train", "y_test"))
+        train, test = (np.atleast_1d(file[named[key]]).size for key in ("y_train", "y_test"))
         return train, test, "group_train" in named
 
 
@@ -115,8 +114,12 @@ def _opened(path: Path) -> Iterator[tuple[Mapping[str, Array], Mapping[str, str]
             file = np.load(raw, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise UnskewError(f"{path}: is a single array, not an .npz")
+            for part in file.zip.infolist():
+                check_expansion(path, part.compress_size, part.file_size)
             yield file, {_OTHER_NAMES.get(key, key): key for key in file.files}
-    except _UNREADABLE as error:
+    except UnskewError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many types on damaged bytes
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UnskewError(f"{path}: cannot be read ({reason}); fetch or copy it again") from None
 
@@ -160,6 +163,8 @@ def _checked(name: str, info: SourceInfo, path: Path, arrays: Mapping[str, Array
     missing = [key for key in _REQUIRED if key not in arrays]
     if missing:
         raise UnskewError(f"{path}: has no array {missing[0]!r}; it needs {', '.join(_REQUIRED)}")
+    if not len(np.atleast_1d(arrays["x_train"])):
+        raise UnskewError(f"{path}: x_train has no samples")
     for part in ("train", "test"):
         _check_features(path, f"x_{part}", arrays[f"x_{part}"], info.kind)
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
@@ -218,8 +223,10 @@ def _integers(path: Path, key: str, arrays: Mapping[str, Array]) -> NDArray[np.i
         raise UnskewError(f"{path}: {key} has shape {values.shape} for {len(x)} samples")
     if values.dtype.kind not in "iu" or values.min(initial=0) < 0:
         raise UnskewError(f"{path}: {key} must hold integers of at least 0")
+    if values.max(initial=0) > _MAX_NUMBER:
+        raise UnskewError(f"{path}: {key} must hold integers up to {_MAX_NUMBER:,}")
     return values.astype(np.int64)
 
 
 def _strings(names: Array | None) -> tuple[str, ...] | None:
-    return None if names is None else tuple(str(name) for name in names)
+    return None if names is None else tuple(str(name) for name in np.atleast_1d(names).ravel())

@@ -1,6 +1,7 @@
 """Save a federation in a folder of ``.npy`` files that can be memory-mapped."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,21 +59,26 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
     if not is_saved(folder):
         raise UnskewError(f"{folder}: holds no saved federation (no {_METADATA})")
     try:
-        metadata = json.loads((folder / _METADATA).read_text())
+        metadata = json.loads((folder / _METADATA).read_text(encoding="utf-8"))
         if metadata["format"] != FORMAT:
             raise UnskewError(
                 f"{folder}: format {metadata['format']} is not supported (expected {FORMAT})"
             )
         fields: dict[str, Any] = {name: _read_columns(folder, name, mmap) for name in _PARTS}
-        if (folder / f"{_NAMES}.npy").is_file():
+        if (folder / f"{_NAMES}.npy").exists():
             fields[_NAMES] = _read_array(folder / f"{_NAMES}.npy", mmap)
         fields |= {name: metadata[name] for name in ("name", "classes")}
         fields |= {name: _tuple(metadata[name]) for name in ("class_names", "vocabulary")}
         fields["report"] = (
             PartitionReport.from_dict(metadata["report"]) if metadata["report"] else None
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UnskewError(f"{folder}: is damaged ({error}); save the federation again") from None
+        if fields["report"] is not None:
+            fields["report"].check(len(fields["train"]), fields["classes"])
+    except UnskewError as error:
+        raise UnskewError(f"{folder}: is damaged: {error}") from None
+    except Exception as error:  # numpy and json raise many types on damaged bytes
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnskewError(f"{folder}: is damaged ({reason}); save the federation again") from None
     return fields
 
 
@@ -84,8 +90,15 @@ def _read_columns(folder: Path, name: str, mmap: bool) -> Columns:
 
 
 def _read_array(path: Path, mmap: bool) -> Array:
+    if not path.is_file():  # also a pipe, which would never end
+        raise UnskewError(f"{path.name} is not a file")
     # A plain view of the mapping, because slicing a numpy.memmap is several times slower.
-    return np.asarray(np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is wrong is an error below
+        array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        raise UnskewError(f"{path.name} is not an array with one row per entry")
+    return np.asarray(array)
 
 
 def _write_array(path: Path, array: Array) -> None:
@@ -97,4 +110,6 @@ def _write_array(path: Path, array: Array) -> None:
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    if values is not None and not isinstance(values, list):
+        raise UnskewError(f"names must be a list (got {values!r})")
     return None if values is None else tuple(values)

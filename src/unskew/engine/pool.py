@@ -148,6 +148,7 @@ def _serve(
     for end in inherited:
         end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is written here
     torch.set_num_threads(1)
     keep_freed_memory()
     context, reader = replace(context, traces=TraceCache()), SharedTensorReader()

@@ -20,6 +20,7 @@ from unskew.engine.custom_code import custom_code_hash
 from unskew.engine.model_factory import check_scores, is_custom, make_module
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings
+from unskew.engine.stage import rounds_of, settings_of
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
@@ -134,6 +135,13 @@ class TrainingSetup:
         vectorised = self.backend.is_local and self.runner == "vectorised"
         return "vectorised" if vectorised else "per client"
 
+    def _stage_rounds(self) -> list[list[str | int]]:
+        """Return the name and the maximum number of rounds of each stage."""
+        *before, last = self.method.stages()
+        rounds = [rounds_of(each, settings_of(each, self.settings)) for each in before]
+        rounds.append(rounds_of(last, self.settings))
+        return [[each.name, n] for each, n in zip((*before, last), rounds, strict=True)]
+
     def facts(self) -> dict[str, Any]:
         """Return the facts about the setup that the run records."""
         densities = [stage for stage in self.method.stages() if stage.learns_density]
@@ -142,6 +150,7 @@ class TrainingSetup:
         return {
             **bound,
             "configuration": self.settings.model_dump(),
+            "stages": self._stage_rounds(),
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),
             "data": federation_facts(self.federation),

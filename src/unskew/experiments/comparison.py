@@ -91,6 +91,10 @@ def compare(
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
+    if folder is not None:
+        from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
+
+        prepare_comparison_folder(folder)
     rounds_per_run = [settings.rounds for _ in seed_list]
     if plan is not None:
         rounds_per_run += [plan.rounds] * plan.trials

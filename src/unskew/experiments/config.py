@@ -38,15 +38,32 @@ class RunConfig(BaseModel):
 def read_config(path: str | Path, changes: Sequence[str] = ()) -> RunConfig:
     """Read a TOML file; ``changes`` such as ``train.lr=0.1`` override single fields."""
     path = Path(path)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnskewError(f"{path}: is not TOML: {error}") from None
+    values = read_toml(path)
     for change in changes:
         _apply(values, change)
     return validated(RunConfig, values, f"{path}: ")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file."""
+    if path.exists() and not path.is_file():  # a pipe might never end
+        raise UnskewError(f"{path}: is not a file")
+    try:
+        return parse_toml(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UnskewError(f"{path}: is not TOML: {error}") from None
+
+
+def parse_toml(text: str, label: str) -> dict[str, Any]:
+    """Parse TOML; ``label`` names it in an error."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise UnskewError(f"{label}: is not TOML: {error}") from None
+    except RecursionError:
+        raise UnskewError(f"{label}: is not TOML that can be read: nested too deeply") from None
 
 
 def set_values(changes: Sequence[str]) -> dict[str, Any]:
@@ -73,5 +90,5 @@ def _toml_value(text: str) -> Any:
     """Parse a value as TOML; anything else is a string, so quotes are optional."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.errors import UnskewError
 from unskew.partition.base import NO_CLIENT, Partition, SamplePool
 from unskew.skew.diagnosis import Diagnosis, diagnose_counts
 from unskew.skew.html import distribution_html
@@ -98,6 +99,22 @@ class PartitionReport:
             seed=seed,
         )
 
+    def check(self, clients: int, classes: int) -> None:
+        """Raise if a report that was read from a file is not one of these clients and classes."""
+        sizes, counts = self.sizes, self.label_counts
+        if sizes is not None and (sizes.shape != (clients,) or sizes.min(initial=0) < 0):
+            raise UnskewError(f"report: sizes must be {clients} numbers of at least 0")
+        if counts is not None and (counts.shape != (clients, classes) or counts.min(initial=0) < 0):
+            raise UnskewError(f"report: label_counts must be {clients} x {classes} counts")
+        texts = (self.skew, *self.notes)
+        numbers = () if self.diagnosis is None else self.diagnosis.to_dict().values()
+        if not all(isinstance(text, str) for text in texts):
+            raise UnskewError("report: skew and notes must be texts")
+        if not all(value is None or _is_number(value) for value in (*numbers, self.seed)):
+            raise UnskewError("report: diagnosis and seed must be numbers")
+        if type(self.dropped) is not int or not isinstance(self.options, Mapping):
+            raise UnskewError("report: dropped must be a count, and options a table")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
@@ -127,6 +144,10 @@ class PartitionReport:
             seed=values.get("seed"),
             cut=values.get("cut", False),
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _listed(values: NDArray[np.int64] | None) -> list[Any] | None:

@@ -8,9 +8,13 @@ from unskew.report.draw import draw_chart
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
+from unskew.utils.printable import encoded
 from unskew.utils.tables import Table
 
 _DPI = 200
+_SUFFIXES = (".csv", ".tex", ".md")
+TABLE_FILES = tuple(name + suffix for name in ("table", "tuning") for suffix in _SUFFIXES)
+"""The files that :func:`export_table` writes."""
 
 
 def export_figures(
@@ -28,7 +32,7 @@ def export_figures(
             figure.savefig(path, dpi=_DPI, metadata=facts)
             written.append(path)
         path = folder / f"{chart.name}.csv"
-        write_bytes(path, chart.table.to_csv().encode())
+        write_bytes(path, encoded(chart.table.to_csv()))
         written.append(path)
     return written
 
@@ -49,9 +53,10 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
 
 
 def _write_table(path: Path, table: Table) -> list[Path]:
-    texts = {".csv": table.to_csv(), ".tex": table.to_latex(), ".md": table.to_markdown() + "\n"}
+    contents = (table.to_csv(), table.to_latex(), table.to_markdown() + "\n")
+    texts = dict(zip(_SUFFIXES, contents, strict=True))
     for suffix, text in texts.items():
-        write_bytes(path.with_suffix(suffix), text.encode())
+        write_bytes(path.with_suffix(suffix), encoded(text))
     return [path.with_suffix(suffix) for suffix in texts]
 
 

@@ -1,6 +1,5 @@
 """The report of a comparison: one self-contained HTML page, and the tables next to it."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,20 +11,30 @@ from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import any_personal_level
 from unskew.report.densities import density_notes
-from unskew.report.export import export_table
+from unskew.report.export import TABLE_FILES, export_table
 from unskew.report.reproduce import configuration, python_text
 from unskew.report.summary import describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.runs.json_files import read_json_object
+from unskew.runs.leftovers import remove_dead_writes
+from unskew.runs.ownership import check_comparison_folder
 from unskew.runs.run import Judge
 from unskew.runs.runs import Runs
 from unskew.stats.judging import MARGIN
+from unskew.utils.printable import encoded
 
 PAGE = "report.html"
 _FACTS = "comparison.json"
 _MAX_CSV = 100_000
 """The maximum length of a table that is embedded in the page; exported files have all of it."""
+
+
+def prepare_comparison_folder(out: Path) -> None:
+    """Raise if a comparison would overwrite foreign files; remove those of killed writes."""
+    check_comparison_folder(out, _FACTS, PAGE, TABLE_FILES)
+    remove_dead_writes(out, (_FACTS, PAGE, *TABLE_FILES))
 
 
 def write_comparison(
@@ -58,7 +67,7 @@ def write_page(
         raise UnskewError("runs: there is nothing to report, because no round is finished yet")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, page_text(runs, target, command, embedding=embedding).encode())
+        write_bytes(path, encoded(page_text(runs, target, command, embedding=embedding)))
     except OSError as error:
         raise UnskewError(f"{path}: cannot be written: {error.strerror}") from None
     return path
@@ -132,13 +141,19 @@ class ComparisonFacts:
 def read_comparison(out: str | Path) -> ComparisonFacts:
     """Return the facts stored in a comparison's folder; empty if there are none."""
     try:
-        facts = json.loads((Path(out) / _FACTS).read_text(encoding="utf-8"))
-        return ComparisonFacts(
-            facts["command"],
-            facts["target"],
-            tuple(facts["methods"]),
-            facts.get("judge", "mean"),
-            facts.get("margin", MARGIN),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        facts = read_json_object(Path(out) / _FACTS)
+    except UnskewError:
         return ComparisonFacts()
+    command, target, methods = (facts.get(name) for name in ("command", "target", "methods"))
+    if isinstance(target, bool) or not isinstance(target, int | float | None):
+        target = None
+    if not isinstance(methods, list) or not all(isinstance(each, str) for each in methods):
+        methods = []
+    judge, margin = facts.get("judge"), facts.get("margin")
+    return ComparisonFacts(
+        command if isinstance(command, str) else None,
+        target,
+        tuple(methods),
+        "last" if judge == "last" else "mean",
+        float(margin) if isinstance(margin, int | float) else MARGIN,
+    )

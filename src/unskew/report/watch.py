@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from unskew.runs.file_names import METRICS
 from unskew.runs.read import run_folders
+from unskew.runs.run import TASK
+from unskew.runs.schema import check_row
 from unskew.runs.tail import Tail
 from unskew.runs.trackers import Tracker
 from unskew.utils.tables import Table
@@ -36,8 +39,8 @@ class Watch:
 
     @property
     def is_done(self) -> bool:
-        """Whether every run has finished its last round."""
-        return all(tail.is_done for tail in self._tails.values())
+        """Whether no run is in progress: each is done, or its process has ended."""
+        return all(tail.is_done or tail.is_stopped for tail in self._tails.values())
 
     def update(self) -> Table:
         """Read new rounds, pass them to the trackers, and return the current table."""
@@ -45,6 +48,8 @@ class Watch:
             tail = self._tails.setdefault(folder, Tail(folder))
             before = len(tail.rows)
             new = tail.read()
+            for row in new:
+                check_row(row, folder / METRICS)
             if self._open is not None:
                 self._track(tail, new, first=len(tail.rows) - len(new) if new else before)
         rows = [_cells(tail) for tail in self._tails.values()]
@@ -67,14 +72,15 @@ def _cells(tail: Tail) -> list[str]:
     run, metric = tail.run, tail.run.metric
     last = tail.rows[-1] if tail.rows else None
     if last is None:
-        return [f"{run.method}, seed {run.seed}", f"0/{tail.rounds}", *["-"] * 6]
-    stage = "" if last["stage"] == "task" else f" ({last['stage']})"
+        first = next(iter(tail.stages))
+        left = "stopped" if tail.is_stopped else "-"
+        return [f"{run.method}, seed {run.seed}", _round_text(tail, first, 0), left, *["-"] * 5]
     level = "global" if any("global" in row for row in tail.rows) else "local"
     loss, cost = last["train_loss"], run.cost
     return [
         f"{run.method}, seed {run.seed}",
-        f"{last['round']}/{tail.rounds}{stage}",
-        "done" if tail.is_done else _duration(_seconds_left(tail)),
+        _round_text(tail, last["stage"], last["round"]),
+        _left(tail),
         "-" if loss is None else f"{loss:.4f}",
         f"{metric.name} {metric.text(run.last(level, metric.name))}",
         metric.text(run.last("local", metric.worst)),
@@ -96,10 +102,24 @@ def spark(values: Sequence[float]) -> str:
     )
 
 
-def _seconds_left(tail: Tail) -> float:
-    recent = [float(row["seconds"]) for row in tail.rows[-20:]]
-    left = tail.rounds - int(tail.rows[-1]["round"])
-    return left * sum(recent) / len(recent)
+def _round_text(tail: Tail, stage: str, round_: int) -> str:
+    """Return the round, the rounds of its stage, and the stage if it is not the task."""
+    rounds = tail.stages.get(stage)
+    text = f"{round_}/{'?' if rounds is None else rounds}"
+    return text if stage == TASK else f"{text} ({stage})"
+
+
+def _left(tail: Tail) -> str:
+    """Return how long the stage will take, with a plus if other stages follow it."""
+    if tail.is_done:
+        return "done"
+    if tail.is_stopped:
+        return "stopped"
+    stages, last = tail.stages, tail.rows[-1]
+    rows = [row for row in tail.rows[-20:] if row["stage"] == last["stage"]]
+    seconds = sum(float(row.get("seconds", 0)) for row in rows) / len(rows)
+    left = max(0, stages.get(last["stage"], last["round"]) - last["round"])
+    return _duration(left * seconds) + ("+" if last["stage"] != list(stages)[-1] else "")
 
 
 def _duration(seconds: float) -> str:

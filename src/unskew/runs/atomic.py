@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from unskew.runs.leftovers import temporary_path
+
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file atomically."""
@@ -22,7 +24,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = temporary_path(path)
     try:
         with temporary.open("wb") as file:
             file.write(content)

@@ -9,7 +9,6 @@ Clients' states are in files that checkpoints share, so that only changed states
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,6 +24,8 @@ from torch import Tensor
 from unskew.composition.values import Server, Tensors
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
+from unskew.runs.file_names import MANIFEST
+from unskew.runs.leftovers import CHECKPOINT, remove_checkpoint, remove_leftovers, temporary_path
 from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore
 
@@ -62,23 +63,35 @@ class Checkpoints:
 
     def __init__(self, folder: Path, state_memory: int = MEMORY) -> None:
         self._folder = folder
-        self._manifest = folder / "manifest.json"
+        self._manifest = folder / MANIFEST
         self.store = StateStore(folder / _STATES, state_memory)
+        self.log_hashes: dict[str, str] = {}
+        """The hashes of the logs when the checkpoint that was loaded last was saved."""
 
-    def save(self, position: Position, marks: Mapping[str, int]) -> None:
-        """Write a checkpoint; ``marks`` are integers to store with it, such as file sizes."""
+    def save(
+        self,
+        position: Position,
+        marks: Mapping[str, int],
+        log_hashes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a checkpoint.
+
+        ``marks`` are integers to store with it, such as the sizes of the logs, whose hashes are
+        ``log_hashes``.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"stage{position.stage}-round{position.round:06d}"
-        temporary = self._folder / f".{name}.{os.getpid()}"
+        temporary = temporary_path(self._folder / name)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        save_file(_servers_to_tensors(position), temporary / "server.safetensors")
+        save_tensors(_servers_to_tensors(position), temporary / "server.safetensors")
         files = position.states.in_store(self.store).on_disk()
-        save_file(_state_index(files), temporary / "clients.safetensors")
+        save_tensors(_state_index(files), temporary / "clients.safetensors")
         facts = {
             "stage": position.stage,
             "round": position.round,
             "marks": dict(marks),
+            "log_hashes": dict(log_hashes or {}),
             "states": {file.path.name: file.sha256 for file in files},
         }
         (temporary / "position.json").write_text(json.dumps(facts))
@@ -87,13 +100,18 @@ class Checkpoints:
             sync_file(file)
             hashes[file.name] = sha256(file)
         sync_folder(temporary)
-        shutil.rmtree(self._folder / name, ignore_errors=True)
+        if not remove_checkpoint(self._folder / name):
+            raise UnskewError(
+                f"{self._folder / name}: holds files that are not part of a checkpoint; move them "
+                "away and resume the run"
+            )
         temporary.rename(self._folder / name)
         sync_folder(self._folder)
-        others = {known: files for known, files in self._listed().items() if known != name}
+        listed = self._listed()
+        others = {known: files for known, files in listed.items() if known != name}
         newest = dict(list({**others, name: hashes}.items())[-_NUM_KEPT:])
         write_json(self._manifest, newest)
-        self._tidy(set(newest))
+        self._tidy(set(listed) - set(newest), set(newest))
 
     def load(self) -> tuple[Position, dict[str, int]] | None:
         """Read the newest undamaged checkpoint; None if there is no checkpoint."""
@@ -101,9 +119,22 @@ class Checkpoints:
         return None if found is None else self._read(self._folder / found[0])
 
     def clear(self) -> None:
-        """Remove files that cannot be resumed, such as those of a run interrupted at its start."""
-        self._manifest.unlink(missing_ok=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Write an empty manifest and remove checkpoints that it does not list.
+
+        They cannot be resumed, such as those of a run interrupted at its start. Files that no
+        checkpoint has written are kept.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_json(self._manifest, {})
+        for path in self._folder.iterdir():
+            if CHECKPOINT.fullmatch(path.name):
+                remove_checkpoint(path)
+        self.store.tidy(())
+
+    def remove_leftovers(self) -> None:
+        """Remove temporary files of a process that was killed while it wrote a checkpoint."""
+        remove_leftovers(self._folder)
+        remove_leftovers(self._folder / _STATES)
 
     def link_to(self, target: Path) -> dict[str, int] | None:
         """Link the newest undamaged checkpoint into another folder and return its marks.
@@ -116,9 +147,9 @@ class Checkpoints:
             return None
         name, files = found
         facts = _facts_of(self._folder / name)
-        shutil.rmtree(target, ignore_errors=True)
+        Checkpoints(target).clear()
         for place, linked in ((name, files), (_STATES, facts["states"])):
-            (target / place).mkdir(parents=True)
+            (target / place).mkdir(exist_ok=True)
             for file in linked:
                 _link(self._folder / place / file, target / place / file)
             sync_folder(target / place)
@@ -151,14 +182,14 @@ class Checkpoints:
             self._folder / _STATES, _facts_of(folder)["states"]
         )
 
-    def _tidy(self, kept: set[str]) -> None:
-        """Remove older checkpoints, their states, and incomplete ones left by a crash."""
-        for path in self._folder.iterdir():
-            if path.is_dir() and path.name not in kept | {_STATES}:
-                shutil.rmtree(path, ignore_errors=True)
+    def _tidy(self, dropped: set[str], kept: set[str]) -> None:
+        """Remove checkpoints that the manifest no longer lists, and states that none needs."""
+        for name in dropped:
+            if CHECKPOINT.fullmatch(name):
+                remove_checkpoint(self._folder / name)
         files: set[str] = set()
-        for name in kept:
-            with suppress(OSError, ValueError):  # a damaged checkpoint keeps no files
+        for name in kept:  # a damaged checkpoint keeps no files
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
                 files.update(_facts_of(self._folder / name)["states"])
         self.store.tidy(files)
 
@@ -170,6 +201,7 @@ class Checkpoints:
             records = list(self._read_records(index, facts["states"]))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UnskewError(f"{folder}: cannot be read: {error}") from None
+        self.log_hashes = facts.get("log_hashes", {})
         position = Position(
             stage=facts["stage"],
             round=facts["round"],
@@ -184,6 +216,17 @@ class Checkpoints:
             in_file = index["file"] == number
             clients, nbytes = index["client"][in_file].tolist(), index["nbytes"][in_file].tolist()
             yield from self.store.folder.read(name, digest, dict(zip(clients, nbytes, strict=True)))
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file; a full disk is an error of one line."""
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:
+        raise UnskewError(
+            f"{path.parent}: the checkpoint cannot be written ({error}); free some space and "
+            "resume the run, whose earlier checkpoint was kept"
+        ) from None
 
 
 def _servers_to_tensors(position: Position) -> dict[str, Tensor]:

@@ -18,5 +18,11 @@ SAMPLE_WEIGHTS_FILE = "sample_weights.json"
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints, see :mod:`unskew.runs.checkpoint`."""
 
+MANIFEST = "manifest.json"
+"""The list of checkpoints, in their folder; a run without a checkpoint has an empty one."""
+
+SERVER_FILES = ("nodes.json", "start.safetensors")
+"""What the server of a Flower federation writes before the run starts: nodes, initial weights."""
+
 LOCK = "run.lock"
 """The lock file of the process that writes the run, see :mod:`unskew.runs.lock`."""

@@ -1,5 +1,6 @@
 """The folder of a run: its settings, its metrics, and its checkpoints."""
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -10,9 +11,14 @@ from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
+from unskew.runs.json_files import parse_json_object, read_json_object
+from unskew.runs.leftovers import remove_leftovers
 from unskew.runs.lock import FolderLock
+from unskew.runs.ownership import check_run_folder
 from unskew.runs.stage_cache import StageCache
 from unskew.runs.states import MEMORY, ClientStates
+
+_BLOCK_BYTES = 2**20
 
 
 class RunFolder:
@@ -26,7 +32,8 @@ class RunFolder:
         self._every = checkpoint_seconds
         self._last = time.monotonic()
         self._files: dict[str, IO[str]] = {}
-        self._unsaved: tuple[Position, dict[str, int]] | None = None
+        self._digests = {name: hashlib.sha256() for name in LOGS}
+        self._unsaved: tuple[Position, dict[str, int], dict[str, str]] | None = None
         self._lock: FolderLock | None = None
         self.resumed = False
         """Whether the run was resumed from one of its checkpoints."""
@@ -47,6 +54,7 @@ class RunFolder:
         metrics would be of later rounds than requested. Without a checkpoint, the run starts from
         the beginning, or from the end of a stage that another run has completed.
         """
+        check_run_folder(self.path)
         self._create_folder()
         self._lock = FolderLock(self.path)
         try:
@@ -75,14 +83,19 @@ class RunFolder:
             _reject_changes(self.path, stored, json.loads(json.dumps(identity)))
             _reject_fewer_rounds(self.path, found[0], end)
         self.resumed = found is not None
+        remove_leftovers(self.path)
+        self._checkpoints.remove_leftovers()
         if found is None:
+            # The manifest comes before run.json, and both before a cached stage: see ownership.
             self._checkpoints.clear()
+            write_json(self.path / RUN, {"identity": identity, **facts})
             if cache is not None and cache.restore(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        write_json(self.path / RUN, {"identity": identity, **facts})
+        if self.resumed:
+            write_json(self.path / RUN, {"identity": identity, **facts})
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # rounds after the checkpoint are run again
@@ -108,7 +121,9 @@ class RunFolder:
         for table in tables:
             self._append(CLIENTS, table)
         marks = {name: (self.path / name).stat().st_size for name in LOGS}
-        self._unsaved = position, marks  # one assignment, so that Ctrl-C cannot leave half a round
+        hashes = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        # One assignment, so that Ctrl-C cannot leave half a round.
+        self._unsaved = position, marks, hashes
         if time.monotonic() - self._last >= self._every:
             self.checkpoint()
 
@@ -133,7 +148,8 @@ class RunFolder:
             self._lock.release()
 
     def _check_logs(self, marks: Mapping[str, int]) -> None:
-        """Raise if a log is shorter than it was when the checkpoint was saved."""
+        """Raise if a log is shorter than when the checkpoint was saved, or was changed since."""
+        hashes = self._checkpoints.log_hashes
         for name in LOGS:
             path = self.path / name
             if (path.stat().st_size if path.is_file() else 0) < marks[name]:
@@ -141,26 +157,42 @@ class RunFolder:
                     f"{path}: is damaged, it was longer when its checkpoint was saved; move the "
                     "run's folder away and run it again"
                 )
+            if marks[name]:
+                self._digests[name] = _digest_of(path, marks[name])
+            if name in hashes and self._digests[name].hexdigest() != hashes[name]:
+                raise FolderError(
+                    f"{path}: is damaged, it was changed after its checkpoint was saved; restore "
+                    "it, or move the run's folder away and run it again"
+                )
 
     def _append(self, name: str, value: Mapping[str, Any]) -> None:
-        self._files[name].write(json.dumps(value) + "\n")
+        line = json.dumps(value) + "\n"
+        self._files[name].write(line)
         self._files[name].flush()
+        self._digests[name].update(line.encode())
 
     def _read_run(self) -> dict[str, Any] | None:
         path = self.path / RUN
-        if not path.is_file():
-            return None
-        try:
-            stored: dict[str, Any] = json.loads(path.read_text())
-        except ValueError:
-            raise UnskewError(f"{path}: is not JSON; move the folder away") from None
-        return stored
+        return read_json_object(path) if path.exists() else None
 
     def _create_folder(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnskewError(f"out: cannot create the folder {self.path}: {error}") from None
+
+
+def _digest_of(path: Path, size: int) -> "hashlib._Hash":
+    """Return the hash of the start of a file, to be updated with what is appended."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while size > 0:
+            block = file.read(min(size, _BLOCK_BYTES))
+            if not block:
+                break
+            digest.update(block)
+            size -= len(block)
+    return digest
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -173,16 +205,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def parsed(line: bytes, path: Path) -> dict[str, Any]:
     """Parse a line of a log."""
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise UnskewError(
-            f"{path}: is damaged, a line of it is not JSON ({error}); move the run's folder away "
-            "and run it again"
-        ) from None
-    if not isinstance(value, dict):
-        raise UnskewError(f"{path}: is damaged, a line of it is {value!r}")
-    return value
+    return parse_json_object(line, f"{path}: is damaged, a line of it is not JSON")
 
 
 _HASHED = {
@@ -196,7 +219,7 @@ _HASHED = {
 
 def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
     """Raise if a resumed run would differ from the one in the folder; name the difference."""
-    if "identity" not in stored:
+    if not isinstance(stored.get("identity"), Mapping):
         raise FolderError(f"{path}: its run.json was not written by unskew; choose another folder")
     flat_stored, flat_requested = _flat(stored["identity"]), _flat(requested)
     for key in sorted(set(flat_stored) | set(flat_requested)):

@@ -8,6 +8,28 @@ from filelock import FileLock, Timeout
 from unskew.errors import FolderError
 from unskew.runs.file_names import LOCK
 
+_PATIENCE = 0.2
+"""Seconds to wait for a lock, in case somebody is only looking whether it is held."""
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process is writing a run into a folder.
+
+    A run removes its lock file at the end; that of a killed process remains, but is not locked.
+    """
+    path = folder / LOCK
+    if not path.is_file():
+        return False
+    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:  # a file system without locks, or a folder of another user
+        return True
+    lock.release()
+    return False
+
 
 class FolderLock:
     """A lock on a folder, held from creation to :meth:`release` or to the end of the process."""
@@ -17,10 +39,10 @@ class FolderLock:
         # Not thread-local: a run that is given up may be collected in another thread. No soft
         # lock: that is a file only, which a killed process would leave behind.
         self._lock = FileLock(
-            self._file, blocking=False, thread_local=False, fallback_to_soft=False
+            self._file, timeout=_PATIENCE, thread_local=False, fallback_to_soft=False
         )
         try:
-            self._lock.acquire()
+            self._lock.acquire(poll_interval=_PATIENCE / 10)
         except Timeout:
             raise FolderError(
                 f"{folder}: another process is executing this run; wait for it, or choose another "

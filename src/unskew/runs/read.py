@@ -1,6 +1,5 @@
 """Read runs from their folders."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,10 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.folder import read_lines
+from unskew.runs.json_files import read_json_object
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.runs.schema import check_facts, check_row, check_sample_weights, check_table
 
 TUNING = "tuning"
 """The folder of a comparison that contains the trials of its hyperparameter search."""
@@ -22,26 +23,26 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     read.
     """
     folder = Path(folder)
-    facts = _read_json(folder / RUN)
-    try:
-        identity, data = facts["identity"], facts["data"]
-        return Run(
-            method=identity["method"],
-            network=identity["network"],
-            data=data["name"],
-            seed=identity["settings"]["seed"],
-            clients=data["clients"],
-            metrics=read_lines(folder / METRICS),
-            client_tables=read_lines(folder / CLIENTS) if tables else [],
-            folder=folder,
-            sample_weights=_read_sample_weights(folder) if tables else None,
-            facts=facts,
-        )
-    except (KeyError, TypeError) as error:
-        raise UnskewError(
-            f"{folder / 'run.json'}: {error} is missing; was it written by an older unskew? "
-            "Run it again"
-        ) from None
+    facts = read_json_object(folder / RUN)
+    check_facts(facts, folder / RUN)
+    identity, data = facts["identity"], facts["data"]
+    run = Run(
+        method=identity["method"],
+        network=identity["network"],
+        data=data["name"],
+        seed=identity["settings"]["seed"],
+        clients=data["clients"],
+        metrics=read_lines(folder / METRICS),
+        client_tables=read_lines(folder / CLIENTS) if tables else [],
+        folder=folder,
+        sample_weights=_read_sample_weights(folder) if tables else None,
+        facts=facts,
+    )
+    for row in run.metrics:
+        check_row(row, folder / METRICS)
+    for table in run.client_tables:
+        check_table(table, run.clients, folder / CLIENTS)
+    return run
 
 
 def read_runs(paths: Iterable[str | Path]) -> Runs:
@@ -73,19 +74,13 @@ def run_folders(path: str | Path) -> list[Path]:
     return [f for f in found if TUNING not in f.relative_to(path).parts] or found
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise UnskewError(f"{path}: is not JSON") from None
-    return content
-
-
 def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
     path = folder / SAMPLE_WEIGHTS_FILE
-    return _read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    table = read_json_object(path)
+    check_sample_weights(table, path)
+    return table
 
 
 def _first_duplicate(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from unskew.runs.frames import history_frame
 from unskew.runs.remarks import remarks_on
 from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
+from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -79,18 +80,43 @@ class Run:
 
     @property
     def task_rounds(self) -> int:
-        """The number of completed rounds of the task itself: those of the last stage."""
+        """The number of completed rounds of the task itself, the last stage."""
         return len(self.task_metrics)
 
     @property
     def task_metrics(self) -> list[dict[str, Any]]:
         """The metrics of the task's rounds, without those of preparatory stages."""
-        return [row for row in self.metrics if row["stage"] == self.metrics[-1]["stage"]]
+        return [row for row in self.metrics if row["stage"] == TASK]
+
+    @property
+    def failed_rounds(self) -> int:
+        """The number of the task's rounds that left the model as it was."""
+        return sum("kept_model" in row for row in self.task_metrics)
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether no round of the task changed the model, so its metrics are the initial model's.
+
+        This happens if training diverged completely, or too few clients could be used.
+        """
+        return 0 < self.task_rounds == self.failed_rounds
+
+    @property
+    def requested_rounds(self) -> int | None:
+        """The number of rounds of the task that were requested; None if it is unknown."""
+        rounds = self.facts.get("configuration", {}).get("rounds")
+        return rounds if isinstance(rounds, int) else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has all the rounds that were requested."""
+        return self.requested_rounds is None or self.task_rounds >= self.requested_rounds
 
     @property
     def remarks(self) -> list[str]:
         """Remarks that explain the result, derived from the diagnostics of the rounds."""
-        return remarks_on(self.task_metrics)
+        unfinished = [] if self.is_finished else [unfinished_text([self])]
+        return [*unfinished, *remarks_on(self.task_metrics)]
 
     @property
     def accuracy(self) -> float:
@@ -195,12 +221,24 @@ class Run:
         return [name for name in common if name != self.metric.name]
 
 
+TASK = "task"
+"""The name of the last stage, which trains what was asked for."""
+
 _LEVELS = ("global", "local", "personal")
 
 
 def judged_evaluations(evaluations: int) -> int:
     """Return how many of the last evaluations are averaged: a tenth, at least five."""
     return min(evaluations, max(5, math.ceil(evaluations / 10)))
+
+
+def unfinished_text(runs: "Sequence[Run]") -> str:
+    """Return a remark on the runs of one method that are not finished."""
+    rounds = ", ".join(
+        f"seed {run.seed} has {run.task_rounds} of {plural(run.requested_rounds or 0, 'round')}"
+        for run in runs
+    )
+    return f"unfinished: {rounds}"
 
 
 def _number(value: float | None) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from unskew.errors import UnskewError
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.remarks import remarks_on
-from unskew.runs.run import Judge, Run, judged_evaluations
+from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
 from unskew.stats.judging import MARGIN
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
@@ -47,6 +47,8 @@ class Summary:
     reached: int
     rounds_to_target: float
     bytes_to_target: float
+    failed_rounds: int
+    """Rounds of all seeds that left the model as it was."""
 
 
 class Runs(Sequence[Run]):
@@ -82,6 +84,11 @@ class Runs(Sequence[Run]):
         """Return one method's runs."""
         return [run for run in self._runs if run.method == method]
 
+    @property
+    def untrained(self) -> list[str]:
+        """The methods with a run in which no round changed the model: they are not judged."""
+        return [m for m in self.methods if any(run.is_untrained for run in self.of(m))]
+
     def learning_rate(self, method: str) -> float:
         """Return the learning rate of a method's runs; NaN if it is unknown."""
         settings = self.of(method)[0].facts.get("configuration", {})
@@ -94,7 +101,7 @@ class Runs(Sequence[Run]):
         methods reach in the first round.
         """
         metric, found = self.metric, {}
-        for method in self.methods:
+        for method in self._trained:
             curves = [run.curve(self.level, metric.name)[1] for run in self.of(method)]
             known = [[value for value in curve if not math.isnan(value)] for curve in curves]
             if known and all(known):
@@ -135,12 +142,13 @@ class Runs(Sequence[Run]):
         """Return how each method compares with the baseline, and which may be the best.
 
         The baseline is FedAvg, or the first method. The methods are compared at a level, by default
-        :attr:`level`. The verdict is None if nothing was measured there.
+        :attr:`level`, except those that are :attr:`untrained`. The verdict is None if nothing was
+        measured there.
         """
         level = level or self.level
         scores = {
             method: {run.seed: self._judged(run, level) for run in self.of(method)}
-            for method in self.methods
+            for method in self._trained
         }
         return judge_scores(scores, self.metric, level, baseline=baseline, margin=self.margin)
 
@@ -158,6 +166,11 @@ class Runs(Sequence[Run]):
             return "after the last round"
         return f"mean of the last {number} evaluations"
 
+    @property
+    def _trained(self) -> list[str]:
+        untrained = self.untrained
+        return [method for method in self.methods if method not in untrained]
+
     def summaries(self, target: float | None = None) -> list[Summary]:
         """Summarise every method, the best first; costs are counted until the target is reached.
 
@@ -174,24 +187,28 @@ class Runs(Sequence[Run]):
     def ranking(self) -> list[str]:
         """Return the methods by the mean of the number that is judged, the best first.
 
-        Methods that were not measured come last.
+        Methods that were not measured, or not trained, come last.
         """
         sign = -1.0 if self.metric.more_is_better else 1.0
+        untrained = self.untrained
 
         def place(method: str) -> float:
             values = [self._judged(run, self.level) for run in self.of(method)]
             mean = sign * sum(values) / len(values)
-            return math.inf if math.isnan(mean) else mean
+            return math.inf if math.isnan(mean) or method in untrained else mean
 
         return sorted(self.methods, key=place)
 
     @property
     def remarks(self) -> dict[str, list[str]]:
         """Remarks that explain a method's results, for the methods that have any."""
-        found = {
-            method: remarks_on([row for run in self.of(method) for row in run.task_metrics])
-            for method in self.methods
-        }
+        found = {}
+        for method in self.methods:
+            runs = self.of(method)
+            unfinished = [run for run in runs if not run.is_finished]
+            rows = [row for run in runs for row in run.task_metrics]
+            found[method] = [unfinished_text(unfinished)] if unfinished else []
+            found[method] += remarks_on(rows)
         return {method: remarks for method, remarks in found.items() if remarks}
 
     def table(self, target: float | None = None) -> Table:
@@ -212,6 +229,10 @@ class Runs(Sequence[Run]):
             columns.insert(1, "lr")
             for row, lr in zip(rows, lrs, strict=True):
                 row.insert(1, lr)
+        if any(summary.failed_rounds for summary in summaries):
+            columns.append("failed rounds")
+            for row, summary in zip(rows, summaries, strict=True):
+                row.append(str(summary.failed_rounds))
         notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
         notes.insert(0, f"{metric.name.capitalize()}, local and worst: {self.judged_text}.")
         return Table(columns, rows, title=self._title(), notes=notes)
@@ -222,7 +243,11 @@ class Runs(Sequence[Run]):
         if verdict is None or len(table.rows) < 2:
             return table
         columns = [*table.columns, f"against {verdict.baseline}"]
-        rows = [[*row, verdict.against(row[0])] for row in table.rows]
+        untrained = self.untrained
+        rows = [
+            [*row, "not trained" if row[0] in untrained else verdict.against(row[0])]
+            for row in table.rows
+        ]
         return replace(table, columns=columns, rows=rows)
 
     def to_pandas(self) -> "DataFrame":
@@ -287,7 +312,8 @@ def target_text(metric: Metric, target: float) -> str:
 def _summary(method: str, runs: Sequence[Run], target: float, level: str, judge: Judge) -> Summary:
     name, worst = runs[0].metric.name, runs[0].metric.worst
     finals = [run.judged("global", name, judge) for run in runs]
-    costs = [cost for run in runs if (cost := run.cost_to(target, level)) is not None]
+    trained = [run for run in runs if not run.is_untrained]
+    costs = [cost for run in trained if (cost := run.cost_to(target, level)) is not None]
     return Summary(
         method=method,
         seeds=len(runs),
@@ -299,6 +325,7 @@ def _summary(method: str, runs: Sequence[Run], target: float, level: str, judge:
         reached=len(costs),
         rounds_to_target=_mean([cost.rounds for cost in costs]),
         bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),
+        failed_rounds=sum(run.failed_rounds for run in runs),
     )
 
 

@@ -7,9 +7,10 @@ seconds of the stage are recorded in each run as if it had executed the stage it
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,10 @@ from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS, LOGS
 
 CACHE_FOLDER = ".unskew-stages"
-"""A name that is unlikely to exist already, because the folder is removed in the end."""
+"""A name that is unlikely to exist already, because its stages are removed in the end."""
+
+_STAGE = re.compile(r"[0-9a-f]{24}|\.[0-9a-f]{24}\.\d+")
+"""A stage is named by its key; one that is being written also has the number of its process."""
 
 
 @contextmanager
@@ -34,7 +38,11 @@ def stage_cache_in(folder: Path | None) -> Iterator[Path | None]:
         return
     path = folder / CACHE_FOLDER
     yield path
-    shutil.rmtree(path, ignore_errors=True)
+    for stage in path.iterdir() if path.is_dir() else ():
+        if _STAGE.fullmatch(stage.name):
+            shutil.rmtree(stage, ignore_errors=True)
+    with suppress(OSError):  # there is none, or it holds a file that is not ours
+        path.rmdir()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from unskew.composition.values import Tensors
 from unskew.errors import UnskewError
 from unskew.runs.atomic import write_bytes
+from unskew.runs.leftovers import STATE_FILE
 
 _FILE_BYTES, _FILE_CLIENTS = 2**26, 256
 """Limits per file, which the last state may exceed. Reading a state reads all names in its file,
@@ -113,7 +114,7 @@ class StateFolder:
             return
         needed = {file.path.name for file in self._needed} | set(kept)
         for path in self._path.glob("*.safetensors"):
-            if path.name not in needed:
+            if path.name not in needed and STATE_FILE.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
     def _folder(self) -> Path:
@@ -126,7 +127,8 @@ class StateFolder:
     def _next_path(self) -> Path:
         folder = self._folder()
         if self._number is None:
-            known = [int(path.stem) for path in folder.glob("*.safetensors")]
+            paths = folder.glob("*.safetensors")
+            known = [int(path.stem) for path in paths if STATE_FILE.fullmatch(path.name)]
             self._number = max(known, default=-1)
         self._number += 1
         return folder / f"{self._number:08d}.safetensors"

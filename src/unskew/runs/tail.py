@@ -5,8 +5,9 @@ from typing import Any
 
 from unskew.runs.file_names import METRICS
 from unskew.runs.folder import parsed
+from unskew.runs.lock import is_locked
 from unskew.runs.read import read_run
-from unskew.runs.run import Run
+from unskew.runs.run import TASK, Run
 
 
 class Tail:
@@ -29,14 +30,25 @@ class Tail:
     @property
     def rounds(self) -> int:
         """The requested number of rounds of the task."""
-        return int(self.run.facts["configuration"]["rounds"])
+        return self.run.requested_rounds or 0
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """The rounds of each stage; a stage may end before its last one."""
+        stages = self.run.facts.get("stages") or [[TASK, self.rounds]]
+        return {str(name): int(rounds) for name, rounds in stages}
 
     @property
     def is_done(self) -> bool:
         """Whether the last requested round is complete."""
-        return bool(self.rows) and self.rows[-1]["stage"] == "task" and (
+        return bool(self.rows) and self.rows[-1]["stage"] == TASK and (
             self.rows[-1]["round"] >= self.rounds
         )  # fmt: skip
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run is not done and no process is executing it."""
+        return not self.is_done and not is_locked(self.folder)
 
     def read(self) -> list[dict[str, Any]]:
         """Read the complete lines written since the last call, and return them."""

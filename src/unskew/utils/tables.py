@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unskew.utils.html import html_block, html_heading, html_line, html_table
+from unskew.utils.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, JustifyMethod
@@ -25,6 +27,14 @@ class Table:
     rows: Sequence[Sequence[str]]
     title: str = ""
     notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Make all texts printable: names may come from a file that anybody has written."""
+        rows = [[printable(cell) for cell in row] for row in self.rows]
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "columns", [printable(name) for name in self.columns])
+        object.__setattr__(self, "title", printable(self.title))
+        object.__setattr__(self, "notes", [printable(note) for note in self.notes])
 
     def __str__(self) -> str:
         return "\n".join([*self._lines(), *self.notes])
@@ -56,7 +66,7 @@ class Table:
         names = [_wrapped(row[0], widths[0]) if narrow else row[0] for row in self.rows]
         for part in _parts(widths, options.max_width if narrow else None):
             table = RichTable(
-                title=(self.title or None) if part.start == 1 else None,
+                title=Text(self.title) if self.title and part.start == 1 else None,
                 box=SIMPLE_HEAD,
                 padding=(0, 1, 0, 0),
                 pad_edge=False,
@@ -67,9 +77,9 @@ class Table:
                 extra = min(spare, self._full_width(i) - widths[i]) if i else 0
                 spare -= extra
                 width = widths[i] + extra if narrow else None
-                table.add_column(self.columns[i], justify=justify, width=width)
+                table.add_column(Text(self.columns[i]), justify=justify, width=width)
             for name, row in zip(names, self.rows, strict=True):
-                table.add_row(name, *(row[i] for i in part))
+                table.add_row(Text(name), *(Text(row[i]) for i in part))
             yield table
         for note in self.notes:
             yield Text(note)
@@ -103,9 +113,9 @@ class Table:
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
     def to_csv(self) -> str:
-        """Return the table as CSV."""
+        """Return the table as CSV; a text that a spreadsheet would execute gets an apostrophe."""
         out = io.StringIO()
-        csv.writer(out).writerows([self.columns, *self.rows])
+        csv.writer(out).writerows([map(_neutral, line) for line in (self.columns, *self.rows)])
         return out.getvalue()
 
     def to_latex(self) -> str:
@@ -146,6 +156,17 @@ _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"$\pm$", **{mark: f"\\{mark}" for mark in "&%$#_{}"},
 }  # fmt: skip
+
+
+_NUMBER = re.compile(r"[+-]?(\d[\d.,]*(e[+-]?\d+)?( ± [\d.]+)?( %)?( \([a-z0-9/ ]+\))?)?")
+"""A cell that may start with a sign: a number with its spread, unit and note, or a dash."""
+
+
+def _neutral(cell: str) -> str:
+    """Return a cell that a spreadsheet does not read as a formula."""
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def _escaped(text: str) -> str:

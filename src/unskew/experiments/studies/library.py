@@ -1,11 +1,12 @@
 """The studies that are included in the package, by name."""
 
-import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from unskew.errors import UnskewError
+from unskew.experiments.config import parse_toml, read_toml
 from unskew.experiments.studies.study import Claim, Scale, Study, StudyFile, at_scale, matches
 from unskew.utils.specs import lookup, validated
 
@@ -20,7 +21,7 @@ def read_study(name: str) -> StudyFile:
     """Return an included study by name, or the study in a TOML file by its path."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
-        return parse_study(path.stem, path.read_text(encoding="utf-8"))
+        return _study_of(path.stem, read_toml(path))
     lookup(dict.fromkeys(study_names()), name, "study")
     text = (files("unskew.experiments.studies") / "files" / f"{name}.toml").read_text(
         encoding="utf-8"
@@ -36,10 +37,10 @@ def open_study(name: str, scale: str, seeds: int | None = None) -> Study:
 
 def parse_study(name: str, text: str) -> StudyFile:
     """Parse a study from TOML, and resolve it at every scale so that mistakes are found at once."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UnskewError(f"{name}: is not TOML: {error}") from None
+    return _study_of(name, parse_toml(text, name))
+
+
+def _study_of(name: str, values: Mapping[str, Any]) -> StudyFile:
     file = validated(StudyFile, values, f"{name}: ")
     if set(file.scales) != {"cpu", "smoke"}:
         raise UnskewError(f"{name}: scales must have cpu and smoke (got {sorted(file.scales)})")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.runs.run import Run
+from unskew.runs.run import TASK, Run
 from unskew.utils.tables import Table
 
 ChartKind = Literal[
@@ -56,16 +56,8 @@ def thinned(length: int, max_points: int) -> list[int]:
     return sorted(set(np.linspace(0, length - 1, max_points).round().astype(int).tolist()))
 
 
-def last_stage(run: Run) -> str:
-    """Return the stage that trains the task: the last one."""
-    return str(run.metrics[-1]["stage"]) if run.metrics else "task"
-
-
 def round_tables(run: Run) -> list[dict[str, Any]]:
     """Return the client tables of the task's rounds."""
-    stage_name = last_stage(run)
     return [
-        table
-        for table in run.client_tables
-        if table["kind"] == "round" and table["stage"] == stage_name
+        table for table in run.client_tables if table["kind"] == "round" and table["stage"] == TASK
     ]

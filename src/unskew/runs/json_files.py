@@ -1,0 +1,49 @@
+"""Read JSON that anybody may have written: an error is one line."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import UnskewError
+from unskew.utils.printable import printable
+
+_SUSPICIOUS = re.compile(
+    rb"\\u(d[89a-f]|00[0189]|007f|20[026])|\x7f|\xc2[\x80-\x9f]|\xe2[\x80\x81]", re.IGNORECASE
+)
+"""Bytes that occur in any JSON text with a character that is not printable."""
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, with its texts made printable."""
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise UnskewError(f"{path}: is not a file")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
+    value = parse_json_object(content, f"{path}: is not JSON")
+    if _SUSPICIOUS.search(content):
+        cleaned: dict[str, Any] = _printable(value)
+        return cleaned
+    return value
+
+
+def parse_json_object(content: bytes, problem: str) -> dict[str, Any]:
+    """Return the object in a JSON text; ``problem`` starts the message of an error."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise UnskewError(f"{problem} ({reason}); move the run's folder away") from None
+    if not isinstance(value, dict):
+        raise UnskewError(f"{problem}: it holds a {type(value).__name__}, not an object")
+    return value
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value

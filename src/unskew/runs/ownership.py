@@ -1,0 +1,86 @@
+"""Which folders a run or a comparison may write to: nothing foreign is overwritten or removed."""
+
+from pathlib import Path
+
+from unskew.errors import FolderError
+from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN, SERVER_FILES
+from unskew.runs.leftovers import is_leftover
+
+GENERATOR = '<meta name="generator" content="unskew">'
+"""The line by which a report page is recognised as one of ours."""
+
+_HEAD_BYTES = 1000
+
+
+def check_run_folder(path: Path) -> None:
+    """Raise unless a folder is new, empty or holds a run.
+
+    A run writes its manifest of checkpoints, which is empty at first, before its ``run.json``. So
+    a run with one of the two has lost the other, and starting it again would overwrite it.
+    """
+    if not path.is_dir():
+        return
+    names = {entry.name for entry in path.iterdir() if not _may_precede_a_run(entry)}
+    has_manifest = (path / CHECKPOINTS / MANIFEST).is_file()
+    if not names or (RUN in names and has_manifest):
+        return
+    if RUN in names:
+        raise FolderError(
+            f"{path}: holds a {RUN}, but no {CHECKPOINTS}/{MANIFEST}, so it cannot be resumed and "
+            "is not overwritten; restore that file, or choose another folder"
+        )
+    if has_manifest and not _is_interrupted_start(path, names):
+        raise FolderError(
+            f"{path}: holds checkpoints, but no {RUN}, so it cannot be resumed and is not "
+            "overwritten; restore that file, or choose another folder"
+        )
+    if not has_manifest and not _is_interrupted_start(path, names):
+        raise FolderError(
+            f"{path}: holds {min(names)!r}, which is not part of a run; choose an empty or a new "
+            "folder"
+        )
+
+
+def check_comparison_folder(out: Path, facts: str, page: str, tables: tuple[str, ...]) -> None:
+    """Raise if the page or the tables of a comparison would overwrite foreign files.
+
+    ``facts`` is the file that only the folder of a comparison has.
+    """
+    if (out / facts).exists():
+        return
+    for name in (page, *tables):
+        path = out / name
+        if path.exists() and not (name == page and _is_our_page(path)):
+            raise FolderError(
+                f"{path}: exists, but was not written by a comparison, which would overwrite it; "
+                "choose another folder"
+            )
+
+
+def _may_precede_a_run(entry: Path) -> bool:
+    """Return whether a file may be there before a run starts.
+
+    That is an empty lock, a file of the server, or what a killed process left of a write.
+    """
+    if entry.name in SERVER_FILES:
+        return entry.is_file()
+    if entry.name == LOCK:
+        return entry.is_file() and entry.stat().st_size == 0
+    return is_leftover(entry)
+
+
+def _is_interrupted_start(path: Path, names: set[str]) -> bool:
+    """Return whether a run was interrupted between its first folder and its first file."""
+    if names != {CHECKPOINTS} or not (path / CHECKPOINTS).is_dir():
+        return False
+    inside = [each for each in (path / CHECKPOINTS).iterdir() if not is_leftover(each)]
+    return not inside or (
+        [each.name for each in inside] == [MANIFEST] and inside[0].read_bytes().strip() == b"{}"
+    )
+
+
+def _is_our_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(_HEAD_BYTES)

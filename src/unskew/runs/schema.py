@@ -1,0 +1,209 @@
+"""What the files of a run hold, checked when they are read: anybody may have changed them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from unskew.errors import UnskewError
+from unskew.utils.specs import explain
+
+_Count = Annotated[int, Field(ge=0, le=2**62)]
+_Rounds = Annotated[int, Field(ge=1, le=2**62)]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Number = float | None
+_Levels = dict[str, _Number]
+
+
+class _Part(BaseModel):
+    """A part of a file; further fields are allowed, and unset fields keep their defaults."""
+
+    model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
+
+
+class _Traffic(_Part):
+    model_config = ConfigDict(extra="forbid")
+
+    parameters_up: _Count
+    parameters_down: _Count
+    bytes_up: _Count
+    bytes_down: _Count
+
+
+class _Row(_Part):
+    stage: str
+    round: _Rounds
+    train_loss: _Number
+    traffic: _Traffic
+    clients: _Count = 0
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    global_: _Levels = Field({}, alias="global")
+    local: _Levels = {}
+    personal: _Levels = {}
+    outputs: _Levels = {}
+    rejected: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    kept_model: str = ""
+    diagnostics: dict[str, Any] = {}
+
+
+class _Table(_Part):
+    kind: str
+    stage: str = ""
+    round: _Count
+    client: list[_Count]
+    samples: list[_Count] = []
+    weight: list[_Number] = []
+    train_loss: list[_Number] = []
+    accuracy: list[_Number] = []
+    loss: list[_Number] = []
+    diagnostics: dict[str, list[Any]] = {}
+
+
+class _Settings(_Part):
+    rounds: _Rounds
+    lr: _Finite = 0
+    cohort: int | None = None
+    participation: _Number = None
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int = 1
+    optimizer: str
+
+
+class _Data(_Part):
+    name: str
+    clients: _Count
+    classes: _Count = 0
+    skew: str | None = None
+    seed: int | None = None
+    options: dict[str, str | float | None] = {}
+    class_names: list[str] | None = None
+    client_names: list[str] | None = None
+    label_counts: list[list[_Count]] | None = None
+    diagnosis: _Levels | None = None
+
+
+class _IdentitySettings(_Part):
+    seed: _Count
+
+
+class _Identity(_Part):
+    method: str
+    network: str
+    data: str = ""
+    settings: _IdentitySettings
+
+
+class _Densities(_Part):
+    kappa_mean: float
+    kappa_max: float
+    clients: int
+    budgets: list[str | None]
+
+
+class _Trial(_Part):
+    value: _Number
+
+
+class _Chosen(_Trial):
+    lr: float
+
+
+class _Tuning(_Part):
+    requested: str
+    chosen: _Chosen
+    results: list[_Trial]
+    lrs: list[float]
+    share: float
+    trials: int
+    rounds: int
+    seed: int
+    level: str
+    metric: str
+
+
+class _Facts(_Part):
+    identity: _Identity
+    data: _Data
+    configuration: _Settings | None = None
+    versions: dict[str, str] = {}
+    densities: _Densities | None = None
+    tuning: _Tuning | None = None
+    stages: list[Annotated[tuple[str, _Rounds], Strict(False)]] = []
+    custom_network: bool = False
+
+
+class _SampleWeights(_Part):
+    log10_edges: Annotated[list[_Finite], Field(min_length=2)]
+    client: list[_Count]
+    samples: list[_Count]
+    effective: list[_Finite]
+    counts: list[list[_Count]]
+
+
+_COLUMNS = ("samples", "weight", "train_loss", "accuracy", "loss")
+
+
+def check_facts(facts: Mapping[str, Any], path: Path) -> None:
+    """Raise unless ``run.json`` has what a report uses."""
+    _check(_Facts, facts, path)
+    data = facts["data"]
+    clients, classes = data["clients"], data.get("classes")
+    names, counts, labels = (data.get(n) for n in ("client_names", "label_counts", "class_names"))
+    wrong = [
+        ("client_names", names is not None and len(names) != clients),
+        ("label_counts", counts is not None and len(counts) != clients),
+        ("label_counts", counts is not None and any(len(row) != classes for row in counts)),
+        ("class_names", labels is not None and len(labels) != classes),
+    ]
+    for name, is_wrong in wrong:
+        if is_wrong:
+            raise _damaged(path, f"data.{name} does not fit {clients} clients, {classes} classes")
+
+
+def check_row(row: Mapping[str, Any], path: Path) -> None:
+    """Raise unless a line of the metrics is a round."""
+    _check(_Row, row, path)
+
+
+def check_table(table: Mapping[str, Any], clients: int, path: Path) -> None:
+    """Raise unless a line of the clients' tables is a table of these clients."""
+    _check(_Table, table, path)
+    rows = len(table["client"])
+    columns = [table[name] for name in _COLUMNS if name in table]
+    columns += list(table.get("diagnostics", {}).values())
+    if any(len(column) != rows for column in columns):
+        raise _damaged(path, f"the columns of round {table['round']} differ in length")
+    # Baselines that pool the data are evaluated on the clients whose data it was.
+    if table["kind"] == "round" and rows and max(table["client"]) >= clients:
+        raise _damaged(path, f"round {table['round']} has client {max(table['client'])}")
+    missing = {"stage", "weight", "samples", "train_loss", "diagnostics"} - set(table)
+    if table["kind"] == "round" and missing:
+        raise _damaged(path, f"round {table['round']} has no {min(missing)}")
+
+
+def check_sample_weights(table: Mapping[str, Any], path: Path) -> None:
+    """Raise unless a file holds histograms of sample weights."""
+    _check(_SampleWeights, table, path)
+    lengths = {len(table[name]) for name in ("client", "samples", "effective", "counts")}
+    bins = len(table["log10_edges"]) - 1
+    if len(lengths) > 1 or any(len(row) != bins for row in table["counts"]):
+        raise _damaged(path, "its columns differ in length")
+
+
+def _check(model: type[BaseModel], value: object, path: Path) -> None:
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        raise _damaged(path, explain(error).partition("; ")[0]) from None
+    except RecursionError:
+        raise _damaged(path, "it is nested too deeply") from None
+
+
+def _damaged(path: Path, problem: str) -> UnskewError:
+    return UnskewError(
+        f"{path}: is damaged or of another version: {problem}; move the run's folder away and run "
+        "it again"
+    )

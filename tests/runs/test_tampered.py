@@ -1,0 +1,118 @@
+"""Run folders that somebody has changed are errors of one line."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+import unskew as us
+from unskew.errors import UnskewError
+from unskew.report.watch import Watch
+from unskew.runs.read import read_run, read_runs
+
+
+@pytest.fixture(scope="module")
+def finished(federation, tmp_path_factory):
+    options = {"model": "logistic", "rounds": 2, "cohort": 2}
+    return us.train(federation, out=tmp_path_factory.mktemp("runs") / "one", **options).folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+WRONG = [None, -1, 10**30, "x", [], {}, [1], {"a": None}, 0.5, True, "\ud800"]
+
+
+def places(value, path=()):
+    """Yield the path of every value in nested values."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+
+
+def changed(value, path, new):
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    return copy
+
+
+def report(folder, tmp_path):
+    """Make everything that a report and a live view show, if the folder can be read."""
+    try:
+        runs = read_runs([folder])
+    except UnskewError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return
+    runs.report(tmp_path / "page.html")
+    with Watch([folder]) as watch:
+        str(watch.update())
+
+
+def test_any_wrong_value_in_run_json_is_one_line(folder, tmp_path):
+    facts = json.loads((folder / "run.json").read_text())
+    for number, path in enumerate(places(facts)):
+        new = changed(facts, path, WRONG[number % len(WRONG)])
+        (folder / "run.json").write_text(json.dumps(new))
+        report(folder, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl"])
+def test_any_wrong_value_in_a_log_is_one_line(folder, tmp_path, name):
+    lines = (folder / name).read_text().splitlines()
+    row = json.loads(lines[0])
+    for number, path in enumerate(places(row)):
+        new = json.dumps(changed(row, path, WRONG[number % len(WRONG)]))
+        (folder / name).write_text("\n".join([new, *lines[1:]]) + "\n")
+        report(folder, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "clients.jsonl"])
+@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"[" * 50_000 + b"\n", b"[]\n", b"null\n"])
+def test_files_of_another_kind_are_one_line(folder, name, content):
+    (folder / name).write_bytes(content)
+    with pytest.raises(UnskewError, match=name) as error:
+        read_run(folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("identity", [0.5, None, [], "x"])
+def test_a_run_without_its_identity_is_not_resumed(folder, federation, identity):
+    facts = json.loads((folder / "run.json").read_text()) | {"identity": identity}
+    (folder / "run.json").write_text(json.dumps(facts))
+    with pytest.raises(UnskewError, match=r"its run\.json was not written by unskew"):
+        us.train(federation, model="logistic", rounds=2, cohort=2, out=folder, resume=True)
+
+
+@pytest.mark.parametrize("content", ["3", "[]", "{}", "[" * 50_000])
+def test_a_damaged_older_checkpoint_does_not_end_a_resumed_run(federation, tmp_path, content):
+    options = {"model": "logistic", "out": tmp_path}
+    us.train(federation, rounds=2, checkpoint_seconds=0, **options)
+    newest = tmp_path / "checkpoints" / "stage0-round000002" / "position.json"
+    newest.write_text(content)
+    assert us.train(federation, rounds=3, resume=True, **options).rounds == 3
+
+
+def test_a_pipe_in_place_of_a_file_is_refused(folder):
+    (folder / "run.json").unlink()
+    os.mkfifo(folder / "run.json")
+    with pytest.raises(UnskewError, match=r"run\.json: is not a file"):
+        read_run(folder)
+
+
+def test_names_in_run_json_are_printable(folder, tmp_path):
+    facts = json.loads((folder / "run.json").read_text())
+    facts["data"] |= {"name": "a\x1b[31m\ud800", "class_names": ["\u202e", "b", "c"]}
+    facts["identity"]["method"] = "fed\x07avg"
+    (folder / "run.json").write_text(json.dumps(facts))
+    run = read_run(folder)
+    assert (run.data, run.method) == ("a\\x1b[31m\\ud800", "fed\\x07avg")
+    assert us.Runs([run]).report(tmp_path / "page.html").read_text()
