@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from itertools import product
 
 import pytest
 
@@ -59,9 +60,8 @@ def report(folder, tmp_path):
 
 def test_any_wrong_value_in_run_json_is_one_line(folder, tmp_path):
     facts = json.loads((folder / "run.json").read_text())
-    for number, path in enumerate(places(facts)):
-        new = changed(facts, path, WRONG[number % len(WRONG)])
-        (folder / "run.json").write_text(json.dumps(new))
+    for path, wrong in product(places(facts), WRONG):
+        (folder / "run.json").write_text(json.dumps(changed(facts, path, wrong)))
         report(folder, tmp_path)
 
 

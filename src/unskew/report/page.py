@@ -13,7 +13,7 @@ from unskew.report.charts.curves import any_personal_level
 from unskew.report.densities import density_notes
 from unskew.report.export import TABLE_FILES, export_table
 from unskew.report.reproduce import configuration, python_text
-from unskew.report.summary import describe, leader_card
+from unskew.report.summary import complete_diagnosis, describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
@@ -85,7 +85,7 @@ def page_text(
         heading=f"{runs[0].data} · {data['skew']}" if data.get("skew") else runs[0].data,
         description=describe(runs),
         leader=leader_card(runs),
-        diagnosis=data.get("diagnosis"),
+        diagnosis=complete_diagnosis(data.get("diagnosis")),
         classes=data.get("classes"),
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,

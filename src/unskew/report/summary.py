@@ -40,6 +40,20 @@ def describe(runs: Runs) -> str:
     return "; ".join(parts)
 
 
+_SHOWN = (
+    *("samples", "label_skew", "label_skew_by_chance"),
+    *("classes_held", "effective_classes", "size_ratio"),
+)  # fmt: skip
+"""The measures of skew that the page shows."""
+
+
+def complete_diagnosis(diagnosis: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a stored diagnosis if it has every measure that the page shows."""
+    if diagnosis is None or any(diagnosis.get(name) is None for name in _SHOWN):
+        return None
+    return diagnosis
+
+
 def leader_card(runs: Runs) -> LeaderCard | None:
     """Return the card about the best method; None if the runs were not evaluated."""
     verdict = runs.verdict()

@@ -127,7 +127,7 @@ class _Tuning(_Part):
 class _Facts(_Part):
     identity: _Identity
     data: _Data
-    configuration: _Settings | None = None
+    configuration: _Settings = None  # type: ignore[assignment]  # may be absent, but not null
     versions: dict[str, str] = {}
     densities: _Densities | None = None
     tuning: _Tuning | None = None
