@@ -95,7 +95,7 @@ class Verdict:
             return pair.answer
         if pair.seeds < 2:
             return "one seed"
-        more = f", about {pair.seeds_needed} seeds" if pair.seeds_needed else ""
+        more = f", ~{pair.seeds_needed} seeds" if pair.seeds_needed else ""
         return f"undecided{more}"
 
     def against(self, method: str) -> str:
