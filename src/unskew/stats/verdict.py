@@ -168,6 +168,10 @@ class Verdict:
         best = self.verdicts.best
         mean = self.metric.text(self.means[self.leader])
         if len(best) == 1:
+            # The set of the best is one-sided, so it may be sure where a pair is not.
+            answers = [p.answer for p in self.pairs if self.leader in (self.baseline, p.method)]
+            if {"equivalent", "undecided"} & set(answers):
+                return f"{self.leader} leads with {mean}."
             return f"{self.leader} is the best, with {mean}."
         if len(best) == len(self.means):
             return f"{self.leader} leads with {mean}, but any method may be the best."
