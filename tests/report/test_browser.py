@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 MARKS = {
+    "forest": "circle.estimate",
     "curves": "path.curve",
     "boxes": "rect.box",
     "bars": "rect.bar",

@@ -22,6 +22,7 @@ DRAW.forest = (chart, width) => {
       const decided = r.answer === "better" || r.answer === "worse";
       svg.append(svgNode("circle", {
         cx: x(r.difference), cy: y, r: 5, stroke: tint, "stroke-width": 2, fill: decided ? tint : "var(--paper)",
+        class: "estimate",
       }));
     }
     const area = svgNode("rect", { x: 0, y: y - ROW / 2, width, height: ROW, fill: "transparent", class: "hover" });
