@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.data.federation import Federation
 from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
@@ -30,7 +31,7 @@ Federations = Federation | Callable[[int], Federation]
 
 def compare(
     federation: Federations,
-    methods: str | Sequence[str | Method],
+    methods: str | Sequence[str | Part | Method],
     *,
     seeds: int | Sequence[int] = 5,
     model: Model | None = None,
@@ -204,7 +205,7 @@ class _Entry:
         )
 
 
-def _as_list(methods: str | Sequence[str | Method]) -> Sequence[str | Method]:
+def _as_list(methods: str | Sequence[str | Part | Method]) -> Sequence[str | Part | Method]:
     specs = split_list(methods) if isinstance(methods, str) else methods
     if not specs:
         raise UnskewError("methods: name at least one, for instance fedavg")

@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.engine.cohort import ClientFailed
 from unskew.flower.node import Node, refusal
 from unskew.flower.site import Data, DataFn, Site
@@ -26,7 +27,7 @@ _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
 def client_app(
     model: str | nn.Module | None,
     data: Data | DataFn,
-    method: str | Method = "fedavg",
+    method: str | Part | Method = "fedavg",
     *,
     name: str | None = None,
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu",

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from unskew.composition.method import Method
+from unskew.composition.parts import Part
 from unskew.data import checks
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -60,7 +61,7 @@ class Strategy(FlowerStrategy):
 
     def __init__(
         self,
-        method: str | Method = "fedavg",
+        method: str | Part | Method = "fedavg",
         *,
         model: str | nn.Module | None = None,
         nodes: int = 2,
