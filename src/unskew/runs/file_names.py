@@ -26,3 +26,6 @@ SERVER_FILES = ("nodes.json", "start.safetensors")
 
 LOCK = "run.lock"
 """The lock file of the process that writes the run, see :mod:`unskew.runs.lock`."""
+
+SERVER_LOGS = "logs"
+"""The folder of the logs that ``flower up`` writes while it starts a federation."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from unskew.errors import FolderError
-from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN, SERVER_FILES
+from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN, SERVER_FILES, SERVER_LOGS
 from unskew.runs.leftovers import is_leftover
 
 GENERATOR = '<meta name="generator" content="unskew">'
@@ -60,10 +60,13 @@ def check_comparison_folder(out: Path, facts: str, page: str, tables: tuple[str,
 def _may_precede_a_run(entry: Path) -> bool:
     """Return whether a file may be there before a run starts.
 
-    That is an empty lock, a file of the server, or what a killed process left of a write.
+    That is an empty lock, a file or the logs of the server, or what a killed process left of a
+    write.
     """
     if entry.name in SERVER_FILES:
         return entry.is_file()
+    if entry.name == SERVER_LOGS:
+        return entry.is_dir() and all(each.suffix == ".log" for each in entry.iterdir())
     if entry.name == LOCK:
         return entry.is_file() and entry.stat().st_size == 0
     return is_leftover(entry)
