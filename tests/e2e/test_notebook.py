@@ -40,5 +40,5 @@ def test_the_notebook_runs(tmp_path):
     (compared,) = [cell for cell in code_cells(found) if "us.compare" in cell["source"]]
     progress, result = compared["outputs"]  # one output of progress, not one per round
     assert re.search(r"runs: (\d+)/\1 in ", progress["data"]["text/html"])
-    assert "leads" in result["data"]["text/html"]
+    assert "Of 2 rivals of fedavg" in result["data"]["text/html"]
     assert (tmp_path / "report.html").is_file()

@@ -203,3 +203,15 @@ def test_the_best_method_is_rarely_left_out():
         rows = 70 + 3 * rng.normal(size=5) + 1.5 * rng.normal(size=(8, 5))
         missed += "0" not in judge({str(i): row.tolist() for i, row in enumerate(rows)}).best
     assert missed <= 11
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=3, max_size=8))
+def test_one_seed_has_no_variance_and_decides_nothing(values):
+    table = np.array(values)[None, :, None]
+    variance, count = all_variances(table)
+    off_diagonal = ~np.eye(len(values), dtype=bool)
+    assert np.isnan(variance[0][off_diagonal]).all()
+    assert (count == 1).all()
+    assert fit_model(variance, count) is None
+    found = judge({f"m{i}": [value] for i, value in enumerate(values)})
+    assert {pair.answer for pair in found.pairs} <= {"undecided", "equivalent"}

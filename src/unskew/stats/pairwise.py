@@ -71,8 +71,8 @@ def all_variances(values: Array) -> tuple[Array, Array]:
     squares = (filled**2) @ shown.swapaxes(1, 2)
     mean = (sums - sums.swapaxes(1, 2)) / np.maximum(count, 1)
     square = squares + squares.swapaxes(1, 2) - 2 * filled @ filled.swapaxes(1, 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = (square - count * mean**2) / (count - 1)
+    # One common seed has no variance: rounding would make it infinite instead of undefined.
+    variance = np.where(count > 1, (square - count * mean**2) / np.maximum(count - 1, 1), np.nan)
     scale = np.abs(filled).max(axis=(1, 2), keepdims=True)
     # The squares cancel to about 1e-16 of the largest.
     negligible = variance <= np.maximum((_RESOLUTION * scale) ** 2, 1e-14 * scale**2)
