@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 import unskew
 from unskew.cli import main
 
@@ -36,9 +38,8 @@ def test_a_comparison_calls_the_documented_functions_in_order(tmp_path, monkeypa
     monkeypatch.setattr(sys, "argv", [*command.split(), str(tmp_path / "out")])
     sys.setprofile(record_first_call)
     try:
-        main()
-    except SystemExit as end:
-        assert not end.code
+        with pytest.raises(SystemExit, match="0"):
+            main()
     finally:
         sys.setprofile(None)
     assert called == path
