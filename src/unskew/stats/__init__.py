@@ -1,16 +1,21 @@
 """Statistics of results: metrics, tests over seeds, and verdicts."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unskew.stats.judging import Pair, Verdicts, judge
+    from unskew.stats.sequential import WaveVerdicts, judge_waves, plan_waves
 
-__all__ = ["Pair", "Verdicts", "judge"]
+__all__ = ["Pair", "Verdicts", "WaveVerdicts", "judge", "judge_waves", "plan_waves"]
+
+_MODULES = dict.fromkeys(("Pair", "Verdicts", "judge"), "judging") | dict.fromkeys(
+    ("WaveVerdicts", "judge_waves", "plan_waves"), "sequential"
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'unskew.stats' has no attribute {name!r}")
-    from unskew.stats import judging  # noqa: PLC0415 (scipy is slow to import)
-
-    return getattr(judging, name)
+    # scipy is slow to import
+    return getattr(import_module(f"unskew.stats.{_MODULES[name]}"), name)

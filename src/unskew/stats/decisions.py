@@ -41,8 +41,8 @@ class Decisions:
         return (self.p < level) & ~self.is_equivalent(level)
 
 
-def decide(differences: Differences, margin: float) -> Decisions:
-    """Test every difference, corrected for the number of pairs."""
+def decide(differences: Differences, margin: float, looks: float = 1.0) -> Decisions:
+    """Test every difference, corrected for the number of pairs and of looks."""
     size = np.abs(differences.mean)
     moderated, alone = (2 * tail for tail in differences.tails(size))
     inside, inside_alone = differences.tails(margin - size)
@@ -55,7 +55,8 @@ def decide(differences: Differences, margin: float) -> Decisions:
     np.put_along_axis(before, order, shifted, 1)
 
     def corrected(p: Array, own: Array) -> Array:
-        found = np.minimum(1.0, np.maximum(np.fmax(before, 0.0), np.maximum(factors * p, own)))
+        found = np.maximum(np.fmax(before, 0.0), np.maximum(factors * p, own))
+        found = np.minimum(1.0, looks * found)
         return np.where(differences.seeds > 1, found, np.nan)
 
     identical = (size == 0) & ~(differences.variance > 0) & (differences.seeds > 0)

@@ -89,11 +89,13 @@ def judge(
     >>> verdicts.pairs[0].answer, round(verdicts.pairs[0].difference, 2)
     ('better', 5.2)
     """
-    table, names = _table(values), list(values)
+    names = list(values)
+    if not names:
+        raise UnskewError("values: there is no method to judge")
     chosen = default_baseline(names) if baseline is None else baseline
     rivals = [name for name in names if name != chosen]
     pairs = judge_rivals(values, chosen, rivals, margin, level)
-    return Verdicts(chosen, pairs, _best(table, names, level), margin, level)
+    return Verdicts(chosen, pairs, possible_best(values, level), margin, level)
 
 
 def judge_rivals(
@@ -102,26 +104,23 @@ def judge_rivals(
     rivals: Sequence[str],
     margin: float = MARGIN,
     level: float = LEVEL,
+    looks: float = 1.0,
 ) -> tuple[Pair, ...]:
     """Compare some methods with a reference, and correct for their number alone.
 
-    The other methods help to estimate the variances of differences.
+    The other methods help to estimate the variances of differences. ``looks`` multiplies p-values
+    if the same methods are judged several times (:mod:`unskew.stats.sequential`).
     """
-    table, names = _table(values), list(values)
-    if not 0 < level < 1:
-        raise UnskewError(f"level must be between 0 and 1 (got {level:g})")
-    if not margin >= 0:
-        raise UnskewError(f"margin must be 0 or more (got {margin:g})")
-    if reference not in names:
-        raise UnskewError(f"baseline: {reference!r} is none of the methods ({', '.join(names)})")
+    table, names = table_of(values), list(values)
+    check_settings(names, reference, margin, level)
     variance, count = all_variances(table)
-    # A single pair is tested by the paired t-test alone.
-    model = fit_model(variance, count) if len(rivals) > 1 else None
+    # The single pair of a single look is tested by the paired t-test alone.
+    model = fit_model(variance, count) if len(rivals) > 1 or looks > 1 else None
     places = [names.index(rival) for rival in rivals]
     differences = differences_to(table, names.index(reference), variance, count, model, places)
-    decisions = decide(differences, margin)
-    widths = half_widths(differences, level)[0]
-    needed = seeds_needed(differences, margin, level)
+    decisions = decide(differences, margin, looks)
+    widths = half_widths(differences, level / looks)[0]
+    needed = seeds_needed(differences, margin, level / looks)
     pairs = []
     for i, method in enumerate(rivals):
         mean, width = float(differences.mean[0, i]), float(widths[i])
@@ -139,6 +138,16 @@ def judge_rivals(
     return tuple(pairs)
 
 
+def check_settings(names: Sequence[str], baseline: str, margin: float, level: float) -> None:
+    """Raise an error unless the settings of :func:`judge` are possible."""
+    if not 0 < level < 1:
+        raise UnskewError(f"level must be between 0 and 1 (got {level:g})")
+    if not margin >= 0:
+        raise UnskewError(f"margin must be 0 or more (got {margin:g})")
+    if baseline not in names:
+        raise UnskewError(f"baseline: {baseline!r} is none of the methods ({', '.join(names)})")
+
+
 def by_position(scores: Mapping[str, BySeed]) -> dict[str, list[float]]:
     """Return scores by seed as :func:`judge` takes them: in the same order, NaN for none."""
     seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
@@ -153,7 +162,7 @@ def default_baseline(methods: Sequence[str]) -> str:
     return next((name for name in methods if name.lower() == "fedavg"), methods[0])
 
 
-def _table(values: Mapping[str, Sequence[float]]) -> Array:
+def table_of(values: Mapping[str, Sequence[float]]) -> Array:
     """Return the values as one table, methods x seeds, around its mean."""
     if not values:
         raise UnskewError("values: there is no method to judge")
@@ -183,11 +192,15 @@ def _interval(answer: Answer, mean: float, width: float, margin: float) -> tuple
     return low, high
 
 
-def _best(table: Array, names: list[str], level: float) -> tuple[str, ...]:
-    """Return the methods that no other method is significantly better than, the best first.
+def possible_best(
+    values: Mapping[str, Sequence[float]], level: float = LEVEL, looks: float = 1.0
+) -> tuple[str, ...]:
+    """Return the methods that no other method is significantly better than, the best mean first.
 
     Only the truly best method can be left out wrongly, so the correction is for its rivals alone.
+    ``looks`` is that of :func:`judge_rivals`.
     """
+    table, names = table_of(values), list(values)
     variance, count = all_variances(table)
     model = fit_model(variance, count)
     means = {
@@ -200,7 +213,7 @@ def _best(table: Array, names: list[str], level: float) -> tuple[str, ...]:
         gaps = differences_to(table, names.index(name), variance, count, model)
         moderated, alone = gaps.tails(gaps.mean)
         rivals = max(1, int((gaps.seeds > 1).sum()))
-        beaten = np.maximum(rivals * moderated, alone) < level
+        beaten = looks * np.maximum(rivals * moderated, alone) < level
         if not beaten.any():
             kept.append(name)
     return tuple(sorted(kept, key=lambda name: -means[name]))
