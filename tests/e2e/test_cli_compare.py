@@ -130,6 +130,25 @@ def test_a_target_that_no_method_reaches_is_null(terminal, data):
     assert (rows[0]["reached"], rows[0]["rounds_to_target"]) == (0, None)
 
 
+def test_seeds_are_added_until_methods_are_decided(terminal, data, tmp_path):
+    out, methods = tmp_path / "out", "fedavg,mean,local"
+    command = compare(data, "--methods", methods, "--decide", "--max-seeds", 4, "--out", out)
+    code, output, progress = terminal.run(*command)
+    assert code == 0
+    assert "decided: " in progress
+    code, printed, _ = terminal.run(*command, "--json")
+    rows = json.loads(printed)
+    decided = {row["method"] for row in rows if row["answer"] not in (None, "undecided")}
+    for row in rows:
+        assert row["seeds"] == (2 if row["method"] in decided else 4)
+        assert len(list((out / row["method"]).iterdir())) == row["seeds"]
+    assert "runs were trained" in output
+    page = (out / "report.html").read_text()
+    terminal.output("report", out, "-o", tmp_path / "again.html")
+    assert "runs were trained" in page
+    assert (tmp_path / "again.html").read_text() == page
+
+
 def test_compare_resumes(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out")
     first = terminal.output(*command)
@@ -211,6 +230,9 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
         (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
         (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),
+        (["--budget", "1h"], "--budget: has no effect without --decide; add --decide"),
+        (["--decide", "--budget", "soon"], "budget must be a time such as 90s, 20m or 1h30m"),
+        (["--decide", "--max-seeds", "1"], "max_seeds must be greater than or equal to 2"),
         (["--target", "75"], "target must be"),
         (["--target", "-0.1"], "target must be"),
         (["--target", "nan"], "target must be a number (got nan)"),

@@ -16,6 +16,7 @@ from unskew.cli.data_options import (
     Size,
     column_names,
 )
+from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
 from unskew.cli.judging_options import JudgeOption, Margin
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
@@ -82,6 +83,10 @@ def compare_methods(
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
     judge: JudgeOption = "mean",
     margin: Margin = 1.0,
+    decide: Decide = False,
+    max_seeds: MaxSeeds = None,
+    budget: Budget = None,
+    best: Best = False,
     target: Target = None,
     tune: Tune = False,
     tune_lr: TuneLr = None,
@@ -131,6 +136,11 @@ def compare_methods(
     client's training samples, never on test samples. Every method gets the same number of trials
     and is then trained with its best setting. Options that you give in --methods are not changed.
 
+    With --decide, --seeds is only a first wave: seeds are added until every method has an answer,
+    and methods that have one are not trained further.
+
+    Example:  [bold]unskew compare --methods fedavg,fedprox,fedavgm --decide --budget 20m[/bold]
+
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
@@ -141,9 +151,11 @@ def compare_methods(
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.page import PAGE  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
+    from unskew.runs.decision import decision_text  # noqa: PLC0415
     from unskew.utils.specs import validated  # noqa: PLC0415
 
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
+    deciding = deciding_options(decide, max_seeds, budget, best)
     data_options = {
         "name": data,
         "skew": skew,
@@ -174,6 +186,7 @@ def compare_methods(
         seeds=seeds,
         model=model,
         tune=search,
+        decide=deciding,
         out=out,
         resume=resume,
         jobs=jobs,
@@ -193,6 +206,7 @@ def compare_methods(
         print_rich(runs.table_with_verdict(target))
         if verdict is not None:
             typer.echo(str(verdict))
+            typer.echo(decision_text(runs), nl=runs.waves is not None)
     if out is not None:
         typer.echo(f"page: {out / PAGE}", err=json)
     exit_if_untrained(runs)

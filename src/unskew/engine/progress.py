@@ -65,6 +65,21 @@ class ProgressDisplay:
         self._estimate = TimeEstimate(runs * rounds if total_rounds is None else total_rounds)
         self._announced: float | None = None
         self._all = self._bars.add("runs", runs)
+        self._decided: int | None = None
+
+    def plan(self, runs: int, rounds: int) -> None:
+        """Expect further runs, which have so many rounds together."""
+        self._runs += runs
+        self._estimate.plan(rounds)
+        self._bars.resize(self._all, self._runs)
+
+    def show_decided(self, done: int, total: int, text: str) -> None:
+        """Show how many of the comparison's questions are answered, and which are open."""
+        if self._decided is None:
+            self._decided = self._bars.add("decided", total)
+        self._bars.update(self._decided, done, text)
+        if not self._bars.is_live:
+            self.say(f"decided: {done}/{total}, {text}")
 
     def start(self, label: str, rounds: int | None = None) -> RoundCallback:
         """Show a run and return its callback; ``rounds`` overrides the expected number of rounds.

@@ -30,6 +30,9 @@ class Bars(Protocol):
     def update(self, bar: int, done: int, text: str) -> None:
         """Move a bar and replace its text."""
 
+    def resize(self, bar: int, total: int) -> None:
+        """Change what a bar counts up to."""
+
     def remove(self, bar: int) -> None:
         """Remove a bar."""
 
@@ -88,6 +91,9 @@ class Lines:
     def update(self, bar: int, done: int, text: str) -> None:
         """Do nothing."""
 
+    def resize(self, bar: int, total: int) -> None:
+        """Do nothing."""
+
     def remove(self, bar: int) -> None:
         """Do nothing."""
 
@@ -111,6 +117,10 @@ class _TerminalBars:
     def update(self, bar: int, done: int, text: str) -> None:
         """Move a bar and replace its text."""
         self._progress.update(bar, completed=done, text=text)
+
+    def resize(self, bar: int, total: int) -> None:
+        """Change what a bar counts up to."""
+        self._progress.update(bar, total=total)
 
     def remove(self, bar: int) -> None:
         """Remove a bar."""
@@ -155,6 +165,11 @@ class NotebookBars:
     def update(self, bar: int, done: int, text: str) -> None:
         """Move a bar and replace its text."""
         self._bars[bar] = replace(self._bars[bar], done=done, text=text)
+        self._render()
+
+    def resize(self, bar: int, total: int) -> None:
+        """Change what a bar counts up to."""
+        self._bars[bar] = replace(self._bars[bar], total=total)
         self._render()
 
     def remove(self, bar: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
+from unskew.experiments.deciding import make_deciding_plan, run_until_decided
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.models.functional import Model
-from unskew.runs.run import Judge
+from unskew.runs.run import Judge, Run
 from unskew.runs.runs import Runs, check_judging, check_target
 from unskew.runs.stage_cache import stage_cache_in
 from unskew.stats.judging import MARGIN
@@ -36,6 +38,7 @@ def compare(
     seeds: int | Sequence[int] = 5,
     model: Model | None = None,
     tune: bool | Mapping[str, Any] = False,
+    decide: bool | Mapping[str, Any] = False,
     out: str | Path | None = None,
     resume: bool = True,
     jobs: int | None = None,
@@ -70,6 +73,12 @@ def compare(
     with the first seed, on a validation part of the clients' training samples; see
     ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
     ``rounds``. The result of the search is in ``run.facts["tuning"]``.
+
+    With ``decide``, ``seeds`` is only the first wave: seeds are added in waves until every method
+    is significantly better or worse than the baseline, or equivalent to it. Methods with an answer
+    are not trained further. ``decide`` is True, or a mapping with the options ``max_seeds`` (30),
+    ``budget`` (seconds, or a text such as ``"20m"``) and ``best`` (whether the best method must be
+    known too); see ``docs/verdicts.md``.
     """
     if not isinstance(federation, Federation) and not callable(federation):
         raise UnskewError(
@@ -91,6 +100,7 @@ def compare(
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
+    deciding = make_deciding_plan(decide, seeds)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     if folder is not None:
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
@@ -116,24 +126,31 @@ def compare(
                 chosen, plan, federations.of(plan.seed), scheduler.run, settings, folder
             )
             entries = [_Entry.of(choice) for choice in choices]
-        runs = scheduler.run(
-            [
-                entry.request(federations, seed, settings, folder)
-                for seed in seed_list
-                for entry in entries
-            ]
-        )
-    # The scheduler goes seed by seed; the result lists one method after the other.
-    ordered = Runs(
-        [run for first in range(len(entries)) for run in runs[first :: len(entries)]],
-        judge=judge,
-        margin=margin,
-    )
+        rows = _Rows(entries, federations, settings, folder)
+        if deciding is None:
+            found = scheduler.run(rows.requests(rows.specs, seed_list))
+            runs = rows.collect(found, judge=judge, margin=margin)
+        else:
+
+            def train(specs: Sequence[str], wave: Sequence[int]) -> list[Run]:
+                requests = rows.requests(specs, wave)
+                if wave[0] >= len(seed_list):  # the display expects only the first wave
+                    display.plan(len(requests), sum(request.rounds for request in requests))
+                return scheduler.run(requests)
+
+            runs = run_until_decided(
+                rows.specs,
+                deciding,
+                train,
+                partial(rows.collect, judge=judge, margin=margin, waves=deciding.waves),
+                display,
+                scheduler.parallelism(rows.requests(rows.specs, seed_list)),
+            )
     if folder is not None:
         from unskew.report.page import write_comparison  # noqa: PLC0415 (imports jinja2)
 
-        write_comparison(folder, ordered, target=target, command=command)
-    return ordered
+        write_comparison(folder, runs, target=target, command=command)
+    return runs
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:
@@ -203,6 +220,33 @@ class _Entry:
             folder=None if out is None else run_folder(out, self.requested, seed),
             notes=self.notes,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """All rows of the comparison; they are named by the specs of their methods."""
+
+    entries: Sequence[_Entry]
+    federations: _FederationCache
+    settings: Settings
+    out: Path | None
+
+    @property
+    def specs(self) -> list[str]:
+        return [entry.method.spec for entry in self.entries]
+
+    def requests(self, specs: Sequence[str], seeds: Sequence[int]) -> list[RunRequest]:
+        """Return the requests of some rows, seed by seed."""
+        return [
+            entry.request(self.federations, seed, self.settings, self.out)
+            for seed in seeds
+            for entry in self.entries
+            if entry.method.spec in specs
+        ]
+
+    def collect(self, runs: Sequence[Run], **judging: Any) -> Runs:
+        """Return the runs of one row after the other."""
+        return Runs(sorted(runs, key=lambda run: self.specs.index(run.method)), **judging)
 
 
 def _as_list(methods: str | Sequence[str | Part | Method]) -> Sequence[str | Part | Method]:

@@ -41,6 +41,11 @@ class RunRequest:
     The run then holds the reason in ``facts["skipped"]``.
     """
 
+    @property
+    def rounds(self) -> int:
+        """The rounds of all stages of the run."""
+        return planned_rounds(self.method.stages(), self.settings.rounds)
+
 
 @dataclass(frozen=True)
 class RunScheduler:
@@ -59,11 +64,8 @@ class RunScheduler:
             [request.label for request in requests],
             lambda index: self._job(requests[index]),
             self.display,
-            self._parallelism(requests),
-            [
-                planned_rounds(request.method.stages(), request.settings.rounds)
-                for request in requests
-            ],
+            self.parallelism(requests),
+            [request.rounds for request in requests],
         )
 
     def _job(self, request: RunRequest) -> Job:
@@ -89,7 +91,7 @@ class RunScheduler:
 
         return job
 
-    def _parallelism(self, requests: Sequence[RunRequest]) -> int:
+    def parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
         limit = min(len(requests), cores() if self.jobs is None else self.jobs)
         if limit < 2:

@@ -1,7 +1,7 @@
 """The report of a comparison: one self-contained HTML page, and the tables next to it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +23,7 @@ from unskew.runs.ownership import check_comparison_folder
 from unskew.runs.run import Judge
 from unskew.runs.runs import Runs
 from unskew.stats.judging import MARGIN
+from unskew.stats.waves import Waves
 from unskew.utils.printable import encoded
 
 PAGE = "report.html"
@@ -44,7 +45,8 @@ def write_comparison(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = {"command": command, "target": target, "methods": runs.methods}
-    write_json(out / _FACTS, facts | {"judge": runs.judge, "margin": runs.margin})
+    waves = None if runs.waves is None else asdict(runs.waves)
+    write_json(out / _FACTS, facts | {"judge": runs.judge, "margin": runs.margin, "waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -130,12 +132,13 @@ class ComparisonFacts:
     methods: tuple[str, ...] = ()
     judge: Judge = "mean"
     margin: float = MARGIN
+    waves: Waves | None = None
 
     def sorted(self, runs: Runs) -> Runs:
         """Return runs in the order of the comparison, so that methods keep their colours."""
         order = {method: index for index, method in enumerate(self.methods)}
         ranked = sorted(runs, key=lambda run: order.get(run.method, len(order)))
-        return Runs(ranked, judge=self.judge, margin=self.margin)
+        return Runs(ranked, judge=self.judge, margin=self.margin, waves=self.waves)
 
 
 def read_comparison(out: str | Path) -> ComparisonFacts:
@@ -156,4 +159,17 @@ def read_comparison(out: str | Path) -> ComparisonFacts:
         tuple(methods),
         "last" if judge == "last" else "mean",
         float(margin) if isinstance(margin, int | float) else MARGIN,
+        _waves(facts.get("waves")),
     )
+
+
+def _waves(stored: object) -> Waves | None:
+    """Return a stored plan of waves, if it is one."""
+    sizes = stored.get("seeds") if isinstance(stored, dict) else None
+    if not isinstance(stored, dict) or not isinstance(sizes, list) or not sizes:
+        return None
+    if not all(isinstance(size, int) and size > 1 for size in sizes):
+        return None
+    if sizes != sorted(set(sizes)):
+        return None
+    return Waves(tuple(sizes), best=stored.get("best") is True)

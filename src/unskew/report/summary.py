@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unskew.report.charts.curves import any_personal_level
+from unskew.runs.decision import decision_text
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST, Verdict
 from unskew.utils.wording import plural
@@ -20,6 +21,7 @@ class LeaderCard:
     badge: str
     verdict: str
     personal_verdict: str
+    decision: str
     judged_by: str = TEST
 
 
@@ -69,6 +71,7 @@ def leader_card(runs: Runs) -> LeaderCard | None:
         badge=_badge(verdict),
         verdict=str(verdict),
         personal_verdict="" if personal is None else str(personal),
+        decision=decision_text(runs),
     )
 
 

@@ -16,6 +16,7 @@ from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
 from unskew.stats.judging import MARGIN
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
+from unskew.stats.waves import Waves
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
 
@@ -56,15 +57,21 @@ class Runs(Sequence[Run]):
 
     ``judge`` is the number by which they are judged (see :meth:`unskew.runs.run.Run.judged`) and
     ``margin`` the largest difference that does not matter, in percentage points of accuracy or, for
-    a loss, in per cent of the baseline's.
+    a loss, in per cent of the baseline's. ``waves`` is the plan by which seeds were added, if their
+    number was not fixed.
     """
 
     def __init__(
-        self, runs: Iterable[Run], *, judge: Judge = "mean", margin: float = MARGIN
+        self,
+        runs: Iterable[Run],
+        *,
+        judge: Judge = "mean",
+        margin: float = MARGIN,
+        waves: Waves | None = None,
     ) -> None:
         self._runs = list(runs)
         check_judging(judge, margin)
-        self.judge, self.margin = judge, margin
+        self.judge, self.margin, self.waves = judge, margin, waves
 
     def __getitem__(self, index: Any) -> Any:
         return self._runs[index]
@@ -150,7 +157,9 @@ class Runs(Sequence[Run]):
             method: {run.seed: self._judged(run, level) for run in self.of(method)}
             for method in self._trained
         }
-        return judge_scores(scores, self.metric, level, baseline=baseline, margin=self.margin)
+        return judge_scores(
+            scores, self.metric, level, baseline=baseline, margin=self.margin, waves=self.waves
+        )
 
     def _judged(self, run: Run, level: str) -> float:
         return run.judged(level, self.metric.name, self.judge)
@@ -187,8 +196,13 @@ class Runs(Sequence[Run]):
     def ranking(self) -> list[str]:
         """Return the methods by the mean of the number that is judged, the best first.
 
-        Methods that were not measured, or not trained, come last.
+        Methods that were not measured, or not trained, come last. Where seeds were added in waves,
+        methods have different seeds and are ordered by their differences to the baseline.
         """
+        verdict = None if self.waves is None else self.verdict()
+        if verdict is not None:
+            ranked = list(verdict.means)
+            return ranked + [method for method in self.methods if method not in ranked]
         sign = -1.0 if self.metric.more_is_better else 1.0
         untrained = self.untrained
 
@@ -229,6 +243,10 @@ class Runs(Sequence[Run]):
             columns.insert(1, "lr")
             for row, lr in zip(rows, lrs, strict=True):
                 row.insert(1, lr)
+        if len({summary.seeds for summary in summaries}) > 1:
+            columns.insert(1, "seeds")
+            for row, summary in zip(rows, summaries, strict=True):
+                row.insert(1, str(summary.seeds))
         if any(summary.failed_rounds for summary in summaries):
             columns.append("failed rounds")
             for row, summary in zip(rows, summaries, strict=True):

@@ -15,6 +15,8 @@ from unskew.stats.judging import (
     judge,
 )
 from unskew.stats.metric import Metric
+from unskew.stats.sequential import judge_waves
+from unskew.stats.waves import Waves
 from unskew.utils.html import html_block, html_line, html_table
 from unskew.utils.wording import joined, plural
 
@@ -34,7 +36,8 @@ class Verdict:
 
     ``means`` are the means over seeds of the number that is judged, the best first. ``verdicts``
     has its units: percentage points of accuracy, or the loss, where a positive difference is
-    better. ``level`` is the level of evaluation that is compared.
+    better. ``level`` is the level of evaluation that is compared. ``open_methods`` are the methods
+    that the next wave of a comparison that adds seeds trains.
     """
 
     metric: Metric
@@ -42,6 +45,7 @@ class Verdict:
     means: Mapping[str, float]
     seeds: int
     level: str = "global"
+    open_methods: tuple[str, ...] = ()
 
     @property
     def leader(self) -> str:
@@ -194,12 +198,13 @@ def judge_scores(
     *,
     baseline: str | None = None,
     margin: float = MARGIN,
+    waves: Waves | None = None,
 ) -> Verdict | None:
     """Compare methods by their scores per seed; None if none was measured with every seed.
 
     Methods without a score in one of their seeds are not compared. ``level`` is the level of
     evaluation that the scores come from. ``margin`` is in percentage points; for a loss, in per
-    cent of the baseline's.
+    cent of the baseline's. With ``waves``, seeds were added in waves, and every look is repeated.
     """
     means = {
         method: sum(by_seed.values()) / len(by_seed)
@@ -214,9 +219,18 @@ def judge_scores(
     scale = 100.0 if metric.more_is_better else -1.0
     signed = {m: {s: scale * score for s, score in scores[m].items()} for m in known}
     unit = 1.0 if metric.more_is_better else abs(means[chosen]) / 100
-    found = judge(by_position(signed), chosen, margin * unit)
-    ranked = {method: means[method] for method in sorted(known, key=lambda m: -sign * means[m])}
-    return Verdict(metric, found, ranked, len(scores[next(iter(ranked))]), level)
+    values, open_methods = by_position(signed), tuple[str, ...]()
+    gains = {method: sign * mean for method, mean in means.items()}
+    if waves is None:
+        found = judge(values, chosen, margin * unit)
+    else:
+        wave = judge_waves(values, waves.seeds, chosen, margin * unit, best=waves.best)
+        found, open_methods = wave.verdicts, wave.open_methods
+        # Methods have different seeds, so their means differ by the effects of seeds too.
+        gains = {chosen: 0.0} | {pair.method: pair.difference for pair in found.pairs}
+    ranked = {method: means[method] for method in sorted(known, key=lambda m: -gains[m])}
+    seeds = max(len(by_seed) for by_seed in scores.values())
+    return Verdict(metric, found, ranked, seeds, level, open_methods)
 
 
 def tested_on(level: str) -> str:

@@ -1,6 +1,9 @@
 """Phrases for tables, messages and reports."""
 
+import re
 from collections.abc import Sequence
+
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def plural(number: int, noun: str) -> str:
@@ -19,6 +22,18 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time such as ``90s``, ``20m`` or ``1h30m``.
+
+    >>> seconds_of("1h30m")
+    5400.0
+    """
+    pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)(?![a-z])", text.lower())
+    if not pieces or re.sub(r"\s", "", text.lower()) != "".join(map("".join, pieces)):
+        raise ValueError("must be a time such as 90s, 20m or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in pieces)
 
 
 def joined(names: Sequence[str]) -> str:
