@@ -13,6 +13,8 @@ grids = pytest.importorskip("grids")
 
 from flwr.app import MetricRecord  # noqa: E402
 
+from unskew.flower.node import refusal  # noqa: E402
+
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8}
 
 
@@ -77,3 +79,19 @@ def test_the_apps_evaluation_is_the_global_level(tmp_path, names):
     assert page_text(runs, None, None)
     if standard[0] == "accuracy":
         assert strategy.run.last("global") == 0.5
+
+
+def test_escape_sequences_of_nodes_reach_neither_the_log_nor_the_records(lines):
+    def spoil(name, kind, reply):
+        if kind == "evaluate.unskew":
+            reply.content.metric_records["metrics"]["local/\x1b[2J"] = 1.0
+        elif name == "2" and kind == "train.unskew":
+            reply.content = refusal("\x1b]0;owned\x07" + "a" * 10_000)
+        return reply
+
+    run = grids.run_on_grid(small_federation(), "fedavg", spoil=spoil, **OPTIONS).run
+    assert all(line.isprintable() for text in lines for line in text.splitlines())
+    assert any("\\x1b[2J" in line for line in lines)
+    why = run.metrics[0]["rejected"]["2"]
+    assert why.startswith("2: \\x1b]0;owned\\x07aaa")
+    assert len(why) < 400

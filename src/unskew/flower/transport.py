@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from unskew.flower.wire import REFUSAL
+from unskew.flower.wire import MAX_REASON, REFUSAL
+from unskew.utils.printable import printable
 
 
 class GridLink(Protocol):
@@ -62,10 +63,16 @@ def send(
             continue
         missing.pop(k, None)
         if REFUSAL in reply.content.config_records:
-            refused[k] = str(reply.content.config_records[REFUSAL].get("reason", "no reason given"))
+            refused[k] = _reason(reply.content.config_records[REFUSAL])
         else:
             received[k] = reply.content
     return Replies(received, refused, missing)
+
+
+def _reason(record: ConfigRecord) -> str:
+    """Return why a node refuses: its own words, which may hold anything and be of any length."""
+    reason = printable(str(record.get("reason", "no reason given")))
+    return reason if len(reason) <= MAX_REASON else f"{reason[:MAX_REASON]}…"
 
 
 def _describe(error: Error) -> str:

@@ -15,9 +15,9 @@ from unskew.composition.values import Tensors
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.models.layout import Layout
+from unskew.utils.printable import printable
 
-log = logging.getLogger("flwr").log
-"""Flower's logger, so that messages appear in the log of the Flower run."""
+_LOGGER = logging.getLogger("flwr")
 
 ACTION = "unskew"
 """The name of unskew's message handlers; an app may have other handlers besides them."""
@@ -35,8 +35,17 @@ EXTRA = "extra/"
 SLOT = "slot/"
 """The prefix of the names of server slots that a client needs."""
 
+MAX_REASON = 300
+"""The number of characters of a node's reason that are kept."""
+
 StateVersion = tuple[int, int]
 """The stage and the round that produced a client's state."""
+
+
+def log(level: int, message: str, *arguments: object, exc_info: Exception | None = None) -> None:
+    """Write to Flower's log; escape sequences in what nodes send do not reach the terminal."""
+    safe = [printable(each) if isinstance(each, str) else each for each in arguments]
+    _LOGGER.log(level, message, *safe, exc_info=exc_info)
 
 
 class Refusal(UnskewError):
