@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
-from unskew.errors import UnskewError
+from unskew.errors import FolderError, UnskewError
 from unskew.partition.report import PartitionReport
 
 X = np.arange(12, dtype=np.uint8).reshape(6, 2)
@@ -214,11 +214,25 @@ def test_an_incomplete_save_is_not_a_federation(tmp_path, monkeypatch):
     def disk_full(*arguments, **options):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(np, "save", disk_full)
-    with pytest.raises(OSError, match="No space"):
-        full().save(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "save", disk_full)
+        with pytest.raises(OSError, match="No space"):
+            full().save(folder)
     with pytest.raises(UnskewError, match="holds no saved federation"):
         Federation.open(folder)
+    full().save(folder)
+    assert Federation.open(folder).fingerprint == full().fingerprint
+
+
+@pytest.mark.parametrize("name", ["train_x.npy", "client_names.npy", "federation.json", "notes"])
+def test_foreign_files_are_neither_overwritten_nor_removed(tmp_path, name):
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(FolderError, match="no saved federation; choose an empty"):
+        full().save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+    with pytest.raises(FolderError, match="is not a folder"):
+        full().save(tmp_path / name)
 
 
 def test_errors_explain_what_cannot_be_opened(tmp_path):

@@ -94,6 +94,24 @@ def test_a_study_is_run_judged_and_saved(terminal, grid, tmp_path):
     assert "IDA is better than nothing" in listed
     assert "Written by `unskew study index out` from the result.json files here. " in listed
     assert "Studies without a result: feddisk-femnist" in listed
+    terminal.output("study", "index", "out")
+    (tmp_path / "out/README.md").write_text("mine")
+    assert "is not an index of studies" in terminal.error("study", "index", "out")
+    assert (tmp_path / "out/README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "name", ["result.json", "result.md", "report-before.html", "figures/a.png"]
+)
+def test_a_study_does_not_write_into_a_foreign_folder(terminal, grid, tmp_path, name):
+    path = tmp_path / "out/grid" / name
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mine": 1}')
+    before = sorted(tmp_path.rglob("*"))
+    error = terminal.error("study", "run", grid, "--scale", "smoke", "--out", "out/grid")
+    assert "but no results of a study; choose an empty or a new folder" in error
+    assert sorted(tmp_path.rglob("*")) == before
+    assert path.read_text() == '{"mine": 1}'
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import torch
 
 import unskew as us
 from toys import small_federation
-from unskew.errors import UnskewError
+from unskew.errors import FolderError, UnskewError
 
 grids = pytest.importorskip("grids")
 
@@ -170,3 +170,34 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
     with pytest.raises(UnskewError, match="it already has a run"):
         grids.run_on_grid(federation, "fedavg", out=tmp_path, **OPTIONS)
     assert (tmp_path / "nodes.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    "names", [["notes.txt"], ["nodes.json"], ["start.safetensors"], ["logs/notes.txt"]]
+)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_foreign_folder_is_refused_before_anything_is_written(tmp_path, names, resume):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"mine": 1}')
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FolderError, match="not part of a run; choose an empty"):
+        grids.run_on_grid(
+            small_federation(), "fedavg", out=tmp_path, resume=resume, **OPTIONS | {"rounds": 1}
+        )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert {(tmp_path / name).read_text() for name in names} == {'{"mine": 1}'}
+
+
+@pytest.mark.parametrize("left", [["nodes.json"], ["nodes.json", "start.safetensors"]])
+def test_a_server_that_was_killed_before_its_run_starts_again(tmp_path, left):
+    options = OPTIONS | {"rounds": 1}
+    grids.run_on_grid(small_federation(), "fedavg", out=tmp_path / "first", **options)
+    again = tmp_path / "again"
+    again.mkdir()
+    for name in left:
+        (again / name).write_bytes((tmp_path / "first" / name).read_bytes())
+    (again / ".nodes.json.999999").write_text("half of it")
+    run = grids.run_on_grid(small_federation(), "fedavg", out=again, resume=True, **options).run
+    assert run.rounds == 1
+    assert not list(again.glob(".*"))

@@ -248,7 +248,10 @@ class Federation:
         return Columns.grouped(x, y, owners[rows], len(self))
 
     def save(self, folder: str | Path) -> Path:
-        """Write the federation to a folder of ``.npy`` files that :meth:`open` can memory-map."""
+        """Write the federation to a folder of ``.npy`` files that :meth:`open` can memory-map.
+
+        A federation that is there is replaced; a folder that holds anything else is refused.
+        """
         storage.write(self, Path(folder))
         return Path(folder)
 

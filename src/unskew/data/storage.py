@@ -9,12 +9,14 @@ import numpy as np
 
 from unskew.data.columns import Array, Columns
 from unskew.errors import UnskewError
+from unskew.utils.folders import check_folder
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 FORMAT = 1
 _METADATA = "federation.json"
+_UNFINISHED = f"{_METADATA}.part"
 _NAMES = "client_names"
 _PARTS = ("train", "test", "common")
 
@@ -28,9 +30,12 @@ def write(federation: "Federation", folder: Path) -> None:
     """Write a federation into a folder, replacing a federation that is already there.
 
     The metadata file is removed first and written last, so that the incomplete folder of an
-    interrupted write is not mistaken for a federation.
+    interrupted write is not mistaken for a federation. Until then another file marks the folder as
+    one that may be written to again. A folder that holds anything else is refused.
     """
+    check_folder(folder, (_METADATA, _UNFINISHED), "format", "saved federation")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _UNFINISHED).write_text(json.dumps({"format": FORMAT}))
     (folder / _METADATA).unlink(missing_ok=True)
     for name in _PARTS:
         columns: Columns = getattr(federation, name)
@@ -49,7 +54,8 @@ def write(federation: "Federation", folder: Path) -> None:
         "vocabulary": federation.vocabulary,
         "report": federation.report.to_dict() if federation.report else None,
     }
-    (folder / _METADATA).write_text(json.dumps(metadata))
+    (folder / _UNFINISHED).write_text(json.dumps(metadata))
+    (folder / _UNFINISHED).replace(folder / _METADATA)
 
 
 def read(folder: Path, *, mmap: bool) -> dict[str, Any]:

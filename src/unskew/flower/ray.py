@@ -31,6 +31,7 @@ from unskew.flower.greeting import Admission
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
+from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
 
 _START = 600.0
@@ -59,6 +60,8 @@ def train_on_ray(
             f"engine: {setup.method.spec} trains in one place, which flower-ray cannot "
             "distribute; use engine='unskew'"
         )
+    if out is not None:
+        check_run_folder(Path(out))
     runs: list[Run] = []
 
     def main(grid: Grid, context: Context) -> None:

@@ -37,6 +37,7 @@ from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
 from unskew.runs.file_names import CHECKPOINTS
+from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
 
 
@@ -114,6 +115,8 @@ class Strategy(FlowerStrategy):
         """
         if num_rounds is not None:
             self.settings = self.settings.model_copy(update={"rounds": num_rounds})
+        if self._out is not None:
+            check_run_folder(self._out)
         self.summary()
         kind = AnonymousNodes if self._custom_loop else NodeRegistry
         registry = kind(grid, self._wait, self._admission)

@@ -21,7 +21,8 @@ CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"
 """The list of checkpoints, in their folder; a run without a checkpoint has an empty one."""
 
-SERVER_FILES = ("nodes.json", "start.safetensors")
+NODES = "nodes.json"
+SERVER_FILES = (NODES, "start.safetensors")
 """What the server of a Flower federation writes before the run starts: nodes, initial weights."""
 
 LOCK = "run.lock"

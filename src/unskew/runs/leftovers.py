@@ -10,7 +10,14 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from unskew.runs.file_names import CLIENTS, MANIFEST, METRICS, RUN, SAMPLE_WEIGHTS_FILE
+from unskew.runs.file_names import (
+    CLIENTS,
+    MANIFEST,
+    METRICS,
+    RUN,
+    SAMPLE_WEIGHTS_FILE,
+    SERVER_FILES,
+)
 
 CHECKPOINT_FILES = ("server.safetensors", "clients.safetensors", "position.json")
 """The files of one checkpoint."""
@@ -20,7 +27,7 @@ STATE_FILE = re.compile(r"\d{8,}\.safetensors")
 """The names of a checkpoint's folder, and of a file of client states."""
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)")
-_FILES = {RUN, METRICS, CLIENTS, MANIFEST, SAMPLE_WEIGHTS_FILE}
+_FILES = {RUN, METRICS, CLIENTS, MANIFEST, SAMPLE_WEIGHTS_FILE, *SERVER_FILES}
 
 
 def temporary_path(path: Path) -> Path:

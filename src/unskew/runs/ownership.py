@@ -3,8 +3,17 @@
 from pathlib import Path
 
 from unskew.errors import FolderError
-from unskew.runs.file_names import CHECKPOINTS, LOCK, MANIFEST, RUN, SERVER_FILES, SERVER_LOGS
+from unskew.runs.file_names import (
+    CHECKPOINTS,
+    LOCK,
+    MANIFEST,
+    NODES,
+    RUN,
+    SERVER_FILES,
+    SERVER_LOGS,
+)
 from unskew.runs.leftovers import is_leftover
+from unskew.utils.folders import is_object_with
 
 GENERATOR = '<meta name="generator" content="unskew">'
 """The line by which a report page is recognised as one of ours."""
@@ -61,10 +70,10 @@ def _may_precede_a_run(entry: Path) -> bool:
     """Return whether a file may be there before a run starts.
 
     That is an empty lock, a file or the logs of the server, or what a killed process left of a
-    write.
+    write. The first file of the server is the list of nodes.
     """
     if entry.name in SERVER_FILES:
-        return entry.is_file()
+        return entry.is_file() and is_object_with(entry.with_name(NODES), "run", "nodes")
     if entry.name == SERVER_LOGS:
         return entry.is_dir() and all(each.suffix == ".log" for each in entry.iterdir())
     if entry.name == LOCK:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, get_args
 
-from unskew.errors import UnskewError
+from unskew.errors import FolderError, UnskewError
 from unskew.experiments.studies.claims import ClaimVerdict
 from unskew.experiments.studies.library import study_names
 from unskew.experiments.studies.result import left_aligned
@@ -12,6 +12,7 @@ from unskew.experiments.studies.study import PAPERS
 from unskew.runs.atomic import write_bytes
 from unskew.utils.tables import Table
 
+_TITLE = "# Results of the studies"
 _VERDICTS = get_args(ClaimVerdict)
 
 
@@ -21,6 +22,10 @@ def write_index(folder: Path) -> tuple[Path, int]:
     if not results:
         raise UnskewError(f"{folder}: no folder in it has a result.json; run a study first")
     path = folder / "README.md"
+    if path.exists() and not (path.is_file() and path.read_bytes().startswith(_TITLE.encode())):
+        raise FolderError(
+            f"{path}: exists, but is not an index of studies, which would overwrite it; move it"
+        )
     write_bytes(path, index_text(results, folder).encode())
     return path, len(results)
 
@@ -29,7 +34,7 @@ def index_text(results: list[dict[str, Any]], folder: Path) -> str:
     """Return the index of a folder: one line per study, then each claim with its verdict."""
     has_docs = (folder / "../studies.md").is_file()
     lines = [
-        "# Results of the studies",
+        _TITLE,
         "",
         f"Written by `unskew study index {folder.as_posix()}` from the result.json files here"
         + ("; see [how studies work](../studies.md). " if has_docs else ". ")

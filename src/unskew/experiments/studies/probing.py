@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,12 +19,16 @@ from unskew.utils.jsonable import to_jsonable
 from unskew.utils.specs import lookup
 
 
-def probe_study(study: Study, cache: Path, figures: Path) -> Cells:
-    """Measure and draw the study's probes; results that are in the cache are read."""
+def probe_study(study: Study, cache: Path) -> tuple[Cells, dict[str, Drawings]]:
+    """Measure the study's probes; results that are in the cache are read.
+
+    Return the measured values, and what is drawn of each probe.
+    """
     cells: Cells = {}
+    by_probe: dict[str, Drawings] = {}
     for name in study.file.probes:
         probe = lookup(PROBES, name, "probe")
-        drawings: Drawings = {}
+        drawings = by_probe.setdefault(name, {})
         for case in study.cases:
             for seed in range(study.seeds if case.missing is None else 0):
                 result = _cached(cache, name, probe, case, seed)
@@ -34,9 +38,13 @@ def probe_study(study: Study, cache: Path, figures: Path) -> Cells:
                         by_measure.setdefault(measure, {})[seed] = value
                 if seed == 0:
                     drawings[case.name] = result.drawing
-        figures.mkdir(parents=True, exist_ok=True)
-        probe.draw(drawings).savefig(figures / f"{name}.png", dpi=110)
-    return cells
+    return cells, by_probe
+
+
+def draw_probes(figures: Path, by_probe: Mapping[str, Drawings]) -> None:
+    """Write one figure per probe into a folder."""
+    for name, drawings in by_probe.items():
+        PROBES[name].draw(drawings).savefig(figures / f"{name}.png", dpi=110)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from unskew.experiments.studies.charts import density_chart, time_chart
 from unskew.experiments.studies.claims import JudgedClaim, judge_claims
 from unskew.experiments.studies.overview import draw_overview
-from unskew.experiments.studies.probing import probe_study
+from unskew.experiments.studies.probing import draw_probes, probe_study
 from unskew.experiments.studies.result import markdown_of, result_of
 from unskew.experiments.studies.study import Study
 from unskew.experiments.studies.study_scheduler import StudyRuns, run_study_cases
@@ -18,8 +18,10 @@ from unskew.report.charts import all_charts
 from unskew.report.draw import draw_chart
 from unskew.report.page import write_page
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.utils.folders import check_folder
 from unskew.utils.jsonable import to_jsonable
 
+_RESULT = "result.json"
 _DPI = 110
 _PRINTED_KINDS = ("curves", "boxes", "bars", "bubbles", "histograms")
 """The kinds of charts that papers print; the pages have the others too."""
@@ -46,22 +48,26 @@ def run_study(
 ) -> StudyOutcome:
     """Run a study and write result.json, result.md, figures and pages into a folder.
 
-    Runs are cached by content in the folder ``runs`` next to it, so that studies share them.
+    Runs are cached by content in the folder ``runs`` next to it, so that studies share them. A
+    folder that holds anything but the results of a study is refused.
     """
     out = Path(out)
+    check_folder(out, (_RESULT,), "study", "results of a study")
     out.mkdir(parents=True, exist_ok=True)
     cache = out.parent / "runs"
     study_runs = run_study_cases(study, cache, resume=resume, jobs=jobs, progress=progress)
     cells = cells_of(study_runs)
-    figures = out / "figures"
-    for case, found in probe_study(study, cache / "probes", figures).items():
+    probed, drawings = probe_study(study, cache / "probes")
+    for case, found in probed.items():
         for label, measures in found.items():
             cells.setdefault(case, {}).setdefault(label, {}).update(measures)
     judged = judge_claims(study.file, cells, study.scale)
     result = to_jsonable(result_of(study_runs, cells, judged))
-    write_json(out / "result.json", result)
+    write_json(out / _RESULT, result)  # the first file: it marks the folder as ours
     write_bytes(out / "result.md", markdown_of(study, result).encode())
+    figures = out / "figures"
     figures.mkdir(exist_ok=True)
+    draw_probes(figures, drawings)
     draw_overview(figures / "overview.png", study, result)
     _write_pages(out, figures, study_runs, command)
     return StudyOutcome(study, result, judged, out)
