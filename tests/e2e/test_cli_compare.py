@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,15 @@ def test_a_table_is_compared_on_local_tests(terminal, visits):
     )
     assert "visits, 2 clients" in output
     assert "clients' own tests" in output
+    assert re.search(r"fedavg +[\d.]+ ± [\d.]+ %", output)
+    assert "same clients and test samples" not in output  # each seed holds out its own tests
     rows = json.loads(
         terminal.output(
             *compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns, "--json")
         )
     )
     assert rows[0]["rounds_to_target"] >= 1
+    assert (rows[0]["level"], rows[0]["accuracy"]) == ("local", rows[0]["local"])
     (rival,) = (row for row in rows if row["method"] == "mean")
     assert {"difference", "low", "high", "p", "seeds_needed"} <= set(rival)
     assert rival["baseline"] == "fedavg"

@@ -27,6 +27,12 @@ def test_without_an_accuracy_the_test_loss_is_shown(capsys):
     assert "test loss 467" in capsys.readouterr().err
 
 
+def test_without_a_common_test_the_local_level_is_shown(capsys):
+    with show_progress(True, "fedavg", rounds=1, done=0) as on_round:
+        on_round(1, {"train_loss": 0.25, "local": {"accuracy": 0.5, "loss": 1.0}})
+    assert "loss 0.250  local accuracy 50.0 %" in capsys.readouterr().err
+
+
 def test_the_display_of_many_runs_counts_the_finished_ones(capsys):
     with show_progress_of_many(True, runs=2, rounds=5) as display:
         for label in ("fedavg, seed 0", "ida, seed 0"):

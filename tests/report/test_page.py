@@ -150,7 +150,7 @@ def test_data_of_a_page_cannot_end_its_script_and_has_no_nan():
     [
         (
             {"accuracies": (None, None)},
-            ["local-accuracy", "worst-accuracy", "train-loss", "cost-to-target"],
+            ["local-accuracy", "worst-accuracy", "test-loss", "train-loss", "cost-to-target"],
         ),
         ({"accuracies": (None, None), "local": False}, ["train-loss"]),
         (

@@ -56,6 +56,23 @@ def test_compare_writes_page_and_tables(tmp_path):
     assert {"table.md", "table.tex", "comparison.json"} <= {f.name for f in tmp_path.iterdir()}
 
 
+def test_a_comparison_on_one_federation_says_that_the_split_is_fixed(tmp_path):
+    options = {"model": "logistic", "rounds": 1, "seeds": 2}
+    runs = us.compare(FEDERATION, "fedavg", out=tmp_path, **options)
+    assert any("same clients and test samples" in note for note in runs.table().notes)
+    assert "same clients and test samples" in (tmp_path / "report.html").read_text()
+    again = us.compare(lambda seed: FEDERATION, "fedavg", **options)
+    assert not any("same clients" in note for note in again.table().notes)
+
+
+def test_without_a_common_test_the_page_leads_with_the_local_level(tmp_path):
+    runs = Runs([made_run("fedavg", seed, accuracies=(None, None)) for seed in range(2)])
+    page = runs.report(tmp_path / "page.html").read_text()
+    assert "local accuracy" in page
+    assert "Local accuracy: the global model, mean over the clients' local tests" in page
+    assert "on the common test set" not in page
+
+
 def test_an_invalid_target_is_found_before_training():
     with pytest.raises(UnskewError, match="target must be an accuracy"):
         us.compare(FEDERATION, "fedavg", target=90)

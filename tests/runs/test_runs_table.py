@@ -128,6 +128,23 @@ def test_without_a_common_test_the_target_is_of_the_local_tests():
     assert [row[-2:] for row in runs.table().rows] == [["1.0", "1.00"]]
 
 
+def test_without_a_common_test_the_local_level_leads_with_its_spread():
+    runs = Runs(
+        [made_run("a", seed, [None], local=0.4 + 0.2 * seed, personal=0.9) for seed in range(2)]
+    )
+    table = runs.table()
+    assert table.columns[:4] == ["method", "local accuracy", "personal", "worst"]
+    assert table.rows[0][:4] == ["a", "50.00 ± 14.14 %", "90.00 %", "25.00 %"]
+    assert table.notes[0].startswith("Local accuracy (mean over the clients' own tests) and worst")
+    assert r"local accuracy & personal" in table.to_latex()
+    assert r"50.00 $\pm$ 14.14 \%" in table.to_latex()
+    summary = runs.summaries()[0]
+    assert (summary.level, summary.accuracy) == ("local", summary.local)
+    assert summary.accuracy_sd == pytest.approx(math.sqrt(0.02))
+    assert (runs[0].level, runs[0].accuracy) == ("local", 0.4)
+    assert runs[0].table().columns == ["round", "train loss", "local", "worst client", "personal"]
+
+
 def test_the_target_counts_preparatory_rounds():
     run = made_run("prepared", 0, [None, None, 0.5])
     assert Runs([run]).summaries(target=0.5)[0].rounds_to_target == 3

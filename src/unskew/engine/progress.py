@@ -187,11 +187,12 @@ def _left_text(estimate: TimeEstimate) -> str:
 def _metrics_text(metrics: Mapping[str, Any]) -> str:
     loss = metrics.get("train_loss")
     parts = [] if loss is None else [f"loss {loss:.3f}"]
-    common = metrics.get("global", {})
-    if "accuracy" in common:
-        parts.append(f"accuracy {100 * common['accuracy']:.1f} %")
-    elif "loss" in common:
-        parts.append(f"test loss {common['loss']:.4g}")
+    level = "global" if "global" in metrics else "local"
+    measured, prefix = metrics.get(level, {}), "local " if level == "local" else ""
+    if measured.get("accuracy") is not None:
+        parts.append(f"{prefix}accuracy {100 * measured['accuracy']:.1f} %")
+    elif measured.get("loss") is not None:
+        parts.append(f"{prefix}test loss {measured['loss']:.4g}")
     return _joined(*parts)
 
 

@@ -52,8 +52,9 @@ def compare(
 ) -> Runs:
     """Train every method with every seed and return the runs.
 
-    ``federation`` is one federation for all seeds, or a function that returns the federation of a
-    seed. ``methods`` is a list, or one string such as ``"fedavg,fedprox:mu=0.01"``. With ``out``
+    ``federation`` is one federation for all seeds, whose clients and test samples are then the same
+    for each of them, or a function that returns the federation of a seed. ``methods`` is a list, or
+    one string such as ``"fedavg,fedprox:mu=0.01"``. With ``out``
     each run is written to the folder ``METHOD/seedN`` below it. If that folder exists, an
     unfinished run is resumed and a finished one is read, so adding a method or a seed trains only
     the new runs. A folder whose run used different data, settings, network or custom code is an
@@ -120,12 +121,15 @@ def compare(
         scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
         if progress is not False:
             _announce_preparation(chosen, federations, model, settings, seed_list[0], display)
-        entries = [_Entry(method, name) for method, name in zip(chosen, names, strict=True)]
+        notes = {"fixed_split": True} if federations.is_fixed else {}
+        entries = [
+            _Entry(method, name, notes=notes) for method, name in zip(chosen, names, strict=True)
+        ]
         if plan is not None:
             choices = search(
                 chosen, plan, federations.of(plan.seed), scheduler.run, settings, folder
             )
-            entries = [_Entry.of(choice) for choice in choices]
+            entries = [_Entry.of(choice, notes) for choice in choices]
         rows = _Rows(entries, federations, settings, folder)
         if deciding is None:
             found = scheduler.run(rows.requests(rows.specs, seed_list))
@@ -186,6 +190,11 @@ class _FederationCache:
         self._federation = federation
         self._last: tuple[int, Federation] | None = None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all seeds have the same federation."""
+        return isinstance(self._federation, Federation)
+
     def of(self, seed: int) -> Federation:
         if isinstance(self._federation, Federation) or not callable(self._federation):
             return self._federation
@@ -204,10 +213,10 @@ class _Entry:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(choice: Choice) -> "_Entry":
+    def of(choice: Choice, notes: Mapping[str, Any]) -> "_Entry":
         trial = choice.chosen.trial
-        notes = {"tuning": choice.facts()}
-        return _Entry(trial.method, choice.requested, {"lr": trial.lr}, notes)
+        all_notes = {**notes, "tuning": choice.facts()}
+        return _Entry(trial.method, choice.requested, {"lr": trial.lr}, all_notes)
 
     def request(
         self, federations: _FederationCache, seed: int, settings: Settings, out: Path | None

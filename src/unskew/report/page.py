@@ -91,6 +91,7 @@ def page_text(
         classes=data.get("classes"),
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,
+        level=runs.level,
         judged=runs.judged_text,
         any_personal_level=any_personal_level(runs),
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],

@@ -75,14 +75,15 @@ def _cells(tail: Tail) -> list[str]:
         first = next(iter(tail.stages))
         left = "stopped" if tail.is_stopped else "-"
         return [f"{run.method}, seed {run.seed}", _round_text(tail, first, 0), left, *["-"] * 5]
-    level = "global" if any("global" in row for row in tail.rows) else "local"
+    level = run.level
+    prefix = "local " if level == "local" else ""
     loss, cost = last["train_loss"], run.cost
     return [
         f"{run.method}, seed {run.seed}",
         _round_text(tail, last["stage"], last["round"]),
         _left(tail),
         "-" if loss is None else f"{loss:.4f}",
-        f"{metric.name} {metric.text(run.last(level, metric.name))}",
+        f"{prefix}{metric.name} {metric.text(run.last(level, metric.name))}",
         metric.text(run.last("local", metric.worst)),
         spark(run.curve(level, metric.name)[1]),
         f"{(cost.bytes_up + cost.bytes_down) / 1e6:.2f}",

@@ -54,12 +54,11 @@ class Run:
         return {**self.__dict__, "states": {}}
 
     def __repr__(self) -> str:
-        name = self.metric.name
-        values = {level: self.last(level, name) for level in ("global", "local")}
-        known = [f", {level} {name}={v:.4f}" for level, v in values.items() if not math.isnan(v)]
+        name, level = self.metric.name, self.level
+        last = self.last(level, name)
+        known = "" if math.isnan(last) else f", {level} {name}={last:.4f}"
         return (
-            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}"
-            f"{known[0] if known else ''})"
+            f"Run({self.method!r} on {self.data!r}, seed={self.seed}, rounds={self.rounds}{known})"
         )
 
     def _repr_html_(self) -> str:
@@ -72,6 +71,11 @@ class Run:
         """The metric of the run: accuracy, or the loss of a network that has no accuracy."""
         levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
+
+    @property
+    def level(self) -> str:
+        """The level by which the run is judged: global, or local without a common test set."""
+        return "global" if any("global" in row for row in self.metrics) else "local"
 
     @property
     def rounds(self) -> int:
@@ -120,8 +124,12 @@ class Run:
 
     @property
     def accuracy(self) -> float:
-        """The last accuracy of the global model on the common test set; NaN if never measured."""
-        return self.last("global")
+        """The last accuracy of the global model; NaN if never measured.
+
+        It is measured on the common test set or, without one, is the mean over the clients' test
+        sets; :attr:`level` names which.
+        """
+        return self.last(self.level)
 
     def last(self, level: str, metric: str = "accuracy") -> float:
         """Return the last value of a metric at a level: ``global``, ``local`` or ``personal``.
@@ -185,18 +193,24 @@ class Run:
         """Return one row per evaluation, or one per round if there were no evaluations."""
         rows = []
         name, worst = self.metric.name, self.metric.worst
-        shown = self._evaluated() or self.metrics
+        columns = {
+            "global": ("global", name), "local": ("local", name),
+            "worst client": ("local", worst), "personal": ("personal", name),
+        }  # fmt: skip
+        evaluated = self._evaluated()
+        if evaluated and self.level == "local":
+            del columns["global"]
+        shown = evaluated or self.metrics
         for row in shown:
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
-            columns = (("global", name), ("local", name), ("local", worst), ("personal", name))
-            for level, metric in columns:
+            for level, metric in columns.values():
                 cells.append(self.metric.text(row.get(level, {}).get(metric)))
             rows.append(cells)
         others = self._other_metrics()
         for cells, row in zip(rows, shown, strict=True):
             cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
-        heads = ["round", "train loss", "global", "local", "worst client", "personal"]
+        heads = ["round", "train loss", *columns]
         title = f"{self.method} on {self.data}"
         return Table(heads + others, rows, title=title, notes=self.remarks)
 

@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
-
-import numpy as np
 
 from unskew.errors import UnskewError
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
+from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
 from unskew.stats.judging import MARGIN
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
@@ -26,30 +25,6 @@ if TYPE_CHECKING:
 
 _TARGET_MARGIN = 0.2
 """Methods whose metric differs from the best by more than this share do not affect the target."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One method over all its seeds. Accuracies are between 0 and 1; NaN if not measured.
-
-    They are the numbers that are judged; see :meth:`unskew.runs.run.Run.judged`. ``accuracy`` is
-    the global model's on the common test set, ``local`` its mean over the clients' test sets and
-    ``worst_client`` the worst of those, ``personal`` the mean of personal models. For networks that
-    have no accuracy (densities), all of these are losses.
-    """
-
-    method: str
-    seeds: int
-    accuracy: float
-    accuracy_sd: float
-    local: float
-    worst_client: float
-    personal: float
-    reached: int
-    rounds_to_target: float
-    bytes_to_target: float
-    failed_rounds: int
-    """Rounds of all seeds that left the model as it was."""
 
 
 class Runs(Sequence[Run]):
@@ -128,8 +103,13 @@ class Runs(Sequence[Run]):
     @property
     def level(self) -> str:
         """The level at which runs are compared: global, or local without a common test set."""
-        measured = any("global" in row for run in self._runs for row in run.metrics)
-        return "global" if measured else "local"
+        return "global" if any(run.level == "global" for run in self._runs) else "local"
+
+    @property
+    def has_fixed_split(self) -> bool:
+        """Whether all seeds have the same clients and the same test samples."""
+        several = len({run.seed for run in self._runs}) > 1
+        return several and all(run.facts.get("fixed_split") for run in self._runs)
 
     def __str__(self) -> str:
         return str(self.table())
@@ -189,7 +169,7 @@ class Runs(Sequence[Run]):
             check_target(target)
         goal = self.default_target() if target is None else target
         return [
-            _summary(method, self.of(method), goal, self.level, self.judge)
+            summarize(method, self.of(method), goal, self.level, self.judge)
             for method in self.ranking()
         ]
 
@@ -226,33 +206,20 @@ class Runs(Sequence[Run]):
         return {method: remarks for method, remarks in found.items() if remarks}
 
     def table(self, target: float | None = None) -> Table:
-        """Return one row per method, the best first: accuracy, worst client, cost of the target."""
+        """Return one row per method, the best first: its metrics, and the cost of the target.
+
+        The level by which methods are judged comes first, with its standard deviation over seeds.
+        """
         goal = self.default_target() if target is None else target
         metric = self.metric
         at = "target" if math.isnan(goal) else target_text(metric, goal)
-        columns = ["method", metric.name, "local", "worst", f"rounds to {at}", f"MB to {at}"]
         summaries = self.summaries(goal)
-        rows = [_cells(summary, metric) for summary in summaries]
-        personal = [metric.text(summary.personal) for summary in summaries]
-        if personal != [metric.text(summary.local) for summary in summaries]:
-            columns.insert(3, "personal")
-            for row, cell in zip(rows, personal, strict=True):
-                row.insert(3, cell)
-        lrs = [f"{self.learning_rate(summary.method):g}" for summary in summaries]
-        if len(set(lrs)) > 1:
-            columns.insert(1, "lr")
-            for row, lr in zip(rows, lrs, strict=True):
-                row.insert(1, lr)
-        if len({summary.seeds for summary in summaries}) > 1:
-            columns.insert(1, "seeds")
-            for row, summary in zip(rows, summaries, strict=True):
-                row.insert(1, str(summary.seeds))
-        if any(summary.failed_rounds for summary in summaries):
-            columns.append("failed rounds")
-            for row, summary in zip(rows, summaries, strict=True):
-                row.append(str(summary.failed_rounds))
+        lrs = {method: self.learning_rate(method) for method in self.methods}
+        columns, rows = summary_cells(summaries, metric, at, lrs)
         notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
-        notes.insert(0, f"{metric.name.capitalize()}, local and worst: {self.judged_text}.")
+        notes.insert(0, f"{columns_text(summaries, metric)}: {self.judged_text}.")
+        if self.has_fixed_split:
+            notes.insert(1, FIXED_SPLIT)
         return Table(columns, rows, title=self._title(), notes=notes)
 
     def table_with_verdict(self, target: float | None = None) -> Table:
@@ -325,45 +292,3 @@ def check_judging(judge: Judge, margin: float) -> None:
 def target_text(metric: Metric, target: float) -> str:
     """Format a target for a column heading."""
     return f"{100 * target:g} %" if metric is ACCURACY else f"{target:g}"
-
-
-def _summary(method: str, runs: Sequence[Run], target: float, level: str, judge: Judge) -> Summary:
-    name, worst = runs[0].metric.name, runs[0].metric.worst
-    finals = [run.judged("global", name, judge) for run in runs]
-    trained = [run for run in runs if not run.is_untrained]
-    costs = [cost for run in trained if (cost := run.cost_to(target, level)) is not None]
-    return Summary(
-        method=method,
-        seeds=len(runs),
-        accuracy=float(np.mean(finals)),
-        accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
-        local=float(np.mean([run.judged("local", name, judge) for run in runs])),
-        worst_client=float(np.mean([run.judged("local", worst, judge) for run in runs])),
-        personal=float(np.mean([run.judged("personal", name, judge) for run in runs])),
-        reached=len(costs),
-        rounds_to_target=_mean([cost.rounds for cost in costs]),
-        bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),
-        failed_rounds=sum(run.failed_rounds for run in runs),
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else math.nan
-
-
-def _cells(summary: Summary, metric: Metric) -> list[str]:
-    spread = summary.accuracy_sd if summary.seeds > 1 else None
-    partly = 0 < summary.reached < summary.seeds
-    reached = f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
-    return [
-        summary.method,
-        metric.text(summary.accuracy, spread),
-        metric.text(summary.local),
-        metric.text(summary.worst_client),
-        _number(summary.rounds_to_target, "{:.1f}") + reached,
-        _number(summary.bytes_to_target / 1e6, "{:.2f}"),
-    ]
-
-
-def _number(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else form.format(value)

@@ -133,6 +133,7 @@ class _Facts(_Part):
     tuning: _Tuning | None = None
     stages: list[Annotated[tuple[str, _Rounds], Strict(False)]] = []
     custom_network: bool = False
+    fixed_split: bool = False
 
 
 class _SampleWeights(_Part):

@@ -12,6 +12,8 @@ from unskew.utils.tables import Table
 _POINTS = 200
 """The maximum number of points per line; a screen shows no more."""
 
+_LOSS = {"global": "loss on the common test", "local": "mean loss on local tests"}
+
 _NOTE = "Lines are means over seeds, bands one standard deviation."
 
 
@@ -23,7 +25,7 @@ def curve_charts(runs: Runs) -> list[Chart]:
         (f"local-{name}", "local", name, f"mean {name} on local tests"),
         (f"worst-{name}", "local", worst, f"{name} of the worst client"),
         (f"personal-{name}", "personal", name, f"mean {name} of personal models"),
-        ("test-loss", "global", "loss", "loss on the common test"),
+        ("test-loss", runs.level, "loss", _LOSS[runs.level]),
         ("train-loss", None, "train_loss", "training loss"),
     ]
     if not any_personal_level(runs):

@@ -1,0 +1,129 @@
+"""The rows of a comparison's table: one method over all its seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.runs.run import Judge, Run
+from unskew.stats.metric import Metric
+
+FIXED_SPLIT = (
+    "All seeds have the same clients and test samples, so ± does not include how they were drawn; "
+    "to draw them per seed, pass a function of the seed, such as lambda seed: us.load(...)."
+)
+"""The note below a table whose seeds share one federation."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One method over all its seeds. Accuracies are between 0 and 1; NaN if not measured.
+
+    They are the numbers that are judged; see :meth:`unskew.runs.run.Run.judged`. ``accuracy`` is
+    that of ``level``: ``global``, the global model's on the common test set, or without one
+    ``local``, its mean over the clients' test sets. ``worst_client`` is the worst of the clients'
+    values, ``personal`` the mean of personal models. For networks that have no accuracy
+    (densities), all of these are losses.
+    """
+
+    method: str
+    seeds: int
+    level: str
+    accuracy: float
+    accuracy_sd: float
+    local: float
+    worst_client: float
+    personal: float
+    reached: int
+    rounds_to_target: float
+    bytes_to_target: float
+    failed_rounds: int
+    """Rounds of all seeds that left the model as it was."""
+
+
+def summarize(method: str, runs: Sequence[Run], target: float, level: str, judge: Judge) -> Summary:
+    """Summarise the runs of one method; costs are counted until the target is reached."""
+    name, worst = runs[0].metric.name, runs[0].metric.worst
+    finals = [run.judged(level, name, judge) for run in runs]
+    trained = [run for run in runs if not run.is_untrained]
+    costs = [cost for run in trained if (cost := run.cost_to(target, level)) is not None]
+    return Summary(
+        method=method,
+        seeds=len(runs),
+        level=level,
+        accuracy=float(np.mean(finals)),
+        accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
+        local=float(np.mean([run.judged("local", name, judge) for run in runs])),
+        worst_client=float(np.mean([run.judged("local", worst, judge) for run in runs])),
+        personal=float(np.mean([run.judged("personal", name, judge) for run in runs])),
+        reached=len(costs),
+        rounds_to_target=_mean([cost.rounds for cost in costs]),
+        bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),
+        failed_rounds=sum(run.failed_rounds for run in runs),
+    )
+
+
+def summary_cells(
+    summaries: Sequence[Summary], metric: Metric, target: str, lrs: Mapping[str, float]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns of a table and its rows.
+
+    ``target`` is the text of the target; numbers of seeds and learning rates have a
+    column if they differ.
+    """
+    columns = {"method": [each.method for each in summaries]}
+    if len({each.seeds for each in summaries}) > 1:
+        columns["seeds"] = [str(each.seeds) for each in summaries]
+    if len(set(lrs.values())) > 1:
+        columns["lr"] = [f"{lrs[each.method]:g}" for each in summaries]
+    columns[judged_column(summaries, metric)] = [
+        metric.text(each.accuracy, each.accuracy_sd if each.seeds > 1 else None)
+        for each in summaries
+    ]
+    local = [metric.text(each.local) for each in summaries]
+    personal = [metric.text(each.personal) for each in summaries]
+    if not _is_judged_locally(summaries):
+        columns["local"] = local
+    if personal != local:
+        columns["personal"] = personal
+    columns["worst"] = [metric.text(each.worst_client) for each in summaries]
+    columns[f"rounds to {target}"] = [
+        _number(each.rounds_to_target, "{:.1f}") + _reached(each) for each in summaries
+    ]
+    columns[f"MB to {target}"] = [
+        _number(each.bytes_to_target / 1e6, "{:.2f}") for each in summaries
+    ]
+    if any(each.failed_rounds for each in summaries):
+        columns["failed rounds"] = [str(each.failed_rounds) for each in summaries]
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+
+
+def judged_column(summaries: Sequence[Summary], metric: Metric) -> str:
+    """Return the heading of the metric that is judged, which names its level unless global."""
+    return f"local {metric.name}" if _is_judged_locally(summaries) else metric.name
+
+
+def columns_text(summaries: Sequence[Summary], metric: Metric) -> str:
+    """Return the columns that hold the numbers that are judged, for a sentence."""
+    if _is_judged_locally(summaries):
+        return f"Local {metric.name} (mean over the clients' own tests) and worst"
+    return f"{metric.name.capitalize()}, local and worst"
+
+
+def _is_judged_locally(summaries: Sequence[Summary]) -> bool:
+    """Return whether there are only local tests; runs without any evaluation have neither."""
+    return any(each.level == "local" and not math.isnan(each.local) for each in summaries)
+
+
+def _reached(summary: Summary) -> str:
+    partly = 0 < summary.reached < summary.seeds
+    return f" ({summary.reached}/{summary.seeds} seeds)" if partly else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else form.format(value)
