@@ -19,6 +19,7 @@ from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
+from unskew.data.read_once import read_once
 from unskew.data.readers import FileSamples, read_folder, read_table
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
@@ -188,7 +189,10 @@ class Federation:
         all files are. Clients, classes and images are sorted by name. ``options`` are those of
         :meth:`from_arrays`.
         """
-        return cls._from_files(read_folder(path, size=size, color=color), options)
+        samples = read_once(
+            lambda: read_folder(path, size=size, color=color), ("x", "y"), path, size, color
+        )
+        return cls._from_files(samples, options)
 
     @classmethod
     def from_table(
@@ -206,7 +210,11 @@ class Federation:
         remaining ones. Labels that are not integers become classes in sorted order. ``options``
         are those of :meth:`from_arrays`.
         """
-        samples = read_table(path, label=label, client=client, features=features)
+        samples = read_once(
+            lambda: read_table(path, label=label, client=client, features=features),
+            ("x", "y"),
+            *(path, label, client, features),
+        )
         return cls._from_files(samples, options)
 
     @classmethod

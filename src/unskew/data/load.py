@@ -11,6 +11,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.columns import Array, Columns
 from unskew.data.config import DataConfig
 from unskew.data.federation import Federation
+from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
 from unskew.data.storage import is_saved
 from unskew.errors import UnskewError
@@ -101,8 +102,9 @@ def load(
     as in PFLlib; the common test set is then always the union. ``samples`` limits the partition to
     that many randomly chosen samples.
     """
+    data = read_once(lambda: source(name), ("x_test", "y_test"), "source", name)
     return federate(
-        source(name), skew, clients, seed,
+        data, skew, clients, seed,
         holdout=holdout, pool=pool, common=common, samples=samples,
     )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """The setup of a run: data, method, network and settings, checked before training starts."""
 
-import hashlib
 import platform
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,8 @@ from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
 from unskew.engine.custom_code import custom_code_hash
-from unskew.engine.model_factory import check_scores, is_custom, make_module
+from unskew.engine.initial_network import InitialNetwork, NetworkCache, hash_of_weights
+from unskew.engine.model_factory import is_custom
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.engine.stage import rounds_of, settings_of
@@ -25,7 +25,6 @@ from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
-from unskew.models.layout import flatten
 from unskew.runs.facts import density_facts, federation_facts
 
 _ROUNDS_CHECKED = 20
@@ -49,6 +48,8 @@ class TrainingSetup:
     custom_network: bool = False
     """Whether the network is user-defined."""
     backend: Backend = field(default_factory=LocalBackend)
+    initial_network: InitialNetwork | None = None
+    """The network that ``module`` is an unchanged copy of, if runs share it."""
 
     @staticmethod
     def of(
@@ -56,8 +57,12 @@ class TrainingSetup:
         method: Method,
         model: Model | None,
         settings: Settings,
+        networks: NetworkCache | None = None,
     ) -> "TrainingSetup":
-        """Check the requested run and return its setup."""
+        """Check the requested run and return its setup.
+
+        With ``networks`` the network is taken from that cache.
+        """
         if federation.train.samples == 0:
             raise UnskewError("federation: no client has a sample to train on")
         federation = method.transform_federation(federation)
@@ -72,25 +77,27 @@ class TrainingSetup:
             attackers = attack.attackers(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
         federation, slots = method.shared_samples(federation, settings.seed)
-        name, module = make_module(federation, model, settings.seed)
         device = choose_device(settings)
-        module = module.to(device)
-        if is_custom(model) and federation.has_samples:
-            check_scores(module, example_inputs(federation).to(device), federation.classes)
+        initial = (InitialNetwork if networks is None else networks.of)(
+            federation, model, settings.seed, device
+        )
         setup = TrainingSetup(
             federation=federation,
             method=method,
-            network_name=name,
-            module=module,
+            network_name=initial.name,
+            module=initial.module if networks is None else initial.copy(),
             settings=settings,
             device=device,
             attack=attack,
             attackers=attackers,
             initial_slots=slots,
             custom_network=is_custom(model),
+            initial_network=None if networks is None else initial,
         )
         if method.needs_train_accuracy and setup.network.goal is not CLASSIFY:
-            raise UnskewError(f"method: {method.spec} needs accuracies, and {name} has none")
+            raise UnskewError(
+                f"method: {method.spec} needs accuracies, and {initial.name} has none"
+            )
         return setup
 
     @cached_property
@@ -101,14 +108,14 @@ class TrainingSetup:
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for a run to be resumed."""
         layout = self.network.layout
-        start = flatten(self.module, layout)
+        shared = self.initial_network
         code = custom_code_hash(self.method, self.module if self.custom_network else None)
         return {
             **({} if code is None else {"code": code}),
             "method": self.method.spec,
             "network": self.network_name,
             "layout": layout.fingerprint,
-            "start": hashlib.sha256(start.numpy().tobytes()).hexdigest()[:16],
+            "start": shared.start_hash if shared else hash_of_weights(self.module, layout),
             "data": self.federation.fingerprint,
             "arithmetic": self._arithmetic(),
             "settings": self.settings.training_identity(),
@@ -118,6 +125,8 @@ class TrainingSetup:
     def runner(self) -> str:
         """The name of the runner: the one in the settings, or the one that suits the network."""
         samples = example_inputs(self.federation)
+        if self.initial_network is not None:
+            return self.initial_network.runner(self.settings, samples)
         return resolve_runner(self.network, self.settings, self.device, samples)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data.federation import Federation
+from unskew.data.read_once import reading_once
 from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
@@ -117,6 +118,7 @@ def compare(
             progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
         ) as display,
         stage_cache_in(folder) as stage_cache,
+        reading_once(),
     ):
         scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
         if progress is not False:

@@ -59,14 +59,16 @@ def run_jobs(
     display: ProgressDisplay,
     parallelism: int,
     rounds: Sequence[int] | None = None,
+    finished: Sequence[bool] | None = None,
 ) -> list[Run]:
     """Execute one job per label: one by one in this process, or in parallel workers.
 
     ``job`` creates the job of a label, given its index. ``rounds`` is the number of rounds of each
-    job, where it differs from the display's.
+    job, where it differs from the display's. ``finished`` marks the jobs that only read a run;
+    these are executed in this process.
     """
     if parallelism > 1:
-        return run_in_processes(labels, job, display, parallelism, rounds)
+        return run_in_processes(labels, job, display, parallelism, rounds, finished)
     runs = []
     for index, label in enumerate(labels):
         on_round = display.start(label, None if rounds is None else rounds[index])
@@ -81,12 +83,13 @@ def run_in_processes(
     display: ProgressDisplay,
     parallelism: int,
     rounds: Sequence[int] | None = None,
+    finished: Sequence[bool] | None = None,
 ) -> list[Run]:
     """Execute one job per label, ``parallelism`` at a time, and return the runs in label order.
 
     ``job`` creates the job of a label, given its index; it is called in this process when a worker
-    is free. The first job that fails stops the others, which write a checkpoint, and its error is
-    raised.
+    is free. A job that is ``finished`` is executed here too: it takes less time than a fork. The
+    first job that fails stops the others, which write a checkpoint, and its error is raised.
     """
     waiting = list(reversed(range(len(labels))))
     workers: list[_Worker] = []
@@ -96,8 +99,14 @@ def run_in_processes(
             while waiting and len(workers) < parallelism:
                 index = waiting.pop()
                 on_round = display.start(labels[index], None if rounds is None else rounds[index])
+                if finished is not None and finished[index]:
+                    runs[index] = job(index)(on_round)
+                    display.finish(labels[index])
+                    continue
                 pipes = [worker.pipe for worker in workers]
                 workers.append(_start(job(index), index, on_round, pipes))
+            if not workers:
+                break
             ready = wait([worker.pipe for worker in workers])
             for worker in [worker for worker in workers if worker.pipe in ready]:
                 run = worker.read()

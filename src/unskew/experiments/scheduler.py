@@ -10,16 +10,19 @@ from torch import nn
 
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
+from unskew.engine.initial_network import NetworkCache
 from unskew.engine.model_factory import instantiate
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
+from unskew.engine.stage import rounds_of
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
 from unskew.models.functional import Model
+from unskew.runs.checkpoint import has_checkpoint_of
 from unskew.runs.run import Run
 
 
@@ -57,25 +60,29 @@ class RunScheduler:
     display: ProgressDisplay
     stage_cache: Path | None = None
     """A folder in which the runs share their preparatory stages."""
+    _networks: NetworkCache = field(default_factory=NetworkCache, init=False)
+    """The network that the finished runs of a seed are compared with."""
 
     def run(self, requests: Sequence[RunRequest]) -> list[Run]:
         """Execute all requests and return their runs in the same order."""
+        finished = [_is_finished(request) for request in requests]
         return run_jobs(
             [request.label for request in requests],
-            lambda index: self._job(requests[index]),
+            lambda index: self._job(requests[index], self._networks if finished[index] else None),
             self.display,
             self.parallelism(requests),
             [request.rounds for request in requests],
+            finished,
         )
 
-    def _job(self, request: RunRequest) -> Job:
+    def _job(self, request: RunRequest, networks: NetworkCache | None) -> Job:
         data = request.data()
 
         def job(on_round: RoundCallback) -> Run:
             try:
                 model = request.model or self.model
                 return execute(
-                    TrainingSetup.of(data, request.method, model, request.settings),
+                    TrainingSetup.of(data, request.method, model, request.settings, networks),
                     request.folder,
                     resume=self.resume and request.folder is not None,
                     progress=on_round,
@@ -143,6 +150,15 @@ def _train_on_ray() -> Callable[..., Run]:
 def folder_name(method: str) -> str:
     """Return a method's spec string as a folder name."""
     return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method).lstrip("-.")
+
+
+def _is_finished(request: RunRequest) -> bool:
+    """Return whether a run's folder has its last checkpoint, so that nothing is to be trained."""
+    if request.folder is None:
+        return False
+    stages = request.method.stages()
+    end = (len(stages) - 1, rounds_of(stages[-1], request.settings))
+    return has_checkpoint_of(request.folder, end)
 
 
 def _skipped(request: RunRequest, reason: str, data: Federation) -> Run:

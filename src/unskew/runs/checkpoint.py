@@ -24,7 +24,7 @@ from torch import Tensor
 from unskew.composition.values import Server, Tensors
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
-from unskew.runs.file_names import MANIFEST
+from unskew.runs.file_names import CHECKPOINTS, MANIFEST
 from unskew.runs.leftovers import CHECKPOINT, remove_checkpoint, remove_leftovers, temporary_path
 from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore
@@ -80,7 +80,7 @@ class Checkpoints:
         ``log_hashes``.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"stage{position.stage}-round{position.round:06d}"
+        name = _name_of(position.stage, position.round)
         temporary = temporary_path(self._folder / name)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
@@ -253,6 +253,22 @@ def _state_index(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tens
 
 
 _COLUMNS = ("client", "file", "nbytes")
+
+
+def has_checkpoint_of(run: Path, end: tuple[int, int]) -> bool:
+    """Return whether the newest checkpoint in a run's folder is of a stage and round.
+
+    It is not checked whether the checkpoint is undamaged.
+    """
+    try:
+        *_, newest = json.loads((run / CHECKPOINTS / MANIFEST).read_bytes())
+    except (OSError, ValueError, TypeError):  # none yet, or a damaged file: opening it explains
+        return False
+    return bool(newest == _name_of(*end))
+
+
+def _name_of(stage: int, round_: int) -> str:
+    return f"stage{stage}-round{round_:06d}"
 
 
 def _facts_of(folder: Path) -> dict[str, Any]:

@@ -94,8 +94,9 @@ class RunFolder:
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        if self.resumed:
-            write_json(self.path / RUN, {"identity": identity, **facts})
+        requested = json.loads(json.dumps({"identity": identity, **facts}))
+        if self.resumed and stored != requested:
+            write_json(self.path / RUN, requested)
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # rounds after the checkpoint are run again
