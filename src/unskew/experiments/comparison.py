@@ -18,6 +18,7 @@ from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.deciding import make_deciding_plan, run_until_decided
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
+from unskew.experiments.termination import checkpoints_on_sigterm
 from unskew.experiments.tuning.choice import Choice
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
@@ -32,6 +33,7 @@ from unskew.utils.specs import split_list
 Federations = Federation | Callable[[int], Federation]
 
 
+@checkpoints_on_sigterm()
 def compare(
     federation: Federations,
     methods: str | Sequence[str | Part | Method],

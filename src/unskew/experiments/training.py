@@ -14,11 +14,13 @@ from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import UnskewError
 from unskew.experiments.scheduler import execute
+from unskew.experiments.termination import checkpoints_on_sigterm
 from unskew.methods import make_method
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 
 
+@checkpoints_on_sigterm()
 def train(
     federation: Federation,
     method: str | Part | Method = "fedavg",
@@ -41,10 +43,11 @@ def train(
     ``rounds``, ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
     ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on; ``settings`` takes them as one
     validated object instead. With ``out`` the run is written to a folder as it proceeds, and with
-    ``resume`` it continues from the folder's last checkpoint, bit for bit. ``notes`` are stored in
-    ``run.facts`` and change nothing. ``stage_cache`` is a folder that several runs share: a
-    preparatory stage, such as FedDisk's density, is trained by the first of them and reused by the
-    others.
+    ``resume`` it continues from the folder's last checkpoint, bit for bit. Ctrl-C writes a
+    checkpoint first, and so does SIGTERM, unless your program handles it or trains in a thread.
+    ``notes`` are stored in ``run.facts`` and change nothing. ``stage_cache`` is a folder that
+    several runs share: a preparatory stage, such as FedDisk's density, is trained by the first of
+    them and reused by the others.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")

@@ -14,6 +14,7 @@ from unskew.experiments.studies.result import markdown_of, result_of
 from unskew.experiments.studies.study import Study
 from unskew.experiments.studies.study_scheduler import StudyRuns, run_study_cases
 from unskew.experiments.studies.values import cells_of
+from unskew.experiments.termination import checkpoints_on_sigterm
 from unskew.report.charts import all_charts
 from unskew.report.draw import draw_chart
 from unskew.report.page import write_page
@@ -37,6 +38,7 @@ class StudyOutcome:
     folder: Path
 
 
+@checkpoints_on_sigterm()
 def run_study(
     study: Study,
     out: str | Path,
