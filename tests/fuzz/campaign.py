@@ -1,6 +1,7 @@
 """Feed damaged and unusual inputs to unskew, in one process; a case is reproduced by its number.
 
-Every case must end in time, with a result or an error of one line, and write only below its folder.
+Every case must end in time, with a result or an error of one line, and create only what it asks
+for: nothing else in the working folder, and nothing in the home folder or that of temporary files.
 
     python tests/fuzz/campaign.py --cases 10000
     python tests/fuzz/campaign.py --only 4711
@@ -18,7 +19,6 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,34 +48,62 @@ class Hang(BaseException):
 
 def run_campaign(cases, folder: Path, seed: int = 0, report=None) -> list[Finding]:
     """Run the cases of these numbers and return what went wrong."""
-    stock = prepare(folder / "stock")
     findings = []
-    for number in cases:
-        findings += run_case(number, stock, folder / "case", seed)
-        if report is not None:
-            report(number, findings)
+    with _own_folders(folder):
+        prepare(folder / "stock")
+        for number in cases:
+            findings += run_case(number, folder, seed)
+            if report is not None:
+                report(number, findings)
     return findings
 
 
-def run_case(number: int, stock: Path, folder: Path, seed: int = 0) -> list[Finding]:
-    """Run one case in an empty folder that is removed afterwards."""
-    kind, make = list(KINDS.items())[number % len(KINDS)]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    outside = _listing(stock)
-    before = Path.cwd()
-    os.chdir(folder)
+def run_case(number: int, folder: Path, seed: int = 0) -> list[Finding]:
+    """Run one case in an empty folder, ``case`` in that of the campaign."""
+    kind, (make, names) = list(KINDS.items())[number % len(KINDS)]
+    case, targets = folder / "case", set(names)
+    shutil.rmtree(case, ignore_errors=True)
+    outside = _listing(folder)
+    case.mkdir()
+    os.chdir(case)
     try:
-        problem = _problem(make, random.Random(f"{seed}/{number}"), stock)
+        rng = random.Random(f"{seed}/{number}")
+        problem = _problem(lambda: make(rng, folder / "stock", targets))
     finally:
-        os.chdir(before)
+        os.chdir(folder)
     problems = [problem] if problem else []
-    if _listing(stock) != outside:
-        problems.append("files outside the folder of the case were changed")
+    stray = {each.name for each in case.iterdir()} - targets
+    problems += [f"{name!r} was created" for name in sorted(stray)]
+    shutil.rmtree(case)
+    changed = {path for path, _, _ in outside ^ _listing(folder)}
+    problems += [f"{path} was created, changed or removed" for path in sorted(changed)]
     return [Finding(number, kind, each) for each in problems]
 
 
-def _problem(make, rng: random.Random, stock: Path) -> str:
+@contextlib.contextmanager
+def _own_folders(folder: Path):
+    """Set the working folder, the home folder and that of temporary files to fresh ones."""
+    import matplotlib.font_manager  # noqa: F401 (its cache is written to the real home folder)
+
+    home, temporary = folder / "home", folder / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    kept, working, tempdir = dict(os.environ), Path.cwd(), tempfile.tempdir
+    os.environ.update(HOME=str(home), TMPDIR=str(temporary))
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "UNSKEW_DATA"):
+        os.environ.pop(name, None)
+    tempfile.tempdir = None  # so that TMPDIR is read again
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(working)
+        tempfile.tempdir = tempdir
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+def _problem(run) -> str:
     """Return what is wrong with the end of a case; empty if nothing is."""
     from unskew.errors import UnskewError
 
@@ -89,7 +117,7 @@ def _problem(make, rng: random.Random, stock: Path) -> str:
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")
-            make(rng, stock)
+            run()
     except SystemExit as end:
         return _exit_problem(end.code, errors.text())
     except UnskewError as error:
@@ -125,10 +153,14 @@ def _hang(number: int, frame: object) -> None:
     raise Hang
 
 
-def _listing(folder: Path) -> Counter:
-    return Counter(
-        (str(path), path.stat().st_size if path.is_file() else 0) for path in folder.rglob("*")
-    )
+def _listing(folder: Path) -> set[tuple[str, int, int]]:
+    """Return the path of every file and folder; of files also size and time of the last change."""
+    listing = set()
+    for path in folder.rglob("*"):
+        facts = path.lstat()
+        version = (0, 0) if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
+        listing.add((str(path.relative_to(folder)), *version))
+    return listing
 
 
 def main() -> int:

@@ -1,4 +1,7 @@
-"""The inputs of the fuzzing campaign: eight kinds, each made from a random generator."""
+"""The inputs of the fuzzing campaign: eight kinds, each made from a random generator.
+
+A case adds to ``targets`` what it asks unskew to write besides the names in ``KINDS``.
+"""
 
 import json
 import os
@@ -53,7 +56,7 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
-def command_line(rng: random.Random, stock: Path) -> None:
+def command_line(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """Options with random values."""
     commands = {
         ("compare",): ["--data", "--skew", "--clients", "--samples", "--holdout", "--methods",
@@ -87,7 +90,7 @@ def command_line(rng: random.Random, stock: Path) -> None:
 SETTINGS = ["momentum", "quorum", "attack", "lr_decay", "weight_decay", "optimizer", "seed", "a.b"]
 
 
-def toml(rng: random.Random, stock: Path) -> None:
+def toml(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A configuration with damaged bytes or random values."""
     text = (stock / "run.toml").read_text()
     if rng.random() < 0.4:
@@ -103,11 +106,13 @@ def toml(rng: random.Random, stock: Path) -> None:
         changes += ["train.rounds=1", "train.steps=1", "train.runner=loop"]
         # An out outside the folder of the case would be its right, but must not happen here.
         changes = [c for c in changes if not (c.startswith("out=") and c[4:] in ("/", "~", ".."))]
+        outs = [Path(change[4:]) for change in changes if change.startswith("out=")]
+        targets |= {out.parts[0] for out in outs if out.parts}
         return run_command(["run", "run.toml", *(f"--set={change}" for change in changes)])
     return run_command(["run", "run.toml"])
 
 
-def csv(rng: random.Random, stock: Path) -> None:
+def csv(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A table with damaged bytes or unusual cells."""
     lines = (stock / "table.csv").read_text().splitlines()
     if rng.random() < 0.5:
@@ -122,7 +127,7 @@ def csv(rng: random.Random, stock: Path) -> None:
     _read_table("t.csv", rng)
 
 
-def parquet(rng: random.Random, stock: Path) -> None:
+def parquet(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A Parquet file with damaged bytes or columns of other types."""
     import pyarrow as pa
 
@@ -140,7 +145,7 @@ def parquet(rng: random.Random, stock: Path) -> None:
     _read_table("t.parquet", rng)
 
 
-def npz(rng: random.Random, stock: Path) -> None:
+def npz(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A source file with damaged bytes or arrays of other shapes and types."""
     from unskew.data.load import load
     from unskew.data.sources import count_samples
@@ -161,7 +166,7 @@ def npz(rng: random.Random, stock: Path) -> None:
         del os.environ["UNSKEW_DATA"]
 
 
-def federation_folder(rng: random.Random, stock: Path) -> None:
+def federation_folder(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A saved federation with damaged files."""
     shutil.copytree(stock / "federation", "f")
     path = rng.choice(sorted(Path("f").iterdir()))
@@ -180,7 +185,7 @@ def federation_folder(rng: random.Random, stock: Path) -> None:
         _train("f")
 
 
-def run_folder(rng: random.Random, stock: Path) -> None:
+def run_folder(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """A run's folder with damaged files, reported, watched or resumed."""
     shutil.copytree(stock / "run", "r")
     files = [path for path in Path("r").rglob("*") if path.is_file()]
@@ -206,11 +211,10 @@ def run_folder(rng: random.Random, stock: Path) -> None:
         run_command(rng.choice(commands))
 
 
-def python(rng: random.Random, stock: Path) -> None:
+def python(rng: random.Random, stock: Path, targets: set[str]) -> None:
     """Arguments of the Python API."""
     from unskew.data.federation import Federation
 
-    del stock
     x, y = np.ones((6, 2), np.float32), np.array([0, 1, 2, 0, 1, 2])
     arguments = {"x": x, "y": y, "client": [0, 0, 0, 1, 1, 1]}
     for _ in range(rng.randint(1, 2)):
@@ -226,15 +230,16 @@ def python(rng: random.Random, stock: Path) -> None:
 
 
 KINDS = {
-    "command line": command_line,
-    "TOML": toml,
-    "CSV": csv,
-    "Parquet": parquet,
-    "npz": npz,
-    "federation folder": federation_folder,
-    "run folder": run_folder,
-    "Python": python,
+    "command line": (command_line, ()),
+    "TOML": (toml, ("run.toml",)),
+    "CSV": (csv, ("t.csv",)),
+    "Parquet": (parquet, ("t.parquet",)),
+    "npz": (npz, ("mnist.npz",)),
+    "federation folder": (federation_folder, ("f",)),
+    "run folder": (run_folder, ("r", "page.html")),
+    "Python": (python, ("saved",)),
 }
+"""The kinds, and the names that a case may create in its folder: inputs, and what it asks for."""
 
 
 def run_command(arguments: list[str]) -> None:
