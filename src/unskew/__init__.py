@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unskew.composition.parts import ClientSide, Personalization, ServerSide, Setting
     from unskew.data.federation import Federation
     from unskew.data.load import load
+    from unskew.engine.metrics import make_metric
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
     from unskew.experiments.training import train
@@ -33,6 +34,7 @@ _HOMES = {
     "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
+    "make_metric": "unskew.engine.metrics",
     "train": "unskew.experiments.training",
 }
 
@@ -50,6 +52,7 @@ __all__ = [
     "compare",
     "diagnose",
     "load",
+    "make_metric",
     "train",
 ]
 

@@ -76,6 +76,24 @@ def test_a_table_is_compared_on_local_tests(terminal, visits):
     assert rival["answer"] in ("better", "worse", "equivalent", "undecided")
 
 
+def test_the_metric_decides_the_table_and_the_verdict(terminal, visits, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def cost(targets, scores):\n    return -abs(targets - scores).sum()\n"
+    )
+    out = tmp_path / "out"
+    columns = ("--label-column", "ill", "--client-column", "site", "--features", "pulse")
+    options = ("--metric", "auc", "--metrics", f"f1,{tmp_path / 'own.py'}:cost", "--out", out)
+    command = compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns, *options)
+    terminal.output(*command)
+    header = (out / "table.csv").read_text().splitlines()[0].split(",")
+    assert header[:4] == ["method", "local auc", "worst", "pooled"]
+    assert header[4:7] == ["accuracy", "f1", "cost"]
+    terminal.output("report", out, "-o", tmp_path / "by.html", "--metric", "pooled_f1")
+    assert "pooled_f1" in (tmp_path / "by.html").read_text()
+    error = terminal.error(*compare(visits, "--holdout", "0.25", *columns, "--metric", "rmse"))
+    assert "rmse is for a regression target and this one is binary" in error
+
+
 def test_errors_for_data_without_tests_or_columns_name_the_fix(terminal, visits):
     columns = ("--label-column", "ill", "--features", "pulse")
     assert "--holdout 0.2" in terminal.error(*compare(visits, *columns))

@@ -17,7 +17,7 @@ from unskew.cli.data_options import (
     column_names,
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
-from unskew.cli.judging_options import JudgeOption, Margin
+from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 from unskew.errors import UnskewError
@@ -81,6 +81,8 @@ def compare_methods(
         int, typer.Option(help="Number of seeds; each has its own partition.", min=1)
     ] = 5,
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
+    metric: MetricOption = None,
+    metrics: Metrics = None,
     judge: JudgeOption = "mean",
     margin: Margin = 1.0,
     decide: Decide = False,
@@ -178,6 +180,8 @@ def compare_methods(
         "lr": lr,
         "evaluate_every": evaluate_every,
         "workers": workers,
+        "metrics": metrics or (),
+        "metric": metric,
         **set_values(settings or ()),
     }
     runs = compare(

@@ -12,9 +12,29 @@ JudgeOption = Annotated[
     ),
 ]
 
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="Judge methods by this metric, such as auc; pooled_auc takes the tests of all clients "
+        "together. It also decides --tune and --target.",
+        show_default="accuracy; rmse for a regression",
+    ),
+]
+
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="Also compute these, separated by commas: auc, pr_auc, f1, macro_f1, "
+        "balanced_accuracy, sensitivity:specificity=0.9, brier, calibration_error, recall; mae, "
+        "rmse, r2; or my.py:function of targets and scores.",
+    ),
+]
+
 Margin = Annotated[
     float,
     typer.Option(
-        help="Differences up to this many points are equivalent (for losses: per cent).", min=0
+        help="Differences up to this many points are equivalent (for losses and errors: per cent).",
+        min=0,
     ),
 ]

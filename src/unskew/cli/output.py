@@ -29,7 +29,7 @@ Target = Annotated[
     float | None,
     typer.Option(
         callback=_checked_target,
-        help="Target accuracy for the rounds and megabytes columns.",
+        help="Target accuracy (or metric) for the rounds and megabytes columns.",
         show_default="one that all methods near the best reach",
     ),
 ]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from unskew.cli.judging_options import MetricOption
 from unskew.cli.output import Target, print_rich
 
 
@@ -16,6 +17,7 @@ def report_runs(
         "report.html"
     ),
     target: Target = None,
+    metric: MetricOption = None,
     figures: Annotated[
         Path | None,
         typer.Option(help="Also write each figure (PNG, SVG, CSV) and the table to this folder."),
@@ -47,7 +49,7 @@ def report_runs(
     from unskew.runs.read import read_runs  # noqa: PLC0415
 
     known = read_comparison(runs[0]) if len(runs) == 1 else ComparisonFacts()
-    found = known.sorted(read_runs(runs))
+    found = known.sorted(read_runs(runs), metric)
     goal = known.target if target is None else target
     for what, values in differences(found).items():
         typer.echo(

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,24 +80,37 @@ def class_from_file(path: Path, name: str) -> type[Part]:
     return found
 
 
-def _imported(path: Path) -> ModuleType:
-    """Import a file, once for each content it has."""
+def function_from_file(spec: str) -> Callable[[Any, Any], float]:
+    """Import a file and return one of its functions: ``my.py:cost`` is a metric of the user."""
+    match = _SPEC.fullmatch(spec.strip())
+    if match is None or not (match["cls"] or "").isidentifier() or match["options"]:
+        raise UnskewError(f"metric {spec!r}: write the file and the function: my.py:function")
+    path, name = Path(match["path"]).expanduser(), match["cls"]
+    found = getattr(_imported(path, "metric"), name, None)
+    if not callable(found):
+        raise UnskewError(f"metric: {path} has no function {name!r}")
+    function: Callable[[Any, Any], float] = found
+    return function
+
+
+def _imported(path: Path, kind: str = "method") -> ModuleType:
+    """Import a file, once for each content it has; ``kind`` is what it is wanted for."""
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise UnskewError(f"method: {path} cannot be read: {error.strerror}") from None
+        raise UnskewError(f"{kind}: {path} cannot be read: {error.strerror}") from None
     path = path.resolve()
     key = path, hashlib.sha256(source).hexdigest()
     if key not in _modules:
         unique = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
-        module = _modules[key] = _executed(path, source, f"method_{path.stem}_{unique}")
+        module = _modules[key] = _executed(path, source, f"{kind}_{path.stem}_{unique}", kind)
         for cls in _parts_of(module):
             _files[cls] = path
             copyreg.pickle(cls, _reduced)
     return _modules[key]
 
 
-def _executed(path: Path, source: bytes, name: str) -> ModuleType:
+def _executed(path: Path, source: bytes, name: str, kind: str) -> ModuleType:
     """Execute a file as a module; an error names its line."""
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -109,7 +122,7 @@ def _executed(path: Path, source: bytes, name: str) -> ModuleType:
         del sys.modules[name]
         text = " ".join(str(error).split()) or "no message"
         raise UnskewError(
-            f"method: {path.name}, line {_line(error, path)}: {type(error).__name__}: {text}"
+            f"{kind}: {path.name}, line {_line(error, path)}: {type(error).__name__}: {text}"
         ) from None
     return module
 

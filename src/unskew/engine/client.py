@@ -17,6 +17,7 @@ from unskew.engine.attacks import Attack
 from unskew.engine.batches import BatchSchedule
 from unskew.engine.cohort import ClientFailed, ClientTask
 from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
@@ -46,6 +47,8 @@ class ClientContext:
     """Set where the steps of clients that train one by one may be traced."""
     runner: str | None = None
     """The name of the runner, if it is already resolved for this network."""
+    metrics: MetricPlan = NO_METRICS
+    """What is computed from predictions, in contexts for evaluation."""
 
     @cached_property
     def travels(self) -> Tensor | None:
@@ -65,7 +68,12 @@ class ClientContext:
         settings = self.settings.model_copy(update=changes)
         traces = None if self.traces is None else TraceCache()
         return replace(
-            self, method=extra.method, settings=settings, trains=extra.trains, traces=traces
+            self,
+            method=extra.method,
+            settings=settings,
+            trains=extra.trains,
+            traces=traces,
+            metrics=NO_METRICS,  # its functions may not be picklable, and the pool may need that
         )
 
     def client(self, k: int, round_: int) -> Client:

@@ -6,7 +6,7 @@ into a notebook has no file. Nothing that differs between processes is part of t
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -23,17 +23,22 @@ _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collec
 _CODE = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
 
-def custom_code_hash(method: Method, network: nn.Module | None) -> str | None:
+def custom_code_hash(
+    method: Method, network: nn.Module | None, functions: Sequence[object] = ()
+) -> str | None:
     """Return a hash of the user-defined parts of a run's method and network; None without any.
 
-    ``network`` is None for one of the package's. The hash covers the classes, the attributes of
-    their objects and a network's layers, but not functions that these call.
+    ``network`` is None for one of the package's, and ``functions`` compute metrics. The hash covers
+    the classes, the attributes of their objects and a network's layers, but not functions that
+    these call.
     """
+    own = [each for each in functions if _is_own_function(each)]
     parts = [*method.parts, *(() if network is None else network.modules())]
     classes = {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}
-    if not classes and network is None:
+    if not classes and network is None and not own:
         return None
     texts = sorted(_class_text(cls) for cls in classes)
+    texts += [_text(each) for each in own]
     texts += [_text(_attributes(part)) for part in parts if _is_custom(type(part))]
     texts.append(repr(network))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
@@ -41,6 +46,12 @@ def custom_code_hash(method: Method, network: nn.Module | None) -> str | None:
 
 def _is_custom(cls: type) -> bool:
     return cls.__module__.partition(".")[0] not in _NOT_CUSTOM
+
+
+def _is_own_function(function: object) -> bool:
+    """Return whether a metric is the user's, neither the package's nor scikit-learn's."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return module.partition(".")[0] not in _NOT_CUSTOM | {"sklearn"}
 
 
 def _attributes(part: Part | nn.Module) -> dict[str, Any]:

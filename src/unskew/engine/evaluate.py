@@ -7,8 +7,9 @@
 :func:`evaluate` measures all levels of a round; :func:`score` measures one model on samples.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -21,9 +22,11 @@ from unskew.composition.method import Method
 from unskew.composition.values import Server
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import ClientContext, to_tensor
+from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.personal import personal_models
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.runs.checkpoint import Position
+from unskew.stats.metric import POOLED
 from unskew.utils.rng import stream, uniforms
 
 Floats = NDArray[np.float64]
@@ -34,6 +37,9 @@ class Scores:
     """The metrics of a model on samples: by metric, one value per sample."""
 
     metrics: Mapping[str, Floats]
+    predictions: Floats | None = None
+    """The scores from which further metrics are computed, if there are any; see
+    :mod:`unskew.stats.formulas`."""
 
     def means(self) -> dict[str, float]:
         """Return the mean of every metric."""
@@ -46,9 +52,17 @@ class ClientScores:
 
     clients: NDArray[np.int64]
     metrics: Mapping[str, Floats]
+    computed: Mapping[str, Floats] = field(default_factory=dict)
+    """Metrics that are computed from all predictions of a client, NaN where they are undefined."""
+    pooled: Mapping[str, float] = field(default_factory=dict)
+    """The same metrics of the predictions of all clients together, if they are in one place."""
 
-    def summary(self) -> dict[str, float]:
-        """Return the means over the clients, and the spread of the first metric."""
+    def summary(self, plan: MetricPlan = NO_METRICS) -> dict[str, float]:
+        """Return the means over the clients, and the spread of the first metric.
+
+        Metrics of the plan also have the value of the worst client, the number of clients for which
+        they are undefined, and their value for all clients together.
+        """
         means = {name: float(values.mean()) for name, values in self.metrics.items()}
         first = next(iter(self.metrics.values()))
         q25, median, q75 = np.quantile(first, [0.25, 0.5, 0.75])
@@ -60,7 +74,26 @@ class ClientScores:
             "median": float(median),
             "q75": float(q75),
             "max": float(first.max()),
+            **self._summary_of_computed(plan),
         }
+
+    def _summary_of_computed(self, plan: MetricPlan) -> dict[str, float]:
+        found = {}
+        if plan.judged is not None and plan.judged.worst_key is None:
+            name = plan.judged.name
+            if name in self.metrics:  # the loss, if it is judged although there is an accuracy
+                found[plan.judged.worst] = plan.judged.worst_of(self.metrics[name].tolist())
+        for each in plan.computed:
+            if each.name not in self.computed:
+                continue
+            values = self.computed[each.name]
+            known = values[~np.isnan(values)].tolist()
+            found[each.name] = fmean(known) if known else math.nan
+            found[each.metric.worst] = each.metric.worst_of(known) if known else math.nan
+            found[f"{each.name}_undefined"] = len(values) - len(known)
+            if each.name in self.pooled:
+                found[f"{POOLED}{each.name}"] = self.pooled[each.name]
+        return found
 
 
 Levels = Mapping[str, ClientScores]
@@ -82,22 +115,24 @@ def evaluate(
     """
     server = position.server
     assert server is not None
-    federation, network, method = context.federation, context.network, context.method
+    federation, method = context.federation, context.method
     levels: dict[str, Any] = {}
     tables = []
     if federation.common.samples:
         common = federation.common
-        scores = score(network, method.model(server), common.x, common.y, context.device)
-        levels["global"] = scores.means()
+        model = method.model(server)
+        levels["global"] = _measured(context, model, common.x, common.y)
         if method.has_several_models:
             levels["outputs"] = _mean_over_outputs(context, server)
     further = {} if evaluate_on_server is None else evaluate_on_server(context, position)
     if further:
         levels["global"] = {**further, **levels.get("global", {})}
     for level, result in evaluate_on_clients(context, position).items():
-        levels[level] = result.summary()
+        levels[level] = result.summary(context.metrics)
         tables.append(_score_table(level, position.round, result))
-    return levels, tables
+    return {
+        level: _judged_first(values, context.metrics) for level, values in levels.items()
+    }, tables
 
 
 def evaluate_locally(context: ClientContext, position: Position) -> Levels:
@@ -107,11 +142,12 @@ def evaluate_locally(context: ClientContext, position: Position) -> Levels:
     if not test.samples:
         return {}
     model = context.method.model(server)
-    local = by_client(score(network, model, test.x, test.y, context.device), test)
+    plan = context.metrics
+    local = by_client(score(network, model, test.x, test.y, context.device, plan=plan), test, plan)
     if not has_personal_models(context.method, network):
         return {"local": local, "personal": local}
     models = personal_models(context, position, np.flatnonzero(test.sizes).tolist())
-    personal = score_personal(network, lambda _: next(models), test, context.device)
+    personal = score_personal(network, lambda _: next(models), test, context.device, plan)
     return {"local": local, "personal": personal}
 
 
@@ -128,16 +164,19 @@ def score(
     y: Array,
     device: torch.device,
     chunk: int = 1024,
+    plan: MetricPlan = NO_METRICS,
 ) -> Scores:
     """Measure a model on samples, in evaluation mode.
 
-    Metrics that need random numbers get the same ones for every model.
+    Metrics that need random numbers get the same ones for every model. Predictions are gathered
+    only if the plan computes metrics of them.
     """
     network.module.eval()
     trainable = network.layout.trainable
     vector = vector.to(device)
     weights, buffers = vector[:trainable], network.buffers_of(vector[trainable:])
     found: dict[str, list[Tensor]] = {}
+    predicted: list[Tensor] = []
     for start in range(0, len(y), chunk):
         labels = to_tensor(y[start : start + chunk]).to(device, torch.int64)
         batch = Batch(
@@ -146,42 +185,88 @@ def score(
             torch.ones(len(labels), device=device),
             _noise(network, start, len(labels), device),
         )
-        for name, values in network.goal.metrics(network, weights, buffers, batch).items():
+        if plan.computed:
+            with network.capture_passes() as passes:
+                measured = network.goal.metrics(network, weights, buffers, batch)
+            predicted.append(network.goal.predictions(passes[-1].output).cpu())
+        else:
+            measured = network.goal.metrics(network, weights, buffers, batch)
+        for name, values in measured.items():
             found.setdefault(name, []).append(values.double().cpu())
     network.module.train()
-    return Scores({name: torch.cat(values).numpy() for name, values in found.items()})
+    metrics = {name: torch.cat(values).numpy() for name, values in found.items()}
+    if not predicted:
+        return Scores(metrics)
+    predictions = torch.cat(predicted).numpy()
+    return Scores(metrics, predictions[:, 1] if plan.task == "binary" else predictions)
 
 
-def by_client(scores: Scores, test: Columns) -> ClientScores:
+def by_client(scores: Scores, test: Columns, plan: MetricPlan = NO_METRICS) -> ClientScores:
     """Average scores over the samples of each client."""
     clients = np.flatnonzero(test.sizes)
     starts = test.offsets[clients]
     sizes = test.sizes[clients]
+    means = {
+        name: np.add.reduceat(values, starts) / sizes for name, values in scores.metrics.items()
+    }
+    if scores.predictions is None:
+        return ClientScores(clients, means)
+    rows = [slice(test.offsets[k], test.offsets[k + 1]) for k in clients]
+    predictions = [scores.predictions[each] for each in rows]
     return ClientScores(
-        clients,
-        {name: np.add.reduceat(values, starts) / sizes for name, values in scores.metrics.items()},
+        clients, means, *_computed(plan, [test.y[each] for each in rows], predictions)
     )
 
 
 def score_personal(
-    network: FunctionalModel, model_of: Callable[[int], Tensor], test: Columns, device: torch.device
+    network: FunctionalModel,
+    model_of: Callable[[int], Tensor],
+    test: Columns,
+    device: torch.device,
+    plan: MetricPlan = NO_METRICS,
 ) -> ClientScores:
     """Measure each client's personal model on that client's test samples."""
     clients = np.flatnonzero(test.sizes)
-    means = [
-        score(network, model_of(int(k)), *test.client(int(k)), device).means() for k in clients
+    found = [
+        score(network, model_of(int(k)), *test.client(int(k)), device, plan=plan) for k in clients
     ]
-    return ClientScores(
-        clients, {name: np.array([each[name] for each in means]) for name in means[0]}
-    )
+    means = [each.means() for each in found]
+    by_name = {name: np.array([each[name] for each in means]) for name in means[0]}
+    predictions = [each.predictions for each in found if each.predictions is not None]
+    if not predictions:
+        return ClientScores(clients, by_name)
+    targets = [test.client(int(k))[1] for k in clients]
+    return ClientScores(clients, by_name, *_computed(plan, targets, predictions))
+
+
+def _computed(
+    plan: MetricPlan, targets: Sequence[Array], predictions: Sequence[Floats]
+) -> tuple[dict[str, Floats], dict[str, float]]:
+    """Return the plan's metrics of each client, and of all clients together."""
+    values = [plan.client_values(y, p) for y, p in zip(targets, predictions, strict=True)]
+    by_name = {each.name: np.array([v[each.name] for v in values]) for each in plan.computed}
+    return by_name, plan.values(np.concatenate(targets), np.concatenate(predictions))
+
+
+def _measured(context: ClientContext, model: Tensor, x: Array, y: Array) -> dict[str, float]:
+    """Return the mean metrics of a model on samples, and those of all predictions."""
+    scores = score(context.network, model, x, y, context.device, plan=context.metrics)
+    if scores.predictions is None:
+        return scores.means()
+    return {**scores.means(), **context.metrics.values(y, scores.predictions)}
+
+
+def _judged_first(values: Mapping[str, float], plan: MetricPlan) -> dict[str, float]:
+    """Return the metrics of a level, first the one that is judged, as displays show them."""
+    first = [plan.judged.name] if plan.judged and plan.judged.name in values else []
+    return {name: values[name] for name in dict.fromkeys([*first, *values])}
 
 
 def _mean_over_outputs(context: ClientContext, server: Server) -> dict[str, float]:
     """Measure each of a method's models on the common test set; return the mean metrics."""
     common = context.federation.common
     found = [
-        score(context.network, model, common.x, common.y, context.device).means()
-        for model in context.method.outputs(server)
+        _measured(context, model, common.x, common.y) for model in context.method.outputs(server)
     ]
     return {name: fmean(each[name] for each in found) for name in found[0]}
 
@@ -201,4 +286,5 @@ def _score_table(level: str, round_: int, result: ClientScores) -> dict[str, Any
         "round": round_,
         "client": result.clients.tolist(),
         **{name: values.tolist() for name, values in result.metrics.items()},
+        **{name: values.tolist() for name, values in result.computed.items()},
     }

@@ -189,10 +189,11 @@ def _metrics_text(metrics: Mapping[str, Any]) -> str:
     parts = [] if loss is None else [f"loss {loss:.3f}"]
     level = "global" if "global" in metrics else "local"
     measured, prefix = metrics.get(level, {}), "local " if level == "local" else ""
-    if measured.get("accuracy") is not None:
-        parts.append(f"{prefix}accuracy {100 * measured['accuracy']:.1f} %")
-    elif measured.get("loss") is not None:
-        parts.append(f"{prefix}test loss {measured['loss']:.4g}")
+    name = next(iter(measured), "loss")  # the metric that is judged
+    value = measured.get(name)
+    if value is not None:
+        shown = f"{100 * value:.1f} %" if name == "accuracy" else f"{value:.4g}"
+        parts.append(f"{prefix}{'test loss' if name == 'loss' else name} {shown}")
     return _joined(*parts)
 
 

@@ -4,10 +4,17 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from unskew.errors import UnskewError
-from unskew.utils.specs import validated
+from unskew.utils.specs import split_list, validated
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -29,6 +36,12 @@ class Settings(BaseModel):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     evaluate_every: Annotated[int, Field(ge=0)] = 1
+    metrics: tuple[Any, ...] = ()
+    """Metrics of all predictions, besides accuracy and loss: names such as ``auc``, or functions of
+    targets and scores."""
+    metric: Any = None
+    """The metric by which runs are tuned and judged; by default the accuracy or, of a regression,
+    the first of its metrics."""
     quorum: Positive = 1
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest weight of a client in an average; the rest is divided among the others."""
@@ -45,6 +58,29 @@ class Settings(BaseModel):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
     state_megabytes: Annotated[int, Field(ge=0)] = 1024
     """Memory for the states that clients keep between rounds; the rest is on disk."""
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics_are_a_list(cls, metrics: object) -> object:
+        if isinstance(metrics, str):
+            return tuple(split_list(metrics))
+        return tuple(metrics) if isinstance(metrics, list) else metrics
+
+    @field_validator("metrics", "metric")
+    @classmethod
+    def _metrics_are_named_or_callable(cls, value: Any) -> Any:
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is not None and not isinstance(each, str) and metric_name(each) is None:
+                raise ValueError(f"{each!r} is neither the name of a metric nor a function")
+        return value
+
+    @field_serializer("metrics")
+    def _names_of_metrics(self, metrics: tuple[Any, ...]) -> tuple[str, ...]:
+        return tuple(str(metric_name(each)) for each in metrics)
+
+    @field_serializer("metric")
+    def _name_of_metric(self, metric: Any) -> str | None:
+        return metric_name(metric)
 
     @model_validator(mode="after")
     def _one_of_each_pair(self) -> "Settings":
@@ -70,7 +106,7 @@ class Settings(BaseModel):
 
     def changed(self, changes: Mapping[str, Any]) -> "Settings":
         """Return these settings with changes; setting one of a pair resets the other."""
-        values = self.model_dump()
+        values = {**self.model_dump(), "metrics": self.metrics, "metric": self.metric}
         for pair in (("participation", "cohort"), ("epochs", "steps")):
             if set(pair) & set(changes):
                 values |= dict.fromkeys(pair)
@@ -99,5 +135,15 @@ class Settings(BaseModel):
     def training_identity(self) -> dict[str, object]:
         """Return the settings that decide a run's results, which a resumed run must share."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
-        free |= {"engine", "client_cpus", "client_gpus"}
+        free |= {"engine", "client_cpus", "client_gpus", "metric"}
+        if not self.metrics:
+            free.add("metrics")
         return {k: v for k, v in self.model_dump().items() if k not in free}
+
+
+def metric_name(metric: Any) -> str | None:
+    """Return the name of a metric that is given by name, as a function or as an object."""
+    if metric is None or isinstance(metric, str):
+        return metric
+    name = getattr(metric, "name", None) or getattr(metric, "__name__", None)
+    return name if isinstance(name, str) else None

@@ -1,7 +1,7 @@
 """The setup of a run: data, method, network and settings, checked before training starts."""
 
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,10 @@ from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
 from unskew.engine.custom_code import custom_code_hash
 from unskew.engine.initial_network import InitialNetwork, NetworkCache, hash_of_weights
+from unskew.engine.metrics import NO_METRICS, MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import is_custom
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
-from unskew.engine.settings import Settings
+from unskew.engine.settings import Settings, metric_name
 from unskew.engine.stage import rounds_of, settings_of
 from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
@@ -47,6 +48,8 @@ class TrainingSetup:
     """The tensors that the server holds before the first round."""
     custom_network: bool = False
     """Whether the network is user-defined."""
+    metrics: MetricPlan = NO_METRICS
+    """What is computed from predictions, and what the run is judged by."""
     backend: Backend = field(default_factory=LocalBackend)
     initial_network: InitialNetwork | None = None
     """The network that ``module`` is an unchanged copy of, if runs share it."""
@@ -98,7 +101,20 @@ class TrainingSetup:
             raise UnskewError(
                 f"method: {method.spec} needs accuracies, and {initial.name} has none"
             )
-        return setup
+        return setup._with_metrics()
+
+    def _with_metrics(self) -> "TrainingSetup":
+        """Return the setup with its metrics, which its settings then name in one way."""
+        settings, federation = self.settings, self.federation
+        plan = plan_metrics(
+            settings.metrics,
+            settings.metric,
+            task_of(self.network.goal, federation.classes),
+            federation.classes,
+            self.network_name,
+        )
+        names = {"metrics": plan.specs, "metric": metric_name(settings.metric)}
+        return replace(self, metrics=plan, settings=settings.model_copy(update=names))
 
     @cached_property
     def network(self) -> FunctionalModel:
@@ -109,7 +125,9 @@ class TrainingSetup:
         """Return what must be the same for a run to be resumed."""
         layout = self.network.layout
         shared = self.initial_network
-        code = custom_code_hash(self.method, self.module if self.custom_network else None)
+        functions = [each.compute for each in self.metrics.computed]
+        module = self.module if self.custom_network else None
+        code = custom_code_hash(self.method, module, functions)
         return {
             **({} if code is None else {"code": code}),
             "method": self.method.spec,
@@ -158,7 +176,8 @@ class TrainingSetup:
         bound = density_facts(self.federation, budgets) if densities else {}
         return {
             **bound,
-            "configuration": self.settings.model_dump(),
+            **self.metrics.facts(),
+            "configuration": self.settings.model_dump(mode="json"),
             "stages": self._stage_rounds(),
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),

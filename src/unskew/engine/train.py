@@ -137,6 +137,7 @@ class StageRun:
         self._backend = setup.backend
         self._context.network.goal.check(setup.federation)
         self._stage, self._run, self._folder = stage, run, folder
+        self._evaluation_context = replace(self._context, metrics=setup.metrics)
         self._initial_slots = setup.initial_slots
         stage.method.check(self._context.network, example_inputs(setup.federation))
         self._evaluates = evaluates
@@ -217,7 +218,10 @@ class StageRun:
         if self._evaluates and due:
             backend = self._backend
             levels, scores = evaluate(
-                self._context, position, backend.evaluate_on_clients, backend.evaluate_on_server
+                self._evaluation_context,
+                position,
+                backend.evaluate_on_clients,
+                backend.evaluate_on_server,
             )
             row.update(levels)
             tables += scores

@@ -27,8 +27,10 @@ from unskew.models.functional import Model
 from unskew.runs.run import Judge, Run
 from unskew.runs.runs import Runs, check_judging, check_target
 from unskew.runs.stage_cache import stage_cache_in
+from unskew.stats.formulas import FORMULAS
 from unskew.stats.judging import MARGIN
-from unskew.utils.specs import split_list
+from unskew.stats.metric import POOLED
+from unskew.utils.specs import parse, split_list
 
 Federations = Federation | Callable[[int], Federation]
 
@@ -69,6 +71,10 @@ def compare(
     evaluations (at least five), or with ``"last"`` the last one. Differences up to ``margin``
     percentage points count as equivalent; see :meth:`unskew.Runs.verdict`.
 
+    ``metrics`` are computed from all predictions of a level, besides accuracy and loss: names such
+    as ``"auc"``, or functions of targets and scores. ``metric`` is the one that decides tuning,
+    verdicts and the target; see ``docs/metrics.md``.
+
     ``jobs`` is the number of runs executed at the same time; None means one per core if a run uses
     a single core, and one otherwise. ``options`` are the settings of :func:`unskew.train` as
     keywords; ``settings`` takes them as one validated object instead.
@@ -99,13 +105,13 @@ def compare(
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list):
         raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
-    check_target(target)
     check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan = make_plan(tune, settings, seed_list[0])
     deciding = make_deciding_plan(decide, seeds)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
+    _check_target(target, settings)
     if folder is not None:
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
 
@@ -185,6 +191,16 @@ def _announce_preparation(
             text = describe_preparation(setup)
             if text is not None:
                 display.say(text)
+
+
+def _check_target(target: float | None, settings: Settings) -> None:
+    """Raise before anything is trained if the target is no value of the metric that is judged."""
+    if settings.metric is None or settings.metric == "accuracy":
+        check_target(target)
+    elif isinstance(settings.metric, str):
+        name = parse(settings.metric.removeprefix(POOLED))[0]
+        if name in FORMULAS and FORMULAS[name].is_share:
+            check_target(target, name)
 
 
 class _FederationCache:

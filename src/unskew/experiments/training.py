@@ -41,13 +41,13 @@ def train(
     returns a module, whose weights then depend on the seed, or None for a network that suits the
     data. ``options`` are the fields of :class:`unskew.engine.settings.Settings`:
     ``rounds``, ``participation`` or ``cohort``, ``epochs`` or ``steps``, ``batch_size``, ``lr``,
-    ``evaluate_every`` (0: never), ``seed``, ``workers`` and so on; ``settings`` takes them as one
-    validated object instead. With ``out`` the run is written to a folder as it proceeds, and with
-    ``resume`` it continues from the folder's last checkpoint, bit for bit. Ctrl-C writes a
-    checkpoint first, and so does SIGTERM, unless your program handles it or trains in a thread.
-    ``notes`` are stored in ``run.facts`` and change nothing. ``stage_cache`` is a folder that
-    several runs share: a preparatory stage, such as FedDisk's density, is trained by the first of
-    them and reused by the others.
+    ``evaluate_every`` (0: never), ``metrics`` and ``metric`` (see ``docs/metrics.md``), ``seed``,
+    ``workers`` and so on; ``settings`` takes them as one validated object instead. With ``out`` the
+    run is written to a folder as it proceeds, and with ``resume`` it continues from the folder's
+    last checkpoint, bit for bit. Ctrl-C writes a checkpoint first, and so does SIGTERM, unless your
+    program handles it or trains in a thread. ``notes`` are stored in ``run.facts`` and change
+    nothing. ``stage_cache`` is a folder that several runs share: a preparatory stage, such as
+    FedDisk's density, is trained by the first of them and reused by the others.
     """
     if not isinstance(federation, Federation):
         raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")

@@ -5,7 +5,7 @@ else (rounds, runners, methods, evaluation) is the same for all goals.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,6 +23,13 @@ class Goal(ABC):
 
     noise_per_sample: int = 0
     """How many random numbers the loss of one sample needs; they are in ``batch.noise``."""
+
+    predicts: Literal["classes", "values", "neither"] = "neither"
+    """What the network predicts of a sample: a class, a value, or neither of them."""
+
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return predictions in float64: one probability per class, or one value per sample."""
+        raise NotImplementedError
 
     def check(self, federation: "Federation") -> None:
         """Raise if networks with this goal cannot learn from the samples."""
@@ -43,6 +50,12 @@ class Goal(ABC):
 
 class Classification(Goal):
     """Classification: cross-entropy and accuracy."""
+
+    predicts = "classes"
+
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return the probability of each class."""
+        return F.softmax(output.double(), dim=-1)
 
     def losses(
         self, network: "FunctionalModel", weights: Tensor, buffers: "Buffers", batch: "Batch"

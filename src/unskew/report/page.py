@@ -45,8 +45,9 @@ def write_comparison(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = {"command": command, "target": target, "methods": runs.methods}
+    judging = {"judge": runs.judge, "margin": runs.margin, "metric": runs.metric.name}
     waves = None if runs.waves is None else asdict(runs.waves)
-    write_json(out / _FACTS, facts | {"judge": runs.judge, "margin": runs.margin, "waves": waves})
+    write_json(out / _FACTS, facts | judging | {"waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -92,6 +93,7 @@ def page_text(
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,
         level=runs.level,
+        pooled=runs.metric.is_pooled,
         judged=runs.judged_text,
         any_personal_level=any_personal_level(runs),
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
@@ -134,12 +136,22 @@ class ComparisonFacts:
     judge: Judge = "mean"
     margin: float = MARGIN
     waves: Waves | None = None
+    metric: str | None = None
 
-    def sorted(self, runs: Runs) -> Runs:
-        """Return runs in the order of the comparison, so that methods keep their colours."""
+    def sorted(self, runs: Runs, metric: str | None = None) -> Runs:
+        """Return runs in the order of the comparison, so that methods keep their colours.
+
+        ``metric`` is judged in place of the comparison's.
+        """
         order = {method: index for index, method in enumerate(self.methods)}
         ranked = sorted(runs, key=lambda run: order.get(run.method, len(order)))
-        return Runs(ranked, judge=self.judge, margin=self.margin, waves=self.waves)
+        return Runs(
+            ranked,
+            judge=self.judge,
+            margin=self.margin,
+            metric=metric or self.metric,
+            waves=self.waves,
+        )
 
 
 def read_comparison(out: str | Path) -> ComparisonFacts:
@@ -153,7 +165,7 @@ def read_comparison(out: str | Path) -> ComparisonFacts:
         target = None
     if not isinstance(methods, list) or not all(isinstance(each, str) for each in methods):
         methods = []
-    judge, margin = facts.get("judge"), facts.get("margin")
+    judge, margin, metric = (facts.get(name) for name in ("judge", "margin", "metric"))
     return ComparisonFacts(
         command if isinstance(command, str) else None,
         target,
@@ -161,6 +173,7 @@ def read_comparison(out: str | Path) -> ComparisonFacts:
         "last" if judge == "last" else "mean",
         float(margin) if isinstance(margin, int | float) else MARGIN,
         _waves(facts.get("waves")),
+        metric if isinstance(metric, str) else None,
     )
 
 

@@ -26,7 +26,7 @@ def run_html(run: "Run") -> str:
     lines = [_line(run, level, name) for level, name in _LEVELS.items()]
     drawn = [line for line in lines if line is not None]
     metric = run.metric
-    chart = curves_svg(drawn, x="round", y=metric.name, percent=metric.more_is_better)
+    chart = curves_svg(drawn, x="round", y=metric.name, percent=metric.is_share)
     return html_block(
         heading,
         html_line(facts, soft=True),
@@ -46,7 +46,7 @@ def runs_html(runs: "Runs") -> str:
     lines = [line for method in runs.methods if (line := _mean_line(runs, method)) is not None]
     where = "common test" if runs.level == "global" else "clients' own tests"
     label = f"{metric.name} on the {where}"
-    chart = curves_svg(lines, x="round", y=label, percent=metric.more_is_better)
+    chart = curves_svg(lines, x="round", y=label, percent=metric.is_share)
     return html_block(
         html_heading(table.title),
         "" if verdict is None else html_line(str(verdict)),

@@ -68,14 +68,37 @@ class Run:
 
     @property
     def metric(self) -> Metric:
-        """The metric of the run: accuracy, or the loss of a network that has no accuracy."""
+        """The metric by which the run is judged.
+
+        It is the one that was asked for, else the accuracy, or the loss of a network that has none.
+        """
+        if "metric" in self.facts:
+            return Metric(**self.facts["metric"])
         levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
 
     @property
     def level(self) -> str:
         """The level by which the run is judged: global, or local without a common test set."""
-        return "global" if any("global" in row for row in self.metrics) else "local"
+        return self.level_of(self.metric)
+
+    def level_of(self, metric: Metric) -> str:
+        """Return the level by which runs are judged in a metric."""
+        rows = [row["global"] for row in self.metrics if "global" in row]
+        # Networks of others report under their own names; these are judged where they report.
+        asked = "metric" in self.facts or metric.name not in ("accuracy", "loss")
+        known = any(metric.name in row for row in rows) if asked else bool(rows)
+        return "global" if known else "local"
+
+    @property
+    def other_metrics(self) -> list[Metric]:
+        """The metrics that are shown besides the one that is judged."""
+        if "metrics" not in self.facts:
+            return []
+        measured = [row[level] for row in self.metrics for level in _LEVELS if level in row]
+        accuracy = [ACCURACY] if measured and "accuracy" in measured[0] else []
+        others = [*accuracy, *(Metric(**each) for each in self.facts["metrics"])]
+        return [each for each in others if each.name != self.metric.name]
 
     @property
     def rounds(self) -> int:
@@ -171,9 +194,11 @@ class Run:
         traffic = add_up([Traffic(**row["traffic"]) for row in rows])
         return Cost(**traffic.to_dict(), rounds=len(rows))
 
-    def cost_to(self, target: float, level: str = "global") -> Cost | None:
+    def cost_to(
+        self, target: float, level: str = "global", metric: Metric | None = None
+    ) -> Cost | None:
         """Return the cost until the metric of a level first reached a target; None if never."""
-        metric = self.metric
+        metric = metric or self.metric
         for i, row in enumerate(self.metrics):
             if level in row and metric.reaches(_number(row[level].get(metric.name)), target):
                 return self.cost_of(self.metrics[: i + 1])
@@ -207,12 +232,12 @@ class Run:
             for level, metric in columns.values():
                 cells.append(self.metric.text(row.get(level, {}).get(metric)))
             rows.append(cells)
-        others = self._other_metrics()
+        others = self.other_metrics or self._further_losses()
         for cells, row in zip(rows, shown, strict=True):
-            cells += [self.metric.text(row.get("global", {}).get(other)) for other in others]
-        heads = ["round", "train loss", *columns]
+            cells += [other.text(row.get(self.level, {}).get(other.name)) for other in others]
+        heads = ["round", "train loss", *columns, *(other.name for other in others)]
         title = f"{self.method} on {self.data}"
-        return Table(heads + others, rows, title=title, notes=self.remarks)
+        return Table(heads, rows, title=title, notes=self.remarks)
 
     def history(self) -> "DataFrame":
         """Return a pandas DataFrame with one row per round: metrics, traffic and seconds.
@@ -225,14 +250,14 @@ class Run:
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]
 
-    def _other_metrics(self) -> list[str]:
-        """Return the names of further metrics of a network without accuracy."""
-        if self.metric is ACCURACY:
+    def _further_losses(self) -> list[Metric]:
+        """Return further metrics of a network without accuracy, such as a VAE's terms."""
+        if self.metric is not LOSS:
             return []
         common: dict[str, Any] = next(
             (row["global"] for row in self.metrics if "global" in row), {}
         )
-        return [name for name in common if name != self.metric.name]
+        return [Metric(name, more_is_better=False) for name in common if name != LOSS.name]
 
 
 TASK = "task"

@@ -16,6 +16,7 @@ from unskew.stats.judging import MARGIN
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
 from unskew.stats.waves import Waves
+from unskew.utils.specs import lookup
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
 
@@ -32,8 +33,9 @@ class Runs(Sequence[Run]):
 
     ``judge`` is the number by which they are judged (see :meth:`unskew.runs.run.Run.judged`) and
     ``margin`` the largest difference that does not matter, in percentage points of accuracy or, for
-    a loss, in per cent of the baseline's. ``waves`` is the plan by which seeds were added, if their
-    number was not fixed.
+    a metric that is no share of 1, in per cent of the baseline's. ``metric`` is the name of the
+    metric that is judged, by default the one that the runs name. ``waves`` is the plan by which
+    seeds were added, if their number was not fixed.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class Runs(Sequence[Run]):
         *,
         judge: Judge = "mean",
         margin: float = MARGIN,
+        metric: str | None = None,
         waves: Waves | None = None,
     ) -> None:
         self._runs = list(runs)
         check_judging(judge, margin)
         self.judge, self.margin, self.waves = judge, margin, waves
+        self._metric = None if metric is None else recorded_metric(self._runs, metric)
 
     def __getitem__(self, index: Any) -> Any:
         return self._runs[index]
@@ -98,12 +102,26 @@ class Runs(Sequence[Run]):
     @property
     def metric(self) -> Metric:
         """The metric by which the runs are compared."""
+        return self._metric or self._default_metric
+
+    @property
+    def other_metrics(self) -> list[Metric]:
+        """The metrics that are shown besides the one that is judged."""
+        if not self._runs:
+            return []
+        shown = [*self._runs[0].other_metrics, self._default_metric]
+        kept = {each.name: each for each in shown if each.name != self.metric.name}
+        return list(kept.values())
+
+    @property
+    def _default_metric(self) -> Metric:
         return self._runs[0].metric if self._runs else ACCURACY
 
     @property
     def level(self) -> str:
         """The level at which runs are compared: global, or local without a common test set."""
-        return "global" if any(run.level == "global" for run in self._runs) else "local"
+        levels = {run.level_of(self.metric) for run in self._runs}
+        return "global" if "global" in levels else "local"
 
     @property
     def has_fixed_split(self) -> bool:
@@ -141,6 +159,12 @@ class Runs(Sequence[Run]):
             scores, self.metric, level, baseline=baseline, margin=self.margin, waves=self.waves
         )
 
+    @property
+    def _undefined(self) -> int:
+        """The number of clients on whose tests the metric is undefined, at most over seeds."""
+        found = [run.last("local", f"{self.metric.name}_undefined") for run in self._runs]
+        return max((int(count) for count in found if not math.isnan(count)), default=0)
+
     def _judged(self, run: Run, level: str) -> float:
         return run.judged(level, self.metric.name, self.judge)
 
@@ -165,11 +189,20 @@ class Runs(Sequence[Run]):
 
         The order is that of the metric by which the methods are judged; see :meth:`verdict`.
         """
-        if self.metric is ACCURACY:
-            check_target(target)
+        if self.metric.is_share:
+            name = self.metric.name
+            check_target(target, "an accuracy" if name == "accuracy" else name)
         goal = self.default_target() if target is None else target
         return [
-            summarize(method, self.of(method), goal, self.level, self.judge)
+            summarize(
+                method,
+                self.of(method),
+                goal,
+                self.level,
+                self.judge,
+                self.metric,
+                self.other_metrics,
+            )
             for method in self.ranking()
         ]
 
@@ -183,8 +216,7 @@ class Runs(Sequence[Run]):
         if verdict is not None:
             ranked = list(verdict.means)
             return ranked + [method for method in self.methods if method not in ranked]
-        sign = -1.0 if self.metric.more_is_better else 1.0
-        untrained = self.untrained
+        sign, untrained = -self.metric.sign, self.untrained
 
         def place(method: str) -> float:
             values = [self._judged(run, self.level) for run in self.of(method)]
@@ -215,11 +247,17 @@ class Runs(Sequence[Run]):
         at = "target" if math.isnan(goal) else target_text(metric, goal)
         summaries = self.summaries(goal)
         lrs = {method: self.learning_rate(method) for method in self.methods}
-        columns, rows = summary_cells(summaries, metric, at, lrs)
+        columns, rows = summary_cells(summaries, metric, self.other_metrics, at, lrs)
         notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
         notes.insert(0, f"{columns_text(summaries, metric)}: {self.judged_text}.")
         if self.has_fixed_split:
             notes.insert(1, FIXED_SPLIT)
+        if self._undefined:
+            notes.insert(
+                1,
+                f"{metric.name} is undefined on the tests of {plural(self._undefined, 'client')}, "
+                "for example because they have one class; means over clients leave them out.",
+            )
         return Table(columns, rows, title=self._title(), notes=notes)
 
     def table_with_verdict(self, target: float | None = None) -> Table:
@@ -275,10 +313,22 @@ def _report(module: str) -> Any:
     return import_module(f"unskew.report.{module}")
 
 
-def check_target(target: float | None) -> None:
-    """Raise if a target is not a valid accuracy (NaN means an unknown target)."""
+def check_target(target: float | None, what: str = "an accuracy") -> None:
+    """Raise if a target is not a valid accuracy or other share (NaN means an unknown target)."""
     if target is not None and (target < 0 or target > 1):
-        raise UnskewError(f"target must be an accuracy from 0 to 1 (got {target:g})")
+        raise UnskewError(f"target must be {what} from 0 to 1 (got {target:g})")
+
+
+def recorded_metric(runs: Sequence[Run], name: str) -> Metric:
+    """Return a metric that runs have recorded, by its name; raise if there is none."""
+    facts = runs[0].facts if runs else {}
+    recorded = {each["name"]: Metric(**each) for each in facts.get("metrics", ())}
+    recorded |= {each.pooled.name: each.pooled for each in recorded.values() if each.pooled}
+    if runs:
+        recorded[runs[0].metric.name] = runs[0].metric
+        if any("accuracy" in row.get(runs[0].level, {}) for row in runs[0].metrics):
+            recorded["accuracy"] = ACCURACY
+    return lookup(recorded, name, "metric")
 
 
 def check_judging(judge: Judge, margin: float) -> None:
@@ -291,4 +341,4 @@ def check_judging(judge: Judge, margin: float) -> None:
 
 def target_text(metric: Metric, target: float) -> str:
     """Format a target for a column heading."""
-    return f"{100 * target:g} %" if metric is ACCURACY else f"{target:g}"
+    return f"{100 * target:g} %" if metric.is_share else f"{target:g}"

@@ -124,6 +124,15 @@ class _Tuning(_Part):
     metric: str
 
 
+class _Metric(_Part):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    more_is_better: bool
+    is_share: bool
+    worst_key: str | None
+
+
 class _Facts(_Part):
     identity: _Identity
     data: _Data
@@ -134,6 +143,8 @@ class _Facts(_Part):
     stages: list[Annotated[tuple[str, _Rounds], Strict(False)]] = []
     custom_network: bool = False
     fixed_split: bool = False
+    metric: _Metric = None  # type: ignore[assignment]  # may be absent, but not null
+    metrics: list[_Metric] = []
 
 
 class _SampleWeights(_Part):

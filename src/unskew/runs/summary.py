@@ -24,7 +24,7 @@ class Summary:
     that of ``level``: ``global``, the global model's on the common test set, or without one
     ``local``, its mean over the clients' test sets. ``worst_client`` is the worst of the clients'
     values, ``personal`` the mean of personal models. For networks that have no accuracy
-    (densities), all of these are losses.
+    (densities), all of these are losses; where another metric is judged, they are its values.
     """
 
     method: str
@@ -35,6 +35,10 @@ class Summary:
     local: float
     worst_client: float
     personal: float
+    pooled: float
+    """The metric over the test samples of all clients together; NaN for accuracy and loss."""
+    others: Mapping[str, float]
+    """Further metrics at the same level."""
     reached: int
     rounds_to_target: float
     bytes_to_target: float
@@ -42,21 +46,35 @@ class Summary:
     """Rounds of all seeds that left the model as it was."""
 
 
-def summarize(method: str, runs: Sequence[Run], target: float, level: str, judge: Judge) -> Summary:
+def summarize(
+    method: str,
+    runs: Sequence[Run],
+    target: float,
+    level: str,
+    judge: Judge,
+    metric: Metric,
+    others: Sequence[Metric] = (),
+) -> Summary:
     """Summarise the runs of one method; costs are counted until the target is reached."""
-    name, worst = runs[0].metric.name, runs[0].metric.worst
+    name, worst, pooled = metric.name, metric.worst, metric.pooled
     finals = [run.judged(level, name, judge) for run in runs]
     trained = [run for run in runs if not run.is_untrained]
-    costs = [cost for run in trained if (cost := run.cost_to(target, level)) is not None]
+    costs = [cost for run in trained if (cost := run.cost_to(target, level, metric))]
+
+    def mean(level: str, name: str) -> float:
+        return float(np.mean([run.judged(level, name, judge) for run in runs]))
+
     return Summary(
         method=method,
         seeds=len(runs),
         level=level,
         accuracy=float(np.mean(finals)),
         accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
-        local=float(np.mean([run.judged("local", name, judge) for run in runs])),
-        worst_client=float(np.mean([run.judged("local", worst, judge) for run in runs])),
-        personal=float(np.mean([run.judged("personal", name, judge) for run in runs])),
+        local=mean("local", name),
+        worst_client=mean("local", worst),
+        personal=mean("personal", name),
+        pooled=math.nan if pooled is None else mean("local", pooled.name),
+        others={other.name: mean(level, other.name) for other in others},
         reached=len(costs),
         rounds_to_target=_mean([cost.rounds for cost in costs]),
         bytes_to_target=_mean([cost.bytes_up + cost.bytes_down for cost in costs]),
@@ -65,7 +83,11 @@ def summarize(method: str, runs: Sequence[Run], target: float, level: str, judge
 
 
 def summary_cells(
-    summaries: Sequence[Summary], metric: Metric, target: str, lrs: Mapping[str, float]
+    summaries: Sequence[Summary],
+    metric: Metric,
+    others: Sequence[Metric],
+    target: str,
+    lrs: Mapping[str, float],
 ) -> tuple[list[str], list[list[str]]]:
     """Return the columns of a table and its rows.
 
@@ -88,6 +110,10 @@ def summary_cells(
     if personal != local:
         columns["personal"] = personal
     columns["worst"] = [metric.text(each.worst_client) for each in summaries]
+    if any(not math.isnan(each.pooled) for each in summaries):
+        columns["pooled"] = [metric.text(each.pooled) for each in summaries]
+    for other in others:
+        columns[other.name] = [other.text(each.others[other.name]) for each in summaries]
     columns[f"rounds to {target}"] = [
         _number(each.rounds_to_target, "{:.1f}") + _reached(each) for each in summaries
     ]
@@ -101,11 +127,14 @@ def summary_cells(
 
 def judged_column(summaries: Sequence[Summary], metric: Metric) -> str:
     """Return the heading of the metric that is judged, which names its level unless global."""
-    return f"local {metric.name}" if _is_judged_locally(summaries) else metric.name
+    is_local = _is_judged_locally(summaries) and not metric.is_pooled
+    return f"local {metric.name}" if is_local else metric.name
 
 
 def columns_text(summaries: Sequence[Summary], metric: Metric) -> str:
     """Return the columns that hold the numbers that are judged, for a sentence."""
+    if metric.is_pooled:
+        return f"{metric.name} (over all the clients' tests together) and worst"
     if _is_judged_locally(summaries):
         return f"Local {metric.name} (mean over the clients' own tests) and worst"
     return f"{metric.name.capitalize()}, local and worst"

@@ -35,9 +35,9 @@ class Verdict:
     """Each method against the baseline, and the methods that may be the best.
 
     ``means`` are the means over seeds of the number that is judged, the best first. ``verdicts``
-    has its units: percentage points of accuracy, or the loss, where a positive difference is
-    better. ``level`` is the level of evaluation that is compared. ``open_methods`` are the methods
-    that the next wave of a comparison that adds seeds trains.
+    has its units: percentage points of a share such as accuracy, or those of the metric, where a
+    positive difference is better. ``level`` is the level of evaluation that is compared.
+    ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains.
     """
 
     metric: Metric
@@ -70,7 +70,8 @@ class Verdict:
     def __str__(self) -> str:
         if not self.pairs:
             return f"{self.leader} is the only method: there is nothing to compare it with."
-        prefix = f"By {tested_on(self.level)}: " if self.level == "local" else ""
+        where = tested_on(self.level, self.metric)
+        prefix = f"By {where}: " if self.level == "local" else ""
         return f"{prefix}{self._against_baseline()} {self._best()}"
 
     def __repr__(self) -> str:
@@ -111,10 +112,10 @@ class Verdict:
         return f"{self.signed(pair.difference)} ({note})"
 
     def signed(self, difference: float) -> str:
-        """Format a difference in the metric: positive is better for accuracy, worse for a loss."""
-        if self.metric.more_is_better:
-            return f"{difference:+.2f}"
-        return f"{-difference:+.4g}"
+        """Format a difference in the metric: positive is better, except for errors and losses."""
+        if self.metric.is_share:
+            return f"{self.metric.sign * difference:+.2f}"
+        return f"{self.metric.sign * difference:+.4g}"
 
     def interval(self, pair: Pair) -> str:
         """Format the interval of a pair's difference."""
@@ -186,7 +187,7 @@ class Verdict:
         return f"{self.leader} leads with {mean}; {names} may be as good or better."
 
     def _amount(self, value: float) -> str:
-        if not self.metric.more_is_better:
+        if not self.metric.is_share:
             return f"{value:.3g}"
         return f"{value:g} point{'' if value == 1 else 's'}"
 
@@ -203,22 +204,23 @@ def judge_scores(
     """Compare methods by their scores per seed; None if none was measured with every seed.
 
     Methods without a score in one of their seeds are not compared. ``level`` is the level of
-    evaluation that the scores come from. ``margin`` is in percentage points; for a loss, in per
-    cent of the baseline's. With ``waves``, seeds were added in waves, and every look is repeated.
+    evaluation that the scores come from. ``margin`` is in percentage points; for a metric that is
+    no share of 1, in per cent of the baseline's. With ``waves``, seeds were added in waves, and
+    every look is repeated.
     """
     means = {
         method: sum(by_seed.values()) / len(by_seed)
         for method, by_seed in scores.items()
         if by_seed
     }
-    sign = 1.0 if metric.more_is_better else -1.0
+    sign = metric.sign
     known = [method for method in means if not math.isnan(means[method])]
     if not known:
         return None
     chosen = baseline if baseline in known else default_baseline(known)
-    scale = 100.0 if metric.more_is_better else -1.0
+    scale = sign * (100.0 if metric.is_share else 1.0)
     signed = {m: {s: scale * score for s, score in scores[m].items()} for m in known}
-    unit = 1.0 if metric.more_is_better else abs(means[chosen]) / 100
+    unit = 1.0 if metric.is_share else abs(_baseline_mean(scores[chosen], waves)) / 100
     values, open_methods = by_position(signed), tuple[str, ...]()
     gains = {method: sign * mean for method, mean in means.items()}
     if waves is None:
@@ -233,9 +235,17 @@ def judge_scores(
     return Verdict(metric, found, ranked, seeds, level, open_methods)
 
 
-def tested_on(level: str) -> str:
+def _baseline_mean(scores: BySeed, waves: Waves | None) -> float:
+    """Return the mean that a relative margin refers to; later waves do not change it."""
+    seeds = sorted(scores)[: None if waves is None else waves.seeds[0]]
+    return sum(scores[seed] for seed in seeds) / len(seeds)
+
+
+def tested_on(level: str, metric: Metric) -> str:
     """Return which test samples a level of evaluation is measured on, for readers."""
-    return "the common test" if level == "global" else "the clients' own tests, on average"
+    if level == "global":
+        return "the common test"
+    return f"the clients' own tests, {'all together' if metric.is_pooled else 'on average'}"
 
 
 def p_text(value: float) -> str:

@@ -36,6 +36,6 @@ def seconds_of(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in pieces)
 
 
-def joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str], word: str = "and") -> str:
     """Return names as a list: ``a``, ``a and b``, ``a, b and c``."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

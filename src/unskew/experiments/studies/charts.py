@@ -65,7 +65,7 @@ def time_chart(runs: Runs) -> Chart:
         title=f"{metric.name.capitalize()} over the seconds of training",
         note="Seconds depend on the machine and include evaluation.",
         kind="curves",
-        data={"x": "seconds", "y": metric.name, "share": metric.more_is_better, "series": series},
+        data={"x": "seconds", "y": metric.name, "share": metric.is_share, "series": series},
         table=Table(["method", "seconds", "mean", "sd"], rows),
     )
 

@@ -50,7 +50,7 @@ class TrialResult:
         """A number that is larger for a better trial."""
         if math.isnan(self.value):
             return -math.inf
-        return self.value if self.metric.more_is_better else -self.value
+        return self.metric.sign * self.value
 
 
 def best_of(results: list[TrialResult]) -> TrialResult:

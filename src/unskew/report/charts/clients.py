@@ -37,7 +37,7 @@ def _chart(runs: Runs, level: str) -> Chart:
         note="After the last round, all clients and seeds. Box: quartiles and median; whiskers: "
         "the farthest client within 1.5 times the interquartile range; diamond: the mean.",
         kind="boxes",
-        data={"y": metric, "share": runs.metric.more_is_better, "boxes": boxes},
+        data={"y": metric, "share": runs.metric.is_share, "boxes": boxes},
         table=Table(["method", "seed", "client", metric], rows),
     )
 

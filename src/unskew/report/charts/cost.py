@@ -18,7 +18,7 @@ def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
         return []
     rounds, megabytes, rows = [], [], []
     for method in runs.methods:
-        costs = [(run.seed, run.cost_to(goal, runs.level)) for run in runs.of(method)]
+        costs = [(run.seed, run.cost_to(goal, runs.level, runs.metric)) for run in runs.of(method)]
         reached = [(seed, cost) for seed, cost in costs if cost is not None]
         sent = [(cost.bytes_up + cost.bytes_down) / 1e6 for _, cost in reached]
         rounds.append(_bar(method, [float(cost.rounds) for _, cost in reached], len(costs)))
@@ -29,8 +29,9 @@ def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
                 numbers = [str(cost.rounds), cell((cost.bytes_up + cost.bytes_down) / 1e6)]
             rows.append([method, str(seed), *numbers])
     at = target_text(runs.metric, goal)
+    where = tested_on(runs.level, runs.metric)
     note = (
-        f"Until the global model first reaches {at} on {tested_on(runs.level)}. All stages, both "
+        f"Until the global model first reaches {at} on {where}. All stages, both "
         "directions and all clients are included. Dots are seeds; seeds that never reach the "
         "target are not part of the bar, and are counted next to it."
     )

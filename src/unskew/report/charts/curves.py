@@ -34,8 +34,19 @@ def curve_charts(runs: Runs) -> list[Chart]:
         specs = [spec for spec in specs if spec[0] != "test-loss"]
     if runs.level == "global":  # the mean over local tests is in the table
         specs = [spec for spec in specs if spec[0] != f"local-{name}"]
-    charts = [_chart(runs, *spec) for spec in specs]
+    shares = {f"{runs.level}-{other.name}": other.is_share for other in runs.other_metrics}
+    specs += [_spec(runs.level, other.name) for other in runs.other_metrics]
+    pooled = runs.metric.pooled
+    if pooled is not None:
+        specs.append((pooled.name, "local", pooled.name, f"{name} of all local tests together"))
+    charts = [_chart(runs, *spec, shares.get(spec[0])) for spec in specs]
     return [chart for chart in charts if chart.data["series"]]
+
+
+def _spec(level: str, name: str) -> tuple[str, str, str, str]:
+    where = "the common test" if level == "global" else "local tests"
+    mean = "" if level == "global" else "mean "
+    return f"{level}-{name}", level, name, f"{mean}{name} on {where}"
 
 
 def any_personal_level(runs: Runs) -> bool:
@@ -45,8 +56,11 @@ def any_personal_level(runs: Runs) -> bool:
                for run in runs if not math.isnan(run.last("personal", metric)))  # fmt: skip
 
 
-def _chart(runs: Runs, name: str, level: str | None, field: str, title: str) -> Chart:
-    share = level is not None and field != "loss" and runs.metric.more_is_better
+def _chart(
+    runs: Runs, name: str, level: str | None, field: str, title: str, share: bool | None = None
+) -> Chart:
+    if share is None:
+        share = level is not None and field != "loss" and runs.metric.is_share
     series, rows = [], []
     for method in runs.methods:
         rounds, values = seed_curves(runs.of(method), level, field)

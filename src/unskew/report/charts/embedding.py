@@ -56,7 +56,7 @@ def embedding_charts(runs: Runs) -> list[Chart]:
             data={
                 "points": points,
                 "value": runs.metric.name,
-                "share": runs.metric.more_is_better,
+                "share": runs.metric.is_share,
             },
             table=Table(["client", "x", "y", runs.metric.name, "samples"], rows),
         )

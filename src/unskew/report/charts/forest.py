@@ -13,8 +13,8 @@ def forest_charts(runs: Runs) -> list[Chart]:
     verdict = runs.verdict()
     if verdict is None or not verdict.pairs:
         return []
-    sign = 1.0 if runs.metric.more_is_better else -1.0
-    unit = "points" if runs.metric.more_is_better else runs.metric.name
+    sign = runs.metric.sign
+    unit = "points" if runs.metric.is_share else runs.metric.name
     rows, lines = [], []
     for pair in sorted(verdict.pairs, key=lambda pair: -pair.difference):
         low, high = sorted((sign * pair.low, sign * pair.high))
