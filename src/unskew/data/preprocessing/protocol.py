@@ -1,0 +1,248 @@
+"""What clients and server send each other before the first round, and what each makes of it.
+
+1. Every client sends the :class:`Evidence` of its columns; the server decides what each column
+   holds and sends this schema back. A run with a privacy budget skips this step: there, the user
+   declares all columns.
+2. Every client sends a summary of its training samples; the server merges the summaries into one
+   :class:`Transform` and sends it back.
+
+Messages are plain JSON values, so a simulation and a federation of nodes send the same.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.kinds import Evidence, problems
+from unskew.data.preprocessing.moments import Moments
+from unskew.data.preprocessing.noise import NoisySums, noise_scale
+from unskew.data.preprocessing.sketch import QuantileSketch
+from unskew.data.preprocessing.spec import Prepare
+from unskew.data.preprocessing.transform import (
+    ColumnStep,
+    Transform,
+    added_up,
+    most_frequent,
+    vocabulary_of,
+)
+from unskew.data.text import tokenise
+from unskew.errors import UnskewError
+
+Schema = Mapping[str, Declared]
+"""What each column holds, in the order of the features."""
+Message = dict[str, Any]
+"""Plain JSON values."""
+
+MAX_LEVELS = 10_000
+"""The largest number of categories of a column that a client sends."""
+
+
+def describe_columns(columns: Mapping[str, Column]) -> Message:
+    """Return a client's first message: how many cells can be read in which way."""
+    return {name: asdict(Evidence.of(column)) for name, column in columns.items()}
+
+
+def agree_on_schema(messages: Sequence[Message], declared: Schema, where: str) -> Schema:
+    """Decide what the columns hold, or raise an error that lists every column with a problem."""
+    names = list(messages[0])
+    evidence = {
+        name: Evidence.total([Evidence(**message[name]) for message in messages]) for name in names
+    }
+    schema = {name: declared.get(name) or Declared(evidence[name].kind()) for name in names}
+    found = problems({name: each for name, each in evidence.items() if name not in declared})
+    for name in names:
+        if name in declared and (wrong := _mismatch(declared[name], evidence[name])):
+            found[name] = wrong
+    if found:
+        raise UnskewError(
+            f"{where}: {'; '.join(f'column {name!r}: {why}' for name, why in found.items())}; "
+            "correct or blank these cells, leave the columns out (features), or say what they "
+            "hold (columns, such as ward=category)"
+        )
+    check_schema(schema, where)
+    return schema
+
+
+def declared_schema(names: Sequence[str], declared: Schema, prepare: Prepare, where: str) -> Schema:
+    """Return the schema of a run with a privacy budget, in which the data decides nothing."""
+    problem = {}
+    for name in names:
+        known = declared.get(name)
+        if known is None:
+            problem[name] = "is not declared"
+        elif known.kind in ("number", "date") and known.low is None:
+            problem[name] = "has no range"
+        elif known.kind == "category" and known.levels is None and prepare.categories == "onehot":
+            problem[name] = "has no list of categories (or use categories=hashed)"
+        elif known.kind == "text":
+            problem[name] = "is text, whose vocabulary has no noise"
+    if problem:
+        raise UnskewError(
+            f"{where}: with epsilon, nothing may be found out from the data: "
+            f"{'; '.join(f'column {name!r} {why}' for name, why in problem.items())}; say what "
+            "they hold with columns, such as age=0..120,sex=f|m,smokes=boolean"
+        )
+    return {name: declared[name] for name in names}
+
+
+def check_schema(schema: Schema, where: str) -> None:
+    """Raise if columns cannot be features together, or none has a value."""
+    texts = [name for name, column in schema.items() if column.kind == "text"]
+    if texts and len(schema) > 1:
+        others = [name for name in schema if name not in texts]
+        raise UnskewError(
+            f"{where}: {_quoted(texts)} hold{'s' * (len(texts) == 1)} text, and a network takes "
+            f"one text column or other columns, not both; set features to {texts[0]!r} alone, to "
+            f"the others ({_quoted(others) or 'none'}), or declare it a category"
+        )
+    if all(column.kind == "empty" for column in schema.values()):
+        raise UnskewError(f"{where}: no feature column has a value")
+
+
+def summarise_columns(
+    columns: Mapping[str, Column],
+    schema: Schema,
+    prepare: Prepare,
+    rng: np.random.Generator | None = None,
+) -> Message:
+    """Return a client's second message: the statistics of its training samples.
+
+    ``rng`` draws the noise if there is a privacy budget.
+    """
+    ranged = [name for name, column in schema.items() if column.kind in ("number", "date")]
+    scale = noise_scale(len(ranged), prepare.budget) if prepare.budget and ranged else None
+    return {
+        name: _summary(name, columns[name], column, prepare, scale, rng)
+        for name, column in schema.items()
+        if column.kind != "empty"
+    }
+
+
+def fit(messages: Sequence[Message], schema: Schema, prepare: Prepare) -> Transform:
+    """Merge the summaries of all clients into the transformation that all of them apply."""
+    steps = []
+    for name, column in schema.items():
+        parts = [] if column.kind == "empty" else [message[name] for message in messages]
+        steps.append(_step(name, column, parts, prepare))
+    return Transform(columns=tuple(steps))
+
+
+def with_local_statistics(transform: Transform, columns: Mapping[str, Column]) -> Transform:
+    """Return a transformation that scales numbers by a client's own statistics."""
+    steps = []
+    for step in transform.columns:
+        moments = Moments.of(_numbers(columns[step.name], Declared(step.kind, step.low, step.high)))
+        changed = {"center": moments.mean, "scale": moments.scale}
+        steps.append(step.model_copy(update=changed) if step.kind in ("number", "date") else step)
+    return Transform(columns=tuple(steps))
+
+
+def _summary(
+    name: str,
+    column: Column,
+    declared: Declared,
+    prepare: Prepare,
+    noise: float | None,
+    rng: np.random.Generator | None,
+) -> Message:
+    gaps = int((~column.is_present()).sum())
+    missing = {"missing": gaps} if prepare.budget is None else {}
+    if declared.kind in ("number", "date"):
+        values = _numbers(column, declared)
+        if noise is not None and rng is not None and declared.bounds is not None:
+            return asdict(NoisySums.of(values, *declared.bounds, noise, rng))
+        if prepare.mode == "local":
+            return missing
+        summary = {**missing, **asdict(Moments.of(values))}
+        if prepare.scale == "robust":
+            points = len(values) if prepare.mode == "pooled" else prepare.points
+            summary["sketch"] = QuantileSketch.of(values, points).to_json()
+        return summary
+    if declared.kind == "text":
+        counts = Counter(word for text in column.texts().tolist() for word in tokenise(text))
+        return {"counts": dict(sorted(counts.items()))}
+    if declared.kind == "category" and declared.levels is None and prepare.categories == "onehot":
+        levels, numbers = np.unique(column.texts()[column.is_present()], return_counts=True)
+        if len(levels) > MAX_LEVELS:
+            raise UnskewError(
+                f"column {name!r}: has {len(levels):,} categories, more than {MAX_LEVELS:,}; leave "
+                "it out (features), or set prepare to federated:categories=hashed"
+            )
+        return {**missing, "counts": dict(zip(levels.tolist(), numbers.tolist(), strict=True))}
+    return missing
+
+
+def _step(name: str, declared: Declared, parts: Sequence[Message], prepare: Prepare) -> ColumnStep:
+    # With a budget nobody counts gaps, so there is always a feature that marks them.
+    gap = prepare.budget is not None or any(part.get("missing") for part in parts)
+    kind = declared.kind
+    if kind == "empty":
+        return ColumnStep(name=name, kind=kind)
+    if kind in ("number", "date"):
+        center, scale = _center_and_scale(declared, parts, prepare)
+        return ColumnStep(
+            name=name, kind=kind, center=center, scale=scale, gap=gap,
+            low=declared.low, high=declared.high,
+        )  # fmt: skip
+    if kind == "text":
+        words = vocabulary_of(added_up(part["counts"] for part in parts), prepare.words)
+        return ColumnStep(name=name, kind=kind, words=words, length=prepare.length)
+    if kind == "category" and prepare.categories == "hashed" and declared.levels is None:
+        return ColumnStep(name=name, kind=kind, buckets=prepare.buckets, gap=gap)
+    if kind == "category":
+        counted = declared.levels is None and added_up(part["counts"] for part in parts)
+        levels = most_frequent(counted, prepare.levels) if counted else declared.levels or ()
+        return ColumnStep(name=name, kind=kind, levels=levels, gap=gap)
+    return ColumnStep(name=name, kind=kind, gap=gap)
+
+
+def _center_and_scale(
+    declared: Declared, parts: Sequence[Message], prepare: Prepare
+) -> tuple[float, float]:
+    if prepare.mode == "local":
+        return 0.0, 1.0
+    if prepare.budget is not None and declared.bounds is not None:
+        sums = NoisySums.merged([NoisySums(**part) for part in parts])
+        moments = sums.moments(*declared.bounds)
+        return moments.mean, moments.scale
+    keys = ("count", "mean", "squares")
+    moments = Moments.merged([Moments(*(part[key] for key in keys)) for part in parts])
+    if prepare.scale == "standard":
+        return moments.mean, moments.scale
+    sketch = QuantileSketch.merged(QuantileSketch.from_json(part["sketch"]) for part in parts)
+    if not sketch.count:
+        return moments.mean, moments.scale
+    spread = sketch.quantile(0.75) - sketch.quantile(0.25)
+    # Where more than half of the values are the same, the standard deviation still tells a scale.
+    return sketch.quantile(0.5), spread if spread > 0 else moments.scale
+
+
+def _numbers(column: Column, declared: Declared) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the numbers of a column that are no gaps, moved into the declared range."""
+    if declared.kind not in ("number", "date"):
+        return np.empty(0)
+    values = column.numbers() if declared.kind == "number" else column.dates()
+    known = values[~np.isnan(values)]
+    return known if declared.bounds is None else np.clip(known, *declared.bounds)
+
+
+def _mismatch(declared: Declared, evidence: Evidence) -> str | None:
+    """Return how many cells are not what the user says that the column holds."""
+    if declared.kind == "boolean":  # 0 and 1 are booleans if the user says so
+        return None
+    counts = {"number": evidence.numbers, "date": evidence.dates}
+    count = counts.get(declared.kind, evidence.present)
+    if count < evidence.present:
+        return f"{evidence.present - count} of {evidence.present} cells are no {declared.kind}s"
+    if declared.kind == "number" and evidence.unusable:
+        return evidence.problem()
+    return None
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
