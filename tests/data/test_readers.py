@@ -110,7 +110,7 @@ def test_table_by_hand(tmp_path):
     path = table(
         tmp_path, "age,site,weight,outcome\n1,b,2.5,well\n3,a,4,ill\n\n5,b,-6e1,well\n7,b,8,dead\n"
     )
-    federation = Federation.from_table(path, label="outcome", client="site")
+    federation = Federation.from_table(path, label="outcome", client="site", prepare="none")
     assert federation.name == "visits"
     assert federation.client_names.tolist() == ["a", "b"]
     assert federation.class_names == ("dead", "ill", "well")
@@ -131,7 +131,7 @@ def test_whole_numbers_stay_labels_and_clients_sort_as_numbers(tmp_path):
 
 def test_features_can_be_chosen_and_the_client_left_out(tmp_path):
     path = table(tmp_path, "\ufeffname,a,b,y\nAda,1,2,0\nBob,3,4,1\n")
-    federation = Federation.from_table(path, label="y", features=["b", "a"])
+    federation = Federation.from_table(path, label="y", features=["b", "a"], prepare="none")
     assert federation.train.x.tolist() == [[2, 1], [4, 3]]
     assert len(federation) == 1
 
@@ -162,7 +162,7 @@ def test_commas_and_line_breaks_in_quotes_are_part_of_a_name(tmp_path):
 )
 def test_errors_explain_wrong_tables(tmp_path, text, message):
     with pytest.raises(UnskewError, match=message):
-        Federation.from_table(table(tmp_path, text), label="y", client="c")
+        Federation.from_table(table(tmp_path, text), label="y", client="c", prepare="none")
 
 
 def test_a_missing_table_and_a_binary_file_are_rejected(tmp_path):
@@ -187,7 +187,8 @@ def test_parquet_is_read_like_csv(tmp_path):
 
     columns = {"x": [1.5, 2, 3], "c": ["b", "a", "b"], "y": [2, 0, 1], "ok": [True, False, True]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-    federation = Federation.from_table(tmp_path / "a.parquet", label="y", client="c")
+    options = {"label": "y", "client": "c", "prepare": "none"}
+    federation = Federation.from_table(tmp_path / "a.parquet", **options)
     assert federation.train.x.tolist() == [[2, 0], [1.5, 1], [3, 1]]
     assert federation.train.y.tolist() == [0, 2, 1]
     assert federation.client_names.tolist() == ["a", "b"]

@@ -8,7 +8,7 @@ import torch
 from tests.toys import vector_of
 
 import unskew as us
-from unskew.data import federation, load
+from unskew.data import load, tables
 from unskew.engine import initial_network
 from unskew.errors import UnskewError
 from unskew.experiments import jobs
@@ -108,7 +108,7 @@ def test_a_federation_that_is_changed_does_not_change_the_next_one(tmp_path):
 def test_a_table_is_read_once_for_all_seeds(tmp_path, monkeypatch):
     rows = [f"{i % 2},{i % 3},{i % 5}" for i in range(60)]
     (tmp_path / "table.csv").write_text("\n".join(["label,a,b", *rows]) + "\n")
-    reads = count_calls(monkeypatch, federation, "read_table")
+    reads = count_calls(monkeypatch, tables, "read_table")
 
     def table(seed):
         path = tmp_path / "table.csv"

@@ -10,10 +10,13 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    ColumnKinds,
     Features,
     Holdout,
     LabelColumn,
+    Prepare,
     Size,
+    column_kinds,
     column_names,
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
@@ -49,6 +52,8 @@ def compare_methods(
     label_column: LabelColumn = "label",
     client_column: ClientColumn = None,
     features: Features = None,
+    prepare: Prepare = "federated",
+    columns: ColumnKinds = None,
     size: Size = None,
     methods: Annotated[
         str,
@@ -134,6 +139,10 @@ def compare_methods(
     A method of yours needs only a file (see unskew new method --help):  [bold]unskew compare \\
     --methods fedavg,my.py:GradNorm:mu=0.5+ida[/bold]
 
+    A table is used as it is, with gaps, categories, dates and unscaled numbers (docs/tables.md):
+    [bold]unskew compare --data visits.csv --label-column ill --client-column site \\
+    --holdout 0.2[/bold]
+
     With --tune, the learning rate and then the options of each method are tuned on a fifth of each
     client's training samples, never on test samples. Every method gets the same number of trials
     and is then trained with its best setting. Options that you give in --methods are not changed.
@@ -167,6 +176,8 @@ def compare_methods(
         "label_column": label_column,
         "client_column": client_column,
         "features": column_names(features),
+        "prepare": prepare,
+        "columns": column_kinds(columns),
         "size": size,
     }
     data_config = validated(DataConfig, data_options)

@@ -7,10 +7,13 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    ColumnKinds,
     Features,
     Holdout,
     LabelColumn,
+    Prepare,
     Size,
+    column_kinds,
     column_names,
 )
 from unskew.cli.output import Json, print_json, print_rich
@@ -115,6 +118,8 @@ def show_federation(
     label_column: LabelColumn = "label",
     client_column: ClientColumn = None,
     features: Features = None,
+    prepare: Prepare = "federated",
+    columns: ColumnKinds = None,
     size: Size = None,
     json: Json = False,
 ) -> None:
@@ -139,6 +144,8 @@ def show_federation(
         "label_column": label_column,
         "client_column": client_column,
         "features": column_names(features),
+        "prepare": prepare,
+        "columns": column_kinds(columns),
         "size": size,
     }
     federation = open_data(validated(DataConfig, options), seed)

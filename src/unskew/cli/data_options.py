@@ -20,6 +20,21 @@ Features = Annotated[
         show_default="all other columns",
     ),
 ]
+Prepare = Annotated[
+    str,
+    typer.Option(
+        help="Tables: how columns become features: federated (statistics that clients send), "
+        "pooled, local or none, with options such as federated:scale=robust.",
+    ),
+]
+ColumnKinds = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        help="Tables: what columns hold, such as ward=category,age=0..120,sex=f|m,note=text.",
+        show_default="found out from the data",
+    ),
+]
 Size = Annotated[
     int | None, typer.Option(help="Folders of images: resize images to this many pixels per side.")
 ]
@@ -28,3 +43,11 @@ Size = Annotated[
 def column_names(text: str | None) -> list[str] | None:
     """Split a comma-separated list of names."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def column_kinds(text: str | None) -> dict[str, str] | None:
+    """Split a comma-separated list of column=kind; what is no such pair is an error later."""
+    if text is None:
+        return None
+    pairs = (piece.partition("=") for piece in text.split(",") if piece.strip())
+    return {name.strip(): kind.strip() for name, _, kind in pairs}

@@ -1,5 +1,7 @@
 """Check the arrays that users pass, and convert them to the types that a federation stores."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -26,6 +28,25 @@ def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
         with np.errstate(over="ignore"):  # a number too large for float32 is reported as infinite
             return array.astype(np.float32)
     raise UnskewError(f"{field} must hold numbers, not {array.dtype}; convert text to tokens")
+
+
+def are_texts(x: ArrayLike) -> bool:
+    """Return whether samples are texts: one string each."""
+    first: object = None
+    if isinstance(x, np.ndarray):
+        first = x[0] if x.ndim == 1 and len(x) else None
+    elif isinstance(x, Sequence) and len(x):
+        first = x[0]
+    elif hasattr(x, "iloc"):  # a column of a DataFrame
+        first = next(iter(np.asarray(x)), None)
+    return isinstance(first, str)
+
+
+def pair(common: object) -> tuple[ArrayLike, ArrayLike]:
+    """Return the common test samples, which must be a pair of features and labels."""
+    if not isinstance(common, tuple | list) or len(common) != 2:
+        raise UnskewError("common must be a pair (x, y) of test samples")
+    return common[0], common[1]
 
 
 def labels(y: ArrayLike, field: str) -> Array:

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from unskew.data.preprocessing.declared import declared_columns
+from unskew.data.preprocessing.spec import parse_prepare
 from unskew.partition.registry import parse_partitioner
 from unskew.utils.specs import raise_value_error
 
@@ -23,6 +25,8 @@ class DataConfig(BaseModel):
     label_column: str = "label"
     client_column: str | None = None
     features: list[str] | None = None
+    prepare: str = "federated"
+    columns: dict[str, str | list[float] | list[str]] | None = None
     size: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("skew")
@@ -31,3 +35,17 @@ class DataConfig(BaseModel):
         if skew is not None:
             raise_value_error(parse_partitioner, skew)
         return skew
+
+    @field_validator("prepare")
+    @classmethod
+    def _prepare_is_known(cls, prepare: str) -> str:
+        raise_value_error(parse_prepare, prepare)
+        return prepare
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_are_declared(
+        cls, columns: dict[str, str | list[float] | list[str]] | None
+    ) -> dict[str, str | list[float] | list[str]] | None:
+        raise_value_error(declared_columns, columns)
+        return columns

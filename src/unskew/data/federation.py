@@ -6,7 +6,7 @@ more memory than their samples.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,12 @@ from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
+from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.spec import NoPrepare, Prepare
 from unskew.data.read_once import read_once
-from unskew.data.readers import FileSamples, read_folder, read_table
+from unskew.data.read_tables import TableLike
+from unskew.data.readers import FileSamples, read_folder
+from unskew.data.tables import table_federation, text_federation
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
@@ -51,6 +55,8 @@ class Federation:
     class_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None
     report: "PartitionReport | None" = field(default=None)
+    preparation: Preparation | None = None
+    """How raw columns or texts became the features; None if they were numbers already."""
 
     has_samples: ClassVar[bool] = True
     """Whether this process holds the samples; false if only remote clients do."""
@@ -127,8 +133,14 @@ class Federation:
         ``client`` may be any array of ids, numbers or names; without it all samples belong to one
         client. ``holdout`` is the share of each client's samples that becomes its local test set;
         ``common`` is a pair (x, y) of test samples that belong to no client. With ``tokens`` the
-        features are indices into a vocabulary, not quantities.
+        features are indices into a vocabulary, not quantities. If ``x`` holds texts, they become
+        tokens of a vocabulary that is built from the clients' word counts (``docs/text.md``).
         """
+        if checks.are_texts(x):
+            options = {"holdout": holdout, "seed": seed, "classes": classes, "name": name}
+            texts = text_federation(cls.from_arrays, x, y, client, common, options)
+            check_federation(texts)
+            return texts
         features, labels = checks.features(x, "x", tokens=tokens), checks.labels(y, "y")
         names, owners = checks.owners(client, len(labels))
         if len(features) != len(labels) or len(owners) != len(labels):
@@ -197,25 +209,42 @@ class Federation:
     @classmethod
     def from_table(
         cls,
-        path: str | Path,
+        table: TableLike,
         *,
         label: str,
         client: str | None = None,
         features: Sequence[str] | None = None,
+        prepare: str | Prepare | NoPrepare = "federated",
+        columns: Mapping[str, Any] | str | None = None,
+        common: TableLike | None = None,
         **options: Any,
     ) -> "Federation":
-        """Read a CSV file with a header line, or a Parquet file, with one row per sample.
+        """Read a CSV file with a header line, a Parquet file, or a DataFrame, one row per sample.
 
         ``label`` and ``client`` name columns; the features are the columns ``features``, or all
-        remaining ones. Labels that are not integers become classes in sorted order. ``options``
-        are those of :meth:`from_arrays`.
+        remaining ones. Labels that are not integers become classes in sorted order.
+
+        Numbers, categories, booleans, dates and gaps become features as ``prepare`` says:
+        ``federated`` (statistics that clients send), ``pooled``, ``local`` or ``none``, with
+        options such as ``federated:scale=robust`` (``docs/tables.md``). Statistics are those of
+        training samples. ``columns`` says what a column holds where it should not be found out:
+        a kind, a range or categories, ``{"ward": "category", "age": (0, 120)}``. ``common`` is a
+        table of test samples that belong to no client. The other ``options`` are those of
+        :meth:`from_arrays`.
         """
-        samples = read_once(
-            lambda: read_table(path, label=label, client=client, features=features),
-            ("x", "y"),
-            *(path, label, client, features),
+        federation = table_federation(
+            cls.from_arrays,
+            table,
+            label=label,
+            client=client,
+            features=features,
+            prepare=prepare,
+            columns=columns,
+            common=common,
+            options=options,
         )
-        return cls._from_files(samples, options)
+        check_federation(federation)
+        return federation
 
     @classmethod
     def _from_files(cls, samples: FileSamples, options: dict[str, Any]) -> "Federation":
@@ -283,10 +312,9 @@ def _common(
     """Return the common test samples, which must have the shape of the training samples."""
     if common is None:
         return train.x[:0], train.y[:0]
-    if not isinstance(common, tuple | list) or len(common) != 2:
-        raise UnskewError("common must be a pair (x, y) of test samples")
-    x = checks.features(common[0], "common[0]", tokens=tokens)
-    y = checks.labels(common[1], "common[1]")
+    features, labels = checks.pair(common)
+    x = checks.features(features, "common[0]", tokens=tokens)
+    y = checks.labels(labels, "common[1]")
     if x.shape[1:] != train.x.shape[1:]:
         raise UnskewError(
             f"common: samples must have the shape {train.x.shape[1:]} of x (got {x.shape[1:]})"

@@ -11,6 +11,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.columns import Array, Columns
 from unskew.data.config import DataConfig
 from unskew.data.federation import Federation
+from unskew.data.preprocessing.spec import TEXT_LENGTH, VOCABULARY_SIZE
 from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
 from unskew.data.storage import is_saved
@@ -31,12 +32,8 @@ HOLDOUT = 0.2
 _DEFAULTS = {"pool": "train", "common": "source"}
 """The defaults of the options that have one other than None."""
 
-VOCABULARY_SIZE, TEXT_LENGTH = 10_000, 40
-"""The size of the vocabulary, and the number of tokens that a text is truncated or padded to."""
-
-
 _SOURCE_OPTIONS = ("skew", "clients", "samples", "pool", "common")
-_TABLE_OPTIONS = ("label_column", "client_column", "features")
+_TABLE_OPTIONS = ("label_column", "client_column", "features", "prepare", "columns")
 """Options that have no effect on other kinds of data."""
 
 
@@ -75,6 +72,8 @@ def open_data(config: DataConfig, seed: int) -> Federation:
         label=config.label_column,
         client=config.client_column,
         features=config.features,
+        prepare=config.prepare,
+        columns=config.columns,
         holdout=holdout,
         seed=seed,
     )

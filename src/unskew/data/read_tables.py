@@ -1,64 +1,117 @@
-"""Read the columns of CSV and Parquet files, and convert them to numbers, ids and labels."""
+"""Read the columns of CSV and Parquet files and of DataFrames: cells, numbers, ids and labels."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.expansion import check_expansion
+from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.names import check_has_columns
 from unskew.errors import UnskewError
-from unskew.utils.printable import printable
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
-_MAX_LISTED, _MAX_TEXT = 20, 80
-"""How many columns, and how many characters of a cell, an error message shows."""
+_MAX_TEXT = 80
+"""How many characters of a cell an error message shows."""
 
 
-class TableFile:
-    """The columns of one file; every error names the file, the column and the row."""
+TableLike = str | Path | Iterable[Mapping[str, Any]] | Any
+"""A CSV or Parquet file, a pandas DataFrame, or rows that map names of columns to cells."""
 
-    def __init__(self, file: Path) -> None:
-        if not file.is_file():
-            raise UnskewError(f"{file}: is not a file")
-        self.file = file
-        self._columns = _parquet(file) if file.suffix in (".parquet", ".pq") else _csv(file)
-        if not next((len(column) for column in self._columns.values()), 0):
-            raise UnskewError(f"{file}: has no rows")
+_HINT = (
+    "set --label-column, --client-column and --features, or label, client and features in Python"
+)
+
+
+class RawTable:
+    """The columns of a file, a DataFrame or rows; every error names the table and the columns."""
+
+    def __init__(self, columns: Mapping[str, Array], where: str, name: str) -> None:
+        self._columns, self.where, self.name = columns, where, name
+        if not next((len(column) for column in columns.values()), 0):
+            raise UnskewError(f"{where}: has no rows")
+
+    @staticmethod
+    def of(table: TableLike, what: str = "table") -> "RawTable":
+        """Read a file, or take the columns of a DataFrame or of rows."""
+        if isinstance(table, str | Path):
+            file = Path(table)
+            if not file.is_file():
+                raise UnskewError(f"{file}: is not a file")
+            columns = _parquet(file) if file.suffix in (".parquet", ".pq") else _csv(file)
+            return RawTable(columns, str(file), file.stem)
+        if hasattr(table, "columns") and hasattr(table, "iloc"):
+            return RawTable(_frame(table, what), what, what)
+        rows = [table] if isinstance(table, Mapping) else table
+        if not isinstance(rows, Iterable):
+            raise UnskewError(
+                f"{what} must be a CSV or Parquet file, a DataFrame, or rows (got {table!r})"
+            )
+        listed = list(rows)
+        wrong = next((row for row in listed if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise UnskewError(
+                f"{what}: every row must map names of columns to cells (got {wrong!r})"
+            )
+        names = dict.fromkeys(str(name) for row in listed for name in row)
+        columns = {name: _objects([row.get(name) for row in listed]) for name in names}
+        return RawTable(columns, what, what)
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns in the order of the file."""
+        """The names of the columns in the order of the table."""
         return list(self._columns)
 
-    def numbers(self, name: str) -> NDArray[np.float32]:
-        """Return a column as float32."""
-        column = self._column(name)
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def check_has(self, names: Iterable[str]) -> None:
+        """Raise an error that lists all names that are no column."""
+        check_has_columns(self._columns, names, self.where, _HINT)
+
+    def cells(self, names: Sequence[str]) -> dict[str, Column]:
+        """Return columns as they are; one error lists all that hold something else than cells."""
+        self.check_has(names)
+        return _collected(names, self.where, lambda name: Column.of(self._columns[name], name))
+
+    def numbers(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return columns of numbers as float32; one error lists all that hold anything else."""
+        self.check_has(names)
+        return np.stack(list(_collected(names, self.where, self._numbers).values()), axis=1)
+
+    def _numbers(self, name: str) -> NDArray[np.float32]:
+        column = self._plain_column(name)
         try:
             with np.errstate(all="ignore"):  # a number too large for float32 is infinite
                 numbers = column.astype(np.float32)
         except (ValueError, TypeError):
             row = next((i for i, value in enumerate(column) if not _is_number(value)), 0)
             raise UnskewError(
-                f"{self.file}: column {name!r} must hold numbers, but row {row + 1} has "
-                f"{_shortened(column[row])}; select numeric columns with features"
+                f"column {name!r} must hold numbers, but row {row + 1} has "
+                f"{_shortened(column[row])}"
             ) from None
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
             problem = "has no number" if np.isnan(numbers[bad[0]]) else "is infinite"
-            raise UnskewError(f"{self.file}: column {name!r} {problem} in row {bad[0] + 1}")
+            raise UnskewError(f"column {name!r} {problem} in row {bad[0] + 1}")
         return numbers
 
     def ids(self, name: str) -> Array:
         """Return a column as integers if it holds nothing else, otherwise as text."""
-        column = self._column(name)
+        self.check_has([name])
+        try:
+            column = self._plain_column(name)
+        except UnskewError as error:
+            raise UnskewError(f"{self.where}: {error}") from None
         for row, value in enumerate(column):
             if _is_empty(value):
-                raise UnskewError(f"{self.file}: column {name!r} is empty in row {row + 1}")
+                raise UnskewError(f"{self.where}: column {name!r} is empty in row {row + 1}")
         try:
             whole = column.astype(np.int64)
         except (ValueError, OverflowError, TypeError):
@@ -66,23 +119,51 @@ class TableFile:
         exact = column.dtype.kind == "U" or np.array_equal(whole, column)
         return whole if exact and column.dtype.kind != "b" else column.astype(str)
 
-    def _column(self, name: str) -> Array:
-        if name not in self._columns:
-            raise UnskewError(
-                f"{self.file}: has no column {name!r}; it has: {_listed(self._columns)} (set "
-                "--label-column, --client-column and --features, or label, client and features in "
-                "Python)"
-            )
+    def _plain_column(self, name: str) -> Array:
         column = self._columns[name]
         values = column if column.dtype.kind == "O" else ()
         nested = next((value for value in values if not _is_plain(value)), None)
         if column.dtype.kind not in "OUbiuf" or nested is not None:
             kind = column.dtype if nested is None else type(nested).__name__
-            raise UnskewError(
-                f"{self.file}: column {name!r} must hold one number or text per row (got {kind}); "
-                "select other columns with features"
-            )
+            raise UnskewError(f"column {name!r} must hold one number or text per row (got {kind})")
         return column
+
+
+def _collected(names: Sequence[str], where: str, read: Callable[[str], T]) -> dict[str, T]:
+    """Read columns; raise the problems of all of them at once."""
+    found, wrong = {}, []
+    for name in names:
+        try:
+            found[name] = read(name)
+        except UnskewError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UnskewError(
+            f"{where}: {'; '.join(wrong)}; select other columns with features, or have the columns "
+            "prepared (prepare=federated)"
+        )
+    return found
+
+
+def _frame(frame: Any, what: str) -> dict[str, Array]:
+    """Return the columns of a pandas DataFrame, in which its missing values are None."""
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) != len(names):
+        raise UnskewError(f"{what}: two columns have the same name; rename one")
+    columns = {}
+    for place, name in enumerate(names):
+        series = frame.iloc[:, place]
+        array = series.to_numpy()
+        if array.dtype.kind == "O":
+            array = _objects(series.astype(object).where(series.notna(), None).tolist())
+        columns[name] = array
+    return columns
+
+
+def _objects(cells: Sequence[Any]) -> Array:
+    array = np.empty(len(cells), object)
+    array[:] = cells
+    return array
 
 
 def _csv(file: Path) -> Mapping[str, Array]:
@@ -128,12 +209,6 @@ def _parquet(file: Path) -> Mapping[str, Array]:
     except (OSError, ValueError, KeyError, TypeError, MemoryError, ArrowException) as error:
         reason = " ".join(str(error).split())
         raise UnskewError(f"{file}: cannot be read as Parquet ({reason})") from None
-
-
-def _listed(names: Mapping[str, Array]) -> str:
-    """Return the first columns; a file may have thousands."""
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return ", ".join(printable(name)[:_MAX_TEXT] for name in list(names)[:_MAX_LISTED]) + more
 
 
 def _shortened(value: object) -> str:

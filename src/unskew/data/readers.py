@@ -8,13 +8,13 @@ import numpy as np
 
 from unskew.data.columns import Array
 from unskew.data.read_images import decode, list_images
-from unskew.data.read_tables import TableFile
+from unskew.data.read_tables import RawTable, TableLike
 from unskew.errors import UnskewError
 
 
 @dataclass(frozen=True, eq=False)
 class FileSamples:
-    """The samples of a folder or table: features, integer labels and the client of each.
+    """The samples of a folder: features, integer labels and the client of each.
 
     ``client`` is None if the files name no clients; ``class_names`` is empty if the labels are
     integers.
@@ -45,39 +45,60 @@ def read_folder(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class TableSamples:
+    """The samples of a table: its feature columns, integer labels and the client of each row."""
+
+    table: RawTable
+    features: list[str]
+    y: Array
+    client: Array | None
+    class_names: tuple[str, ...]
+
+    def labels_like(self, other: "TableSamples") -> Array:
+        """Return the labels as those of another table, which has the names of the classes."""
+        if bool(self.class_names) != bool(other.class_names):
+            raise UnskewError(f"{self.table.where}: its labels are not those of the training table")
+        if not self.class_names:
+            return self.y
+        unknown = [name for name in self.class_names if name not in other.class_names]
+        if unknown:
+            raise UnskewError(f"{self.table.where}: no training row has the label {unknown[0]!r}")
+        return np.array([other.class_names.index(name) for name in self.class_names])[self.y]
+
+
 def read_table(
-    path: str | Path,
+    table: TableLike,
     *,
     label: str,
     client: str | None = None,
     features: Sequence[str] | None = None,
-) -> FileSamples:
+    what: str = "table",
+) -> TableSamples:
     """Read a table; the arguments are those of :meth:`Federation.from_table`."""
-    table = TableFile(Path(path))
-    labels = table.ids(label)
-    owners = None if client is None else table.ids(client)
-    if features is None:
-        features = [name for name in table.names if name not in (label, client)]
-    if not features:
-        raise UnskewError(f"{path}: has no columns left for features")
-    _check_roles(path, label, client, features)
-    x = np.stack([table.numbers(name) for name in features], axis=1)
+    raw = RawTable.of(table, what)
+    roles = [label] if client is None else [label, client]
+    raw.check_has([*roles, *(features or ())])
+    labels = raw.ids(label)
+    owners = None if client is None else raw.ids(client)
+    chosen = [n for n in raw.names if n not in roles] if features is None else list(features)
+    if not chosen:
+        raise UnskewError(f"{raw.where}: has no columns left for features")
+    _check_roles(raw.where, label, client, chosen)
     class_names: list[str] = []
     if labels.dtype.kind == "U":
         names, labels = np.unique(labels, return_inverse=True)
         class_names = names.tolist()
-    return FileSamples(
-        name=table.file.stem, x=x, y=labels, client=owners, class_names=tuple(class_names)
-    )
+    return TableSamples(raw, chosen, labels, owners, tuple(class_names))
 
 
-def _check_roles(path: str | Path, label: str, client: str | None, features: Sequence[str]) -> None:
+def _check_roles(where: str, label: str, client: str | None, features: Sequence[str]) -> None:
     """Reject a column with two roles: a feature that is the label leaves nothing to learn."""
     roles = [label, *([] if client is None else [client]), *features]
     for name in roles:
         if roles.count(name) > 1:
             raise UnskewError(
-                f"{path}: column {name!r} is named twice among label, client and features; name "
+                f"{where}: column {name!r} is named twice among label, client and features; name "
                 "it once"
             )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.data.columns import Array, Columns
+from unskew.data.preprocessing.preparation import Preparation
 from unskew.errors import UnskewError
 from unskew.utils.folders import check_folder
 
@@ -53,6 +54,7 @@ def write(federation: "Federation", folder: Path) -> None:
         "class_names": federation.class_names,
         "vocabulary": federation.vocabulary,
         "report": federation.report.to_dict() if federation.report else None,
+        "preparation": federation.preparation.to_json() if federation.preparation else None,
     }
     (folder / _UNFINISHED).write_text(json.dumps(metadata))
     (folder / _UNFINISHED).replace(folder / _METADATA)
@@ -78,6 +80,8 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
         fields["report"] = (
             PartitionReport.from_dict(metadata["report"]) if metadata["report"] else None
         )
+        if metadata.get("preparation") is not None:
+            fields["preparation"] = Preparation.from_json(metadata["preparation"])
         if fields["report"] is not None:
             fields["report"].check(len(fields["train"]), fields["classes"])
     except UnskewError as error:

@@ -161,7 +161,7 @@ def spec_of(thing: object, name: str) -> str:
     return name + (":" + ",".join(options) if options else "")
 
 
-def raise_value_error(check: Callable[[str], object], value: str) -> None:
+def raise_value_error(check: Callable[[T], object], value: T) -> None:
     """Call a check inside a pydantic validator, which expects ``ValueError``."""
     try:
         check(value)

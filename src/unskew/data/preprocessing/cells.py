@@ -65,15 +65,14 @@ class Column:
         if kind == "O":
             return _of_objects(array, name)
         raise UnskewError(
-            f"column {name!r} must hold numbers, texts, booleans or dates (got {array.dtype}); "
-            "select other columns with features"
+            f"column {name!r} must hold numbers, texts, booleans or dates (got {array.dtype})"
         )
 
     def is_present(self) -> NDArray[np.bool_]:
         """Return which cells are not gaps."""
         if self.stored == "text":
             return np.asarray(self.values != "", np.bool_)
-        return ~np.isnan(self.values)
+        return np.asarray(~np.isnan(self.values), np.bool_)
 
     def numbers(self) -> NDArray[np.float64]:
         """Return the cells as numbers; NaN where a cell is a gap or no number."""
@@ -168,7 +167,7 @@ def _of_objects(array: NDArray[np.object_], name: str) -> Column:
     if other is not None:
         raise UnskewError(
             f"column {name!r} must hold one number, text, boolean or date per row (got "
-            f"{type(other).__name__}); select other columns with features"
+            f"{type(other).__name__})"
         )
     return Column("text", _without_gaps(np.array([_text_of(cell) for cell in cells], str)))
 

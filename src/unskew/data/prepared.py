@@ -1,0 +1,99 @@
+"""From raw columns to the features of a federation: fitted on training samples, applied to all.
+
+The rows are first divided among clients, training and test as any other samples; their numbers
+are then replaced by features.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.columns import Array, Columns
+from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.preparation import Preparation, prepare_clients
+from unskew.data.preprocessing.spec import Prepare
+from unskew.errors import UnskewError
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
+
+RawColumns = Mapping[str, Column]
+
+
+def row_numbers(rows: int) -> NDArray[np.int32]:
+    """Return placeholders for features: the number of each row."""
+    return np.arange(rows, dtype=np.int32)[:, None]
+
+
+def with_features(
+    placed: "Federation",
+    columns: RawColumns,
+    prepare: Prepare,
+    declared: Mapping[str, Declared],
+    *,
+    where: str,
+    seed: int,
+    common: tuple[RawColumns, Array] | None = None,
+) -> "Federation":
+    """Return a federation of row numbers with the features of these rows.
+
+    ``common`` holds the columns and labels of test samples that belong to no client.
+    """
+    unknown = [name for name in declared if name not in columns]
+    if unknown:
+        raise UnskewError(f"columns: {unknown[0]!r} is no feature column of {where}")
+    train, test = (_columns_of_clients(part, columns) for part in (placed.train, placed.test))
+    preparation = prepare_clients(train, prepare, declared, where=where, seed=seed)
+    lenient = prepare.budget is not None  # there, nobody has looked at the training samples
+    x_train, x_test = (
+        _features(part, preparation, what, lenient=lenient)
+        for part, what in ((train, where), (test, f"{where}, test samples"))
+    )
+    return replace(
+        placed,
+        train=replace(placed.train, x=x_train),
+        test=replace(placed.test, x=x_test),
+        common=_common(common, preparation, placed, x_train),
+        vocabulary=preparation.transform.vocabulary,
+        preparation=preparation,
+    )
+
+
+def _columns_of_clients(part: Columns, columns: RawColumns) -> list[dict[str, Column]]:
+    rows = part.x[:, 0].astype(np.int64)
+    return [
+        {name: column.take(rows[start:end]) for name, column in columns.items()}
+        for start, end in zip(part.offsets[:-1], part.offsets[1:], strict=True)
+    ]
+
+
+def _features(
+    clients: list[dict[str, Column]], preparation: Preparation, where: str, *, lenient: bool
+) -> NDArray[Any]:
+    return np.concatenate(
+        [
+            preparation.of_client(client).apply(columns, where, lenient=lenient)
+            for client, columns in enumerate(clients)
+        ]
+    )
+
+
+def _common(
+    common: tuple[RawColumns, Array] | None,
+    preparation: Preparation,
+    placed: "Federation",
+    like: Array,
+) -> Columns:
+    if common is None:
+        return Columns.whole(like[:0], placed.train.y[:0])
+    if preparation.own:
+        raise UnskewError(
+            "common: with prepare=local every client has its own scale, and these samples belong "
+            "to none; use prepare=federated"
+        )
+    columns, labels = common
+    return Columns.whole(preparation.transform.apply(columns, "common"), labels)
