@@ -24,10 +24,6 @@ _MAX_TEXT = 80
 TableLike = str | Path | Iterable[Mapping[str, Any]] | Any
 """A CSV or Parquet file, a pandas DataFrame, or rows that map names of columns to cells."""
 
-_HINT = (
-    "set --label-column, --client-column and --features, or label, client and features in Python"
-)
-
 
 class RawTable:
     """The columns of a file, a DataFrame or rows; every error names the table and the columns."""
@@ -71,9 +67,9 @@ class RawTable:
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))
 
-    def check_has(self, names: Iterable[str]) -> None:
+    def check_has(self, names: Iterable[str], hint: str = "") -> None:
         """Raise an error that lists all names that are no column."""
-        check_has_columns(self._columns, names, self.where, _HINT)
+        check_has_columns(self._columns, names, self.where, hint)
 
     def cells(self, names: Sequence[str]) -> dict[str, Column]:
         """Return columns as they are; one error lists all that hold something else than cells."""

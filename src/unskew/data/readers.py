@@ -11,6 +11,10 @@ from unskew.data.read_images import decode, list_images
 from unskew.data.read_tables import RawTable, TableLike
 from unskew.errors import UnskewError
 
+_HINT = (
+    "set --label-column, --client-column and --features, or label, client and features in Python"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class FileSamples:
@@ -78,7 +82,7 @@ def read_table(
     """Read a table; the arguments are those of :meth:`Federation.from_table`."""
     raw = RawTable.of(table, what)
     roles = [label] if client is None else [label, client]
-    raw.check_has([*roles, *(features or ())])
+    raw.check_has([*roles, *(features or ())], _HINT)
     labels = raw.ids(label)
     owners = None if client is None else raw.ids(client)
     chosen = [n for n in raw.names if n not in roles] if features is None else list(features)

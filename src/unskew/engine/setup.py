@@ -182,6 +182,7 @@ class TrainingSetup:
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),
             "data": federation_facts(self.federation),
+            **_input_facts(self.federation),
             "versions": {
                 "unskew": __version__,
                 "torch": torch.__version__,
@@ -189,6 +190,22 @@ class TrainingSetup:
                 "python": platform.python_version(),
             },
         }
+
+
+def _input_facts(federation: Federation) -> dict[str, Any]:
+    """Return what a predictor must know: the samples' format, and how raw rows are prepared."""
+    preparation, words = federation.preparation, federation.vocabulary
+    facts: dict[str, Any] = {
+        "inputs": {
+            "shape": list(federation.shape),
+            "dtype": federation.train.x.dtype.name,
+            "words": None if words is None else len(words),
+            "classes": federation.classes,
+        }
+    }
+    if preparation is not None:
+        facts["preparation"] = preparation.to_json()
+    return facts
 
 
 def _smallest_cohort(method: Method, settings: Settings, clients: int) -> int:

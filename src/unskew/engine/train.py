@@ -26,6 +26,7 @@ from unskew.engine.threads import threads, threads_for
 from unskew.errors import UnskewWarning
 from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
+from unskew.runs.cost import Traffic, add_up
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.sample_weights import weights_table
@@ -210,6 +211,12 @@ class StageRun:
         They hold evaluation results if this round is evaluated.
         """
         row = round_row(self._stage.name, position.round, outcome)
+        preparation = self._context.federation.preparation
+        if preparation is not None and (position.stage, position.round) == (0, 1):
+            # What clients and server sent before the first round counts in it.
+            sent = Traffic(**vars(preparation.sent))
+            row["preparation"] = sent.to_dict()
+            row["traffic"] = add_up([outcome.total, sent]).to_dict()
         if self._context.private is not None:
             row["privacy"] = self._context.private.spent(position.round)
         tables = [round_table(self._stage.name, position.round, outcome)]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from unskew.composition.values import Tensors
+    from unskew.engine.predictor import Predictor
 
 Judge = Literal["mean", "last"]
 """The number that is judged: the mean of the last evaluations, or the last one."""
@@ -144,6 +146,17 @@ class Run:
         """Remarks that explain the result, derived from the diagnostics of the rounds."""
         unfinished = [] if self.is_finished else [unfinished_text([self])]
         return [*unfinished, *remarks_on(self.task_metrics)]
+
+    @property
+    def predictor(self) -> "Predictor":
+        """The global model as a predictor of raw rows: ``run.predictor.predict("new.csv")``.
+
+        It works for runs in memory and for runs read from their folder, unless the network or the
+        method is user-defined.
+        """
+        # The engine is above this package, so it is imported when it is needed.
+        found: Predictor = import_module("unskew.engine.predictor").predictor_of(self)
+        return found
 
     @property
     def accuracy(self) -> float:
