@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unskew.composition.parts import ClientSide, Personalization, ServerSide, Setting
     from unskew.data.federation import Federation
     from unskew.data.load import load
+    from unskew.data.quality.check import check
     from unskew.engine.metrics import make_metric
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
@@ -31,6 +32,7 @@ _HOMES = {
     "ServerSide": "unskew.composition.parts",
     "Setting": "unskew.composition.parts",
     "UnskewError": "unskew.errors",
+    "check": "unskew.data.quality.check",
     "compare": "unskew.experiments.comparison",
     "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
@@ -49,6 +51,7 @@ __all__ = [
     "Setting",
     "UnskewError",
     "__version__",
+    "check",
     "compare",
     "diagnose",
     "load",

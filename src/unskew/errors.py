@@ -11,6 +11,10 @@ class UnskewWarning(UserWarning):
     """Something works, but not as expected. The command line prints the message alone."""
 
 
+class DataWarning(UnskewWarning):
+    """Something about the data is doubtful; see :func:`unskew.check`."""
+
+
 def add_traceback_note(error: Exception) -> None:
     """Add the traceback as a note, since it is lost when an error is sent to another process."""
     error.add_note("".join(traceback.format_exception(error)))

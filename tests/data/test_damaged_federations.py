@@ -38,7 +38,7 @@ def test_features_that_cannot_be_trained_on_are_refused(x, message):
 
 
 def test_common_test_samples_are_checked_too():
-    with pytest.raises(UnskewError, match=r"common x has values .*\(1 NaN of 12\)"):
+    with pytest.raises(UnskewError, match=r"common x: has values .*\(1 NaN of 12\)"):
         Federation.from_arrays(X, Y, common=(with_values(np.nan), Y))
 
 

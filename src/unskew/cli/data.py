@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.data_check import check_data
 from unskew.cli.data_options import (
     ClientColumn,
     ColumnKinds,
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 app = typer.Typer(
-    no_args_is_help=True, help="List and fetch data sources, and show how skewed data is."
+    no_args_is_help=True,
+    help="List and fetch data sources, check data, and show how skewed it is.",
 )
 
 
@@ -160,6 +162,9 @@ def show_federation(
     _show(federation)
     if out is not None:
         typer.echo(f"figure: {out}")
+
+
+app.command("check")(check_data)
 
 
 def _show(federation: "Federation") -> None:

@@ -84,5 +84,7 @@ def _run_facts(run: "Run") -> dict[str, Any]:
         "failed_rounds": run.failed_rounds,
         "cost": asdict(run.cost),
         "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
+        "findings": run.facts.get("findings", []),
+        "remarks": run.remarks,
         "folder": str(run.folder) if run.folder else None,
     }

@@ -54,6 +54,7 @@ class Federation:
     client_names: Array | None = None
     class_names: tuple[str, ...] | None = None
     vocabulary: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
     report: "PartitionReport | None" = field(default=None)
     preparation: Preparation | None = None
     """How raw columns or texts became the features; None if they were numbers already."""

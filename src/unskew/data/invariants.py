@@ -1,12 +1,11 @@
 """What holds for every federation, whether it comes from arrays or from a folder."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unskew.data.columns import Array, Columns
+from unskew.data.columns import Columns
+from unskew.data.quality.finite import finite_findings
 from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
 MAX_CLASSES = 1_000_000
 """The largest number of classes; a larger label is an id or a damaged value."""
-
-_BLOCK_BYTES = 2**24
 
 
 def check_federation(federation: "Federation") -> None:
@@ -44,27 +41,14 @@ def check_federation(federation: "Federation") -> None:
         if len(part) != expected:
             raise UnskewError(f"{name}: has {len(part)} clients instead of {expected}")
     _check_names(federation, clients)
+    for finding in finite_findings(federation):
+        raise UnskewError(str(finding))
     if federation.vocabulary is not None and dtype == np.int32:
         largest = max(int(part.x.max(initial=0)) for part in parts.values())
         if largest >= len(federation.vocabulary):
             raise UnskewError(
                 f"x holds the word {largest}, but the vocabulary has {len(federation.vocabulary)}"
             )
-
-
-def check_finite(x: Array, field: str) -> None:
-    """Raise if features are NaN or infinite, with the number of each."""
-    if x.dtype.kind != "f":
-        return
-    if all(bool(np.isfinite(block).all()) for block in _blocks(x)):
-        return
-    nan = sum(int(np.isnan(block).sum()) for block in _blocks(x))
-    infinite = sum(int(np.isinf(block).sum()) for block in _blocks(x))
-    found = [f"{count:,} {what}" for count, what in ((nan, "NaN"), (infinite, "infinite")) if count]
-    raise UnskewError(
-        f"{field} has values that are not finite numbers ({' and '.join(found)} of {x.size:,}); "
-        "replace them or remove their samples"
-    )
 
 
 def _check_part(part: Columns, name: str, classes: int) -> None:
@@ -83,7 +67,6 @@ def _check_part(part: Columns, name: str, classes: int) -> None:
             f"{name} y: labels go up to {y.max()}, but there are {classes} classes, from 0 to "
             f"{classes - 1}"
         )
-    check_finite(x, f"{name} x")
 
 
 def _check_names(federation: "Federation", clients: int) -> None:
@@ -98,16 +81,15 @@ def _check_names(federation: "Federation", clients: int) -> None:
     for field, texts, length in (
         ("class_names", federation.class_names, federation.classes),
         ("vocabulary", federation.vocabulary, None),
+        ("feature_names", federation.feature_names, None),
     ):
         if texts is not None and not all(isinstance(text, str) for text in texts):
             raise UnskewError(f"{field} must be texts")
         if texts is not None and length is not None and len(texts) != length:
             raise UnskewError(f"{field} must be {length}, one per class (got {len(texts)})")
-
-
-def _blocks(x: Array) -> Iterator[Array]:
-    """Yield the rows of an array in blocks, so that a mapped file is never in memory at once."""
-    rows = max(1, _BLOCK_BYTES // max(1, x[:1].nbytes))
-    starts: Sequence[int] = range(0, len(x) + rows, rows)
-    for start, end in pairwise(starts):
-        yield x[start:end]
+    names_of_features = federation.feature_names
+    if names_of_features is not None and federation.shape != (len(names_of_features),):
+        raise UnskewError(
+            f"feature_names must be one per feature of samples of shape {federation.shape} (got "
+            f"{len(names_of_features)})"
+        )

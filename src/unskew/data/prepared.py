@@ -59,6 +59,7 @@ def with_features(
         test=replace(placed.test, x=x_test),
         common=_common(common, preparation, placed, x_train),
         vocabulary=preparation.transform.vocabulary,
+        feature_names=tuple(preparation.transform.feature_names) or None,
         preparation=preparation,
     )
 

@@ -118,7 +118,8 @@ def _unprepared(
     if tests is not None:
         pair = tests.table.numbers(samples.features), tests.labels_like(samples)
     x = samples.table.numbers(samples.features)
-    return make(x, samples.y, samples.client, common=pair, **options)
+    federation = make(x, samples.y, samples.client, common=pair, **options)
+    return replace(federation, feature_names=tuple(samples.features))
 
 
 def _prepared(

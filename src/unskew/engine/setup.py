@@ -169,6 +169,13 @@ class TrainingSetup:
         rounds.append(rounds_of(last, self.settings))
         return [[each.name, n] for each, n in zip((*before, last), rounds, strict=True)]
 
+    def _no_effect(self) -> dict[str, str]:
+        """Return why the method does the same as without one of its parts, if that is known."""
+        affected = any(part.about.only_with_norms for part in self.method.parts)
+        if affected and not any(entry.batch_norm for entry in self.network.layout.entries):
+            return {"no_effect": "this network has no BatchNorm"}
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """Return the facts about the setup that the run records."""
         densities = [stage for stage in self.method.stages() if stage.learns_density]
@@ -181,6 +188,7 @@ class TrainingSetup:
             "stages": self._stage_rounds(),
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),
+            **self._no_effect(),
             "data": federation_facts(self.federation),
             **_input_facts(self.federation),
             "versions": {

@@ -10,6 +10,8 @@ from typing import Any
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data.federation import Federation
+from unskew.data.quality.check import check_before_training
+from unskew.data.quality.findings import DataCheck
 from unskew.data.read_once import reading_once
 from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
@@ -36,6 +38,7 @@ Federations = Federation | Callable[[int], Federation]
 
 
 @checkpoints_on_sigterm()
+@reading_once()
 def compare(
     federation: Federations,
     methods: str | Sequence[str | Part | Method],
@@ -102,9 +105,7 @@ def compare(
     names = [method.spec for method in chosen]
     if len(set(names)) != len(names):
         raise UnskewError(f"methods must be distinct (got {', '.join(names)})")
-    seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not seed_list or len(set(seed_list)) < len(seed_list):
-        raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
+    seed_list = _seeds(seeds)
     check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
@@ -116,6 +117,7 @@ def compare(
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
 
         prepare_comparison_folder(folder)
+    federations.of(seed_list[0])  # what is wrong with the data is said before anything starts
     rounds_per_run = [settings.rounds for _ in seed_list]
     if plan is not None:
         rounds_per_run += [plan.rounds] * plan.trials
@@ -126,7 +128,6 @@ def compare(
             progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
         ) as display,
         stage_cache_in(folder) as stage_cache,
-        reading_once(),
     ):
         scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
         if progress is not False:
@@ -204,11 +205,15 @@ def _check_target(target: float | None, settings: Settings) -> None:
 
 
 class _FederationCache:
-    """Returns the federation of a seed, and keeps the last one it created."""
+    """Returns the checked federation of a seed, and keeps the last one it created.
+
+    A warning about the data is shown for the first seed that has it.
+    """
 
     def __init__(self, federation: Federations) -> None:
         self._federation = federation
-        self._last: tuple[int, Federation] | None = None
+        self._last: tuple[int, Federation, DataCheck] | None = None
+        self._shown: set[str] = set()
 
     @property
     def is_fixed(self) -> bool:
@@ -216,11 +221,21 @@ class _FederationCache:
         return isinstance(self._federation, Federation)
 
     def of(self, seed: int) -> Federation:
-        if isinstance(self._federation, Federation) or not callable(self._federation):
-            return self._federation
-        if self._last is None or self._last[0] != seed:
-            self._last = seed, self._federation(seed)
-        return self._last[1]
+        return self._loaded(seed)[0]
+
+    def notes(self, seed: int) -> Mapping[str, Any]:
+        """Return what the runs of a seed record about their data."""
+        return self._loaded(seed)[1].to_notes()
+
+    def _loaded(self, seed: int) -> tuple[Federation, DataCheck]:
+        given = self._federation
+        fixed = isinstance(given, Federation)
+        if self._last is None or not (fixed or self._last[0] == seed):
+            federation = given if isinstance(given, Federation) else given(seed)
+            found = check_before_training(federation, self._shown)
+            self._shown.update(finding.subject for finding in found)
+            self._last = seed, federation, found
+        return self._last[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +263,7 @@ class _Entry:
             settings=settings.changed({**self.settings, "seed": seed}),
             folder=None if out is None else run_folder(out, self.requested, seed),
             notes=self.notes,
+            data_notes=lambda: federations.notes(seed),
         )
 
 
@@ -276,6 +292,13 @@ class _Rows:
     def collect(self, runs: Sequence[Run], **judging: Any) -> Runs:
         """Return the runs of one row after the other."""
         return Runs(sorted(runs, key=lambda run: self.specs.index(run.method)), **judging)
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not found or len(set(found)) < len(found):
+        raise UnskewError(f"seeds must be at least one, all distinct (got {seeds})")
+    return found
 
 
 def _as_list(methods: str | Sequence[str | Part | Method]) -> Sequence[str | Part | Method]:

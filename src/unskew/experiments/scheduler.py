@@ -38,6 +38,8 @@ class RunRequest:
     model: str | None = None
     """The run's network, if it differs from the one the scheduler uses for all runs."""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    data_notes: Callable[[], Mapping[str, Any]] = dict
+    """Returns further notes, about the data, once it is loaded."""
     skip_unsupported: bool = False
     """Whether a method that does not support the network is skipped instead of raising.
 
@@ -77,6 +79,7 @@ class RunScheduler:
 
     def _job(self, request: RunRequest, networks: NetworkCache | None) -> Job:
         data = request.data()
+        notes = {**request.notes, **request.data_notes()}
 
         def job(on_round: RoundCallback) -> Run:
             try:
@@ -86,7 +89,7 @@ class RunScheduler:
                     request.folder,
                     resume=self.resume and request.folder is not None,
                     progress=on_round,
-                    notes=request.notes,
+                    notes=notes,
                     stage_cache=self.stage_cache,
                 )
             except (FolderError, ServerFailed):

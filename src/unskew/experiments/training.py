@@ -7,6 +7,7 @@ from typing import Any
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data.federation import Federation
+from unskew.data.quality.check import check_before_training
 from unskew.engine.preparation import describe_preparation
 from unskew.engine.progress import RoundCallback
 from unskew.engine.progress_bars import open_bars, surface_for
@@ -55,11 +56,17 @@ def train(
         raise UnskewError("resume: there is nothing to resume without out, the run's folder")
     if stage_cache is not None and out is None:
         raise UnskewError("stage_cache: there is nothing to share without out, the run's folder")
+    findings = check_before_training(federation).to_notes()
     setup = TrainingSetup.of(federation, make_method(method), model, Settings.of(settings, options))
     if not callable(progress):
         _announce_preparation(setup, progress)
     return execute(
-        setup, out, resume=resume, progress=progress, notes=notes, stage_cache=stage_cache
+        setup,
+        out,
+        resume=resume,
+        progress=progress,
+        notes={**(notes or {}), **findings},
+        stage_cache=stage_cache,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import any_personal_level
+from unskew.report.data_findings import data_findings
 from unskew.report.densities import density_notes
 from unskew.report.export import TABLE_FILES, export_table
 from unskew.report.reproduce import configuration, python_text
@@ -97,6 +98,7 @@ def page_text(
         judged=runs.judged_text,
         any_personal_level=any_personal_level(runs),
         sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
+        findings=data_findings(runs),
         densities=density_notes(runs),
         tuning=tuning_table(runs),
         tuned_lrs=tuned_lrs(runs),

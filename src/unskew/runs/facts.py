@@ -26,6 +26,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     if listed and federation.has_samples:
         counts = federation.train.label_counts(federation.classes)
     names = federation.client_names if listed else None
+    majority = _majority(federation) if listed and federation.has_samples else {}
     return {
         "name": federation.name,
         "skew": federation.report.skew if federation.report else None,
@@ -41,8 +42,20 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
         "class_names": None if federation.class_names is None else list(federation.class_names),
         "client_names": None if names is None else [str(name) for name in names],
         "label_counts": None if counts is None else counts.tolist(),
+        "majority": majority,
         "diagnosis": None if counts is None else diagnose_counts(counts).to_dict(),
     }
+
+
+def _majority(federation: "Federation") -> dict[str, float]:
+    """Return the best accuracy of a constant prediction, on each level that has test samples."""
+    found = {}
+    for level, part in (("global", federation.common), ("local", federation.test)):
+        if part.samples:
+            counts = part.label_counts(federation.classes)[part.sizes > 0]
+            shares = counts / counts.sum(axis=1, keepdims=True)
+            found[level] = float(shares.mean(axis=0).max())
+    return found
 
 
 def density_facts(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unskew.runs.cost import Cost, Traffic, add_up
 from unskew.runs.frames import history_frame
+from unskew.runs.outcomes import outcomes_of
 from unskew.runs.remarks import remarks_on
 from unskew.stats.metric import ACCURACY, LOSS, Metric
 from unskew.utils.tables import Table
@@ -145,7 +146,9 @@ class Run:
     def remarks(self) -> list[str]:
         """Remarks that explain the result, derived from the diagnostics of the rounds."""
         unfinished = [] if self.is_finished else [unfinished_text([self])]
-        return [*unfinished, *remarks_on(self.task_metrics)]
+        level = "global" if any("global" in row for row in self.metrics) else "local"
+        outcomes = [outcome.sentence for outcome in outcomes_of([self], level)]
+        return [*unfinished, *remarks_on(self.task_metrics), *outcomes]
 
     @property
     def predictor(self) -> "Predictor":

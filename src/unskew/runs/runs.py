@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from unskew.errors import UnskewError
 from unskew.runs.frames import histories_frame, runs_frame
+from unskew.runs.outcomes import Outcome, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
-from unskew.stats.judging import MARGIN
+from unskew.stats.judging import MARGIN, default_baseline
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
 from unskew.stats.waves import Waves
@@ -235,7 +236,23 @@ class Runs(Sequence[Run]):
             rows = [row for run in runs for row in run.task_metrics]
             found[method] = [unfinished_text(unfinished)] if unfinished else []
             found[method] += remarks_on(rows)
+            found[method] += [outcome.sentence for outcome in self.outcomes(method)]
         return {method: remarks for method, remarks in found.items() if remarks}
+
+    def outcomes(self, method: str) -> list[Outcome]:
+        """Return what the metrics show about a method: that it learnt nothing, or diverged.
+
+        A method with the same metrics in all rounds as another one, the baseline or a method
+        listed before it, is identical to that one.
+        """
+        runs = self.of(method)
+        baseline = default_baseline(self.methods)
+        order = [baseline, *(other for other in self.methods if other != baseline)]
+        earlier = order[: order.index(method)]
+        same = (identity(runs, self.of(other)) for other in earlier)
+        identical = next((outcome for outcome in same if outcome), None)
+        found = outcomes_of(runs, self.level, self.judge)
+        return found if identical is None else [identical, *found]
 
     def table(self, target: float | None = None) -> Table:
         """Return one row per method, the best first: its metrics, and the cost of the target.
@@ -267,10 +284,13 @@ class Runs(Sequence[Run]):
             return table
         columns = [*table.columns, f"against {verdict.baseline}"]
         untrained = self.untrained
-        rows = [
-            [*row, "not trained" if row[0] in untrained else verdict.against(row[0])]
-            for row in table.rows
-        ]
+        rows = []
+        for row in table.rows:
+            if row[0] in untrained:
+                rows.append([*row, "not trained"])
+                continue
+            words = [outcome.words for outcome in self.outcomes(row[0]) if outcome.words]
+            rows.append([*row, ", ".join([verdict.against(row[0]), *words])])
         return replace(table, columns=columns, rows=rows)
 
     def to_pandas(self) -> "DataFrame":

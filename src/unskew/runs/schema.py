@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
@@ -83,6 +83,7 @@ class _Data(_Part):
     client_names: list[str] | None = None
     label_counts: list[list[_Count]] | None = None
     diagnosis: _Levels | None = None
+    majority: _Levels = {}
 
 
 class _IdentitySettings(_Part):
@@ -133,6 +134,13 @@ class _Metric(_Part):
     worst_key: str | None
 
 
+class _Finding(_Part):
+    severity: Literal["error", "warning", "note"]
+    subject: str
+    text: str
+    fix: str
+
+
 class _Facts(_Part):
     identity: _Identity
     data: _Data
@@ -145,6 +153,8 @@ class _Facts(_Part):
     fixed_split: bool = False
     metric: _Metric = None  # type: ignore[assignment]  # may be absent, but not null
     metrics: list[_Metric] = []
+    findings: list[_Finding] = []
+    no_effect: str = ""
 
 
 class _SampleWeights(_Part):

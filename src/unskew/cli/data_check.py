@@ -1,0 +1,74 @@
+"""``unskew data check``: what is wrong or doubtful about data, before anything is trained."""
+
+from typing import Annotated
+
+import typer
+
+from unskew.cli.data_options import (
+    ClientColumn,
+    Features,
+    Holdout,
+    LabelColumn,
+    Size,
+    column_names,
+)
+from unskew.cli.output import Json, print_json
+
+
+def check_data(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A data source, a CSV or Parquet file, a folder of images, or a saved federation."
+        ),
+    ],
+    skew: Annotated[
+        str | None,
+        typer.Option(
+            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the partition.")] = 0,
+    holdout: Holdout = None,
+    label_column: LabelColumn = "label",
+    client_column: ClientColumn = None,
+    features: Features = None,
+    size: Size = None,
+    json: Json = False,
+) -> None:
+    """Check data before training: what is wrong or doubtful, and what to do.
+
+    Finds NaN and infinite values, quantities taken for classes, columns on unlike scales, a client
+    whose features are on another scale than the others', a single client, clients without test
+    samples or with one class, empty classes, channels-last images, constant columns, and test
+    samples that are training samples too. Errors end the command with code 1. Every comparison and
+    run starts with the same check.
+
+    Example:  [bold]unskew data check visits.csv --label-column ill --client-column site \\
+    --holdout 0.2[/bold]
+    """
+    from unskew.data.config import DataConfig  # noqa: PLC0415
+    from unskew.data.load import open_data  # noqa: PLC0415
+    from unskew.data.quality.check import check  # noqa: PLC0415
+    from unskew.utils.specs import validated  # noqa: PLC0415
+
+    options = {
+        "name": name,
+        "skew": skew,
+        "clients": clients,
+        "holdout": holdout,
+        "label_column": label_column,
+        "client_column": client_column,
+        "features": column_names(features),
+        "size": size,
+    }
+    found = check(open_data(validated(DataConfig, options), seed))
+    if json:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+    if not found.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,84 @@
+"""``us.check``: one pass over the data of a federation, before anything is trained."""
+
+import warnings
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
+
+from unskew.data.quality.clients import client_findings
+from unskew.data.quality.duplicates import duplicate_findings
+from unskew.data.quality.findings import DataCheck, Finding, Severity
+from unskew.data.quality.finite import finite_findings
+from unskew.data.quality.labels import label_findings
+from unskew.data.quality.sampled import SampledFeatures
+from unskew.data.quality.scales import is_scalable, scale_findings
+from unskew.errors import DataWarning
+
+if TYPE_CHECKING:
+    from unskew.data.federation import Federation
+
+_CHANNELS = (1, 3, 4)
+"""The number of channels of images: grey, RGB, RGB with transparency."""
+
+
+def check(federation: "Federation") -> DataCheck:
+    """Return what is wrong or doubtful about the data of a federation, and what to do.
+
+    Errors are values that are not finite numbers, and quantities taken for classes. Warnings are,
+    among others, columns on unlike scales, a client whose features are on another scale than those
+    of the others, a single client, clients without test samples or with one class, empty classes,
+    channels-last images and test samples that are training samples too. What a partitioner does on
+    purpose, such as clients with one class, is a note. ``us.train`` and ``us.compare`` start with
+    the same check: they refuse errors and show warnings.
+
+    >>> import numpy as np
+    >>> import unskew as us
+    >>> x, y = np.random.default_rng(0).normal(size=(60, 2)) * (1, 1000), np.arange(60) % 2
+    >>> fed = us.Federation.from_arrays(x, y, client=np.arange(60) // 20, holdout=0.2)
+    >>> found = us.check(fed)
+    >>> print(found.warnings[0].subject, found.warnings[0].text)  # doctest: +ELLIPSIS
+    columns are on unlike scales: column 1 spans ...
+    """
+    return DataCheck(federation.name, tuple(_findings(federation)))
+
+
+def _findings(federation: "Federation") -> Iterator[Finding]:
+    if not federation.has_samples:
+        return
+    report = federation.report
+    natural = report is None or report.skew.startswith("natural")
+    doubtful: Severity = "warning" if natural else "note"
+    infinite = list(finite_findings(federation))
+    yield from infinite
+    yield from label_findings(federation, doubtful)
+    yield from client_findings(federation, doubtful)
+    yield from _channels_last(federation)
+    if not infinite and is_scalable(federation.train.x):
+        sample = SampledFeatures.of(federation.train)
+        yield from scale_findings(federation, sample, doubtful)
+    yield from duplicate_findings(federation)
+
+
+def _channels_last(federation: "Federation") -> Iterator[Finding]:
+    shape = federation.shape
+    if len(shape) == 3 and shape[2] in _CHANNELS and min(shape[:2]) > max(_CHANNELS):
+        yield Finding(
+            "warning",
+            "x",
+            f"has samples of shape {shape}, which looks like height x width x channels",
+            "images are channels x height x width: use x.transpose(0, 3, 1, 2)",
+        )
+
+
+def check_before_training(
+    federation: "Federation", shown: Container[str] = frozenset()
+) -> DataCheck:
+    """Check a federation, raise if there are errors, and show warnings.
+
+    Warnings about the subjects in ``shown`` were shown before, for the federation of another seed.
+    """
+    found = check(federation)
+    found.raise_errors()
+    for finding in found.warnings:
+        if finding.subject not in shown:
+            warnings.warn(DataWarning(f"{federation.name}: {finding}"), stacklevel=3)
+    return found

@@ -1,0 +1,104 @@
+"""What the metrics of runs reveal about their methods: learnt nothing, diverged, same as another.
+
+Each outcome is a sentence below the table and, where the verdict does not say it already, a few
+words beside the method's row.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+from unskew.stats.metric import ACCURACY
+
+if TYPE_CHECKING:
+    from unskew.runs.run import Judge, Run
+
+_TOLERANCE = 0.005
+"""An accuracy this little above that of the most frequent class is no better."""
+
+_LAST = 5
+"""How many of the last rounds are looked at for divergence; one alone depends on its cohort."""
+
+_GROWTH, _ABOVE_START = 10.0, 2.0
+"""Training diverged if the loss is this many times its minimum and this many times its first."""
+
+_COMPARED = ("round", "train_loss", "global", "local", "personal", "kept_model")
+"""The values of a round that are equal for methods that train the same models."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Something that a reader of the results should know about a method."""
+
+    sentence: str
+    words: str = ""
+
+
+def outcomes_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> list[Outcome]:
+    """Return what the runs of one method, one per seed, show about it."""
+    found = [_majority(runs, level, judge), _divergence(runs)]
+    return [outcome for outcome in found if outcome is not None]
+
+
+def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
+    """Return that the runs of two methods are the same in all rounds of all seeds, if so."""
+    pairs = {run.seed: run for run in others}
+    if not runs or {run.seed for run in runs} != set(pairs):
+        return None
+    if not all(_rounds(run) and _rounds(run) == _rounds(pairs[run.seed]) for run in runs):
+        return None
+    other, reason = others[0].method, runs[0].facts.get("no_effect")
+    because = f", because {reason}" if isinstance(reason, str) else " in every round"
+    return Outcome(f"identical to {other}{because}")
+
+
+def _majority(runs: "Sequence[Run]", level: str, judge: "Judge") -> Outcome | None:
+    shares = [_majority_share(run, level) for run in runs]
+    if any(run.metric is not ACCURACY for run in runs) or not shares or None in shares:
+        return None
+    share = fmean(each for each in shares if each is not None)
+    accuracy = fmean(run.judged(level, "accuracy", judge) for run in runs)
+    if share >= 1 or math.isnan(accuracy) or accuracy > share + _TOLERANCE:
+        return None
+    return Outcome(
+        f"no better than always predicting the most frequent class ({100 * share:.2f} %); scale "
+        "the features (see unskew data check), or try another lr",
+        "most frequent class",
+    )
+
+
+def _majority_share(run: "Run", level: str) -> float | None:
+    share = run.facts.get("data", {}).get("majority", {}).get(level)
+    return float(share) if isinstance(share, int | float) else None
+
+
+def _divergence(runs: "Sequence[Run]") -> Outcome | None:
+    reasons = [reason for run in runs if (reason := _diverged(run))]
+    if not reasons:
+        return None
+    seeds = f" with {len(reasons)} of {len(runs)} seeds" if len(runs) > 1 else ""
+    return Outcome(
+        f"diverged{seeds}: {reasons[0]}; try a smaller lr, or scale the features", "diverged"
+    )
+
+
+def _diverged(run: "Run") -> str:
+    """Return how training diverged; empty if it did not."""
+    rows = run.task_metrics
+    losses = [row["train_loss"] for row in rows if row.get("train_loss") is not None]
+    last = [row["train_loss"] for row in rows[-_LAST:] if row.get("train_loss") is not None]
+    if not last:
+        failed = any("kept_model" in row for row in rows[-_LAST:])
+        return "no client's training ended with finite numbers" if failed else ""
+    final, least = median(last), min(losses)
+    if final <= max(_GROWTH * least, _ABOVE_START * losses[0]):
+        return ""
+    return f"the training loss rose from {least:.3g} to {final:.3g}"
+
+
+def _rounds(run: "Run") -> list[dict[str, Any]]:
+    if run.is_untrained:
+        return []
+    return [{key: row[key] for key in _COMPARED if key in row} for row in run.task_metrics]

@@ -1,0 +1,84 @@
+"""What metrics reveal: no better than one class, diverged, identical to another method."""
+
+import pytest
+
+import unskew as us
+from reports import made_run
+from toys import small_federation
+from unskew.runs.facts import federation_facts
+from unskew.runs.outcomes import identity, outcomes_of
+from unskew.runs.runs import Runs
+
+
+def run_with(accuracy, majority):
+    run = made_run(accuracies=[accuracy] * 3)
+    run.facts["data"] = {"majority": {} if majority is None else {"global": majority}}
+    return run
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "majority", "is_said"),
+    [(0.56, 0.56, True), (0.564, 0.56, True), (0.57, 0.56, False), (0.3, 0.56, True),
+     (1.0, 1.0, False), (0.5, None, False)],
+)  # fmt: skip
+def test_no_better_than_the_most_frequent_class(accuracy, majority, is_said):
+    found = outcomes_of([run_with(accuracy, majority)], "global")
+    said = "no better than always predicting the most frequent class (56.00 %)"
+    assert [outcome.sentence.startswith(said) for outcome in found] == [True] * is_said
+
+
+def test_the_share_is_that_of_the_best_constant_prediction():
+    federation = small_federation()
+    facts = federation_facts(federation)["majority"]
+    common, test = federation.common, federation.test
+    assert facts["global"] == max((common.y == c).mean() for c in range(3))
+    shares = [[(test.client(k)[1] == c).mean() for k in range(4)] for c in range(3)]
+    assert facts["local"] == pytest.approx(max(sum(row) / 4 for row in shares))
+
+
+@pytest.mark.parametrize(
+    ("losses", "reason"),
+    [
+        ([2.0, 0.1, 0.5], ""),  # above its minimum, but below its start
+        ([2.0, 0.3, 5.0], "the training loss rose from 0.3 to 5"),
+        ([0.7, 0.7, 1e6], "the training loss rose from 0.7 to 1e+06"),
+        ([2.0, 1.9, 9.0], ""),
+    ],
+)
+def test_divergence_is_a_loss_far_above_its_minimum_and_its_start(losses, reason):
+    run = made_run(accuracies=[0.5] * 7)
+    for row, loss in zip(run.metrics, [*losses, *losses[-1:] * 4], strict=True):
+        row["train_loss"] = loss
+    found = [outcome.sentence for outcome in outcomes_of([run], "global")]
+    assert [text.partition(": ")[2].partition(";")[0] for text in found] == [reason] * bool(reason)
+
+
+def test_rounds_in_which_all_clients_failed_have_diverged():
+    run = made_run(accuracies=[0.5] * 7)
+    for row in run.task_metrics[-5:]:
+        row |= {"train_loss": None, "kept_model": "no usable uploads"}
+    (outcome,) = outcomes_of([run, made_run(seed=1)], "global")
+    assert outcome.sentence.startswith("diverged with 1 of 2 seeds: no client's training ended")
+    assert outcome.words == "diverged"
+
+
+def test_identical_runs_are_named_once():
+    runs = Runs([made_run(m, s) for m in ("mean", "fedavg", "ida") for s in (0, 1)])
+    for run in runs:
+        run.metrics = made_run("fedavg", run.seed).metrics
+    assert runs.remarks == {
+        "mean": ["identical to fedavg in every round"],
+        "ida": ["identical to fedavg in every round"],
+    }
+    runs.of("ida")[0].metrics[0]["train_loss"] += 1e-9
+    assert "ida" not in runs.remarks
+    assert identity(runs.of("mean"), runs.of("fedavg")[:1]) is None
+
+
+def test_methods_that_train_the_same_model_are_identical_to_the_bit():
+    federation = small_federation((20, 20, 20))
+    methods = "fedavg,mean,fedprox:mu=0.0,fedprox:mu=1.0"
+    runs = us.compare(federation, methods, seeds=1, rounds=2, batch_size=4)
+    assert "identical to fedavg in every round" in runs.remarks["mean"]
+    assert "identical to fedavg in every round" in runs.remarks["fedprox:mu=0.0"]
+    assert not any("identical" in text for text in runs.remarks.get("fedprox:mu=1.0", []))
