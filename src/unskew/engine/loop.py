@@ -5,11 +5,13 @@ results equal those of the process pool bit for bit.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientTask, CohortResult
+from unskew.engine.extras import ExtrasMatrix
 from unskew.engine.threads import threads
 
 
@@ -24,9 +26,16 @@ class Loop:
     def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
         # Clients seed torch's global generator for layers such as Dropout; restore it afterwards.
+        stack = torch.empty(len(tasks), self._context.network.layout.size)
+        extras, done = ExtrasMatrix(len(tasks)), []
         with threads(1), torch.random.fork_rng(devices=[]):
-            done = [run_client(self._context, round_, task) for task in tasks]
-        stack = torch.stack([trained.vector for trained, _ in done])
+            for row, task in enumerate(tasks):
+                trained, finished = run_client(self._context, round_, task)
+                stack[row] = trained.vector
+                trained = replace(trained, vector=stack[row])
+                done.append(
+                    (trained, replace(finished, extras=extras.copied(row, finished.extras)))
+                )
         return CohortResult(
             stack, [trained for trained, _ in done], [finished for _, finished in done]
         )

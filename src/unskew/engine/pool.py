@@ -23,6 +23,7 @@ from torch import Tensor
 from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
+from unskew.engine.extras import ExtrasMatrix
 from unskew.engine.memory import keep_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
@@ -50,6 +51,7 @@ class ProcessPool:
         waiting = deque(by_size)
         trained: list[Trained] = [_UNTRAINED] * len(tasks)
         finished: list[Finished] = [Finished()] * len(tasks)
+        extras = ExtrasMatrix(len(tasks))
         idle, busy = list(self._workers), set[_Worker]()
         while waiting or busy:
             while idle and waiting:
@@ -58,9 +60,9 @@ class ProcessPool:
                 busy.add(worker)
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
-                row, outcome = worker.receive()
-                trained[row] = replace(outcome[0], vector=self._stack[row])
-                finished[row] = outcome[1]
+                row, (result, reply) = worker.receive()
+                trained[row] = replace(result, vector=self._stack[row])
+                finished[row] = Finished(extras.copied(row, reply.extras), _copied(reply.state))
                 busy.remove(worker)
                 idle.append(worker)
         return CohortResult(self._stack[: len(tasks)], trained, finished)
@@ -112,14 +114,14 @@ class _Worker:
             raise self._died() from None
 
     def receive(self) -> tuple[int, tuple[Trained, Finished]]:
+        """Return the row of a client and its outcome, whose tensors are in shared memory."""
         try:
             row, outcome = self.pipe.recv()
         except (EOFError, OSError):
             raise self._died() from None
         if isinstance(outcome, ClientFailed):
             raise outcome
-        trained, finished = outcome
-        return row, (trained, Finished(_copied(finished.extras), _copied(finished.state)))
+        return row, outcome
 
     def end(self, deadline: float) -> None:
         self._process.join(timeout=max(0, deadline - time.monotonic()))

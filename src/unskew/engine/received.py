@@ -6,7 +6,6 @@ left out of the round, and the others are not affected. Simulations and Flower n
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -77,7 +76,8 @@ class _Values:
         self._context, self._result, self._samples = context, result, samples
         self._optimizer = make_optimizer(context.settings, round_, None)
         self._steps = _steps(context, samples)
-        self._effective_step = cache(self._compute_effective_step)
+        # A cache of a bound method would be a cycle, which keeps the uploads until it is collected.
+        self._effective_steps: dict[int, float] = {}
         declared = context.method.receives.values()
         self._needs_effective_step = any(each.sums_to == "effective step" for each in declared)
         layout, travels = context.network.layout, context.travels
@@ -100,9 +100,11 @@ class _Values:
             known["effective step"] = self._effective_step(self._steps[row])
         return known
 
-    def _compute_effective_step(self, steps: int) -> float:
-        found = self._optimizer.effective_step(steps, self._context.method.proximal_strength())
-        return float(steps) if found is None else found
+    def _effective_step(self, steps: int) -> float:
+        if steps not in self._effective_steps:
+            found = self._optimizer.effective_step(steps, self._context.method.proximal_strength())
+            self._effective_steps[steps] = float(steps) if found is None else found
+        return self._effective_steps[steps]
 
 
 def _steps(context: ClientContext, samples: Sequence[int]) -> list[int]:

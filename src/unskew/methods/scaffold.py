@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from unskew.aggregation.blocks import as_matrix
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, uniform
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
@@ -88,7 +88,7 @@ class SCAFFOLD(ClientSide, ServerSide):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Update the server's control variate by the mean change over all clients."""
-        change = torch.stack(list(uploads.extras["control"])).sum(0)
+        change = as_matrix(uploads.extras["control"]).sum(0)
         change /= uploads.num_clients_total
         control = before.slots["control"] + change if "control" in before.slots else change
         return replace(after, slots={"control": control}), {}

@@ -1,0 +1,63 @@
+"""A round frees what its clients sent at its end, and copies it no more than necessary."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import unskew as us
+from unskew.aggregation.blocks import as_matrix
+from unskew.engine import rounds
+from unskew.engine.extras import ExtrasMatrix
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fednova"])
+def test_uploads_are_freed_without_the_garbage_collector(federation, monkeypatch, method):
+    sent, unacceptable = [], rounds.unacceptable
+
+    def remembering(context, round_, tasks, result, *args):
+        sent.extend(weakref.ref(each) for each in result.finished)
+        return unacceptable(context, round_, tasks, result, *args)
+
+    monkeypatch.setattr(rounds, "unacceptable", remembering)
+    gc.collect()
+    gc.disable()
+    try:
+        us.train(federation, method, model="logistic", rounds=2, runner="loop", progress=False)
+        assert len(sent) == 8
+        assert not any(each() is not None for each in sent)
+    finally:
+        gc.enable()
+
+
+def test_the_extras_of_a_cohort_are_the_rows_of_a_matrix():
+    extras = ExtrasMatrix(3)
+    vectors = [torch.arange(4.0) + k for k in range(3)]
+    rows = [extras.copied(k, {"control": vector})["control"] for k, vector in enumerate(vectors)]
+    matrix = as_matrix(rows)
+    assert torch.equal(matrix, torch.stack(vectors))
+    assert matrix.data_ptr() == rows[0].data_ptr()
+    rows[1] += 1
+    assert torch.equal(vectors[1], torch.arange(4.0) + 1)
+    assert torch.equal(matrix[1], vectors[1] + 1)
+
+
+def test_other_vectors_are_stacked():
+    rows = torch.arange(12.0).reshape(3, 4)
+    for vectors in (
+        [rows[0], rows[2]],
+        [rows[1], rows[0]],
+        list(rows.T),
+        [rows[0], rows[1].clone()],
+    ):
+        assert torch.equal(as_matrix(vectors), torch.stack(vectors))
+
+
+def test_extras_of_different_shapes_are_copied_one_by_one():
+    extras = ExtrasMatrix(2)
+    extras.copied(0, {"a": torch.zeros(2)})
+    other = torch.ones(3, dtype=torch.int64)
+    copy = extras.copied(1, {"a": other})["a"]
+    assert torch.equal(copy, other)
+    assert copy.data_ptr() != other.data_ptr()
