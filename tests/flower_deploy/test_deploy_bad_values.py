@@ -1,6 +1,5 @@
-"""On a real SuperLink, one node of seven sends values out of range: nobody else is affected."""
+"""On a real SuperLink, one node of five sends values out of range: nobody else is affected."""
 
-import json
 import shutil
 import sys
 import warnings
@@ -14,39 +13,40 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flower"))
 
 import bad_values
 import grids
-from bad_values import BAD, MEASURED, TRAIN, bad_forms, bad_numbers, declared
+from bad_values import BAD, TRAIN
 from deployments import names_of, rounds, run_app, settings
 
 from unskew.flower.loopback.apps import load_task, read_app_config
 from unskew.flower.loopback.federation import Loopback
-from unskew.flower.loopback.parity import final_tensors
+from unskew.flower.loopback.parity import compare_tensors, final_tensors
 from unskew.flower.scaffolding import write_app
-from unskew.methods import make_method
 
 pytestmark = pytest.mark.long
 
-NODES, ROUNDS = 7, 3
-VALUES = {
-    "fednova": "fednova/effective_step",
-    "scaffold": "scaffold/control",
-    "intrac": "train_accuracy",
-    "feddisco": "label_counts",
-    "ifca:models=2": "ifca/cluster",
+METHOD = "ifca:models=2+fednova+feddisco+intrac+scaffold"
+BAD_VALUES = {
+    "ifca/cluster": "largest",
+    "fednova/effective_step": "nan",
+    "label_counts": "more",
+    "train_accuracy": "above",
+    "scaffold/control": "enormous",
 }
+"""What the bad node sends wrongly, and how: one value per round."""
+NODES = 5
 
-BAD_CLIENT = '''
-"""Node BAD sends another wrong value in every round."""
+BAD_CLIENT = f'''
+"""Node {BAD} sends another value out of range in every round."""
 
 import json
 
-from bad_values import BAD, MEASURED, bad_forms, bad_numbers, declared, sending
+from bad_values import bad_forms, declared, sending
 from flwr.clientapp import ClientApp
 from task import METHOD, MODEL, federation
 
 import unskew.flower
 from unskew.methods import make_method
 
-VALUE = "$value"
+BAD_VALUES = {BAD_VALUES}
 app = ClientApp()
 
 
@@ -62,57 +62,47 @@ def describe(message, context):
 
 @app.train("unskew")
 def train(message, context):
-    reply = good_reply(message, context)
-    value = declared(make_method(METHOD))[VALUE]
-    forms = list((bad_numbers if VALUE in MEASURED else bad_forms)(value).values())
     round_ = json.loads(message.content.config_records["request"]["json"])["round"]
+    value, form = list(BAD_VALUES.items())[round_]
+    change = bad_forms(declared(make_method(METHOD))[value])[form]
     node = str(context.node_config["partition-id"])
-    return sending(VALUE, forms[-1 - round_])(node, "train.unskew", reply)
+    return sending(value, change)(node, "train.unskew", good_reply(message, context))
 '''
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory):
-    with Loopback(tmp_path_factory.mktemp("federation"), NODES) as started:
-        yield started
-    assert started.programs.processes == []
+def run_without_the_bad_node(app, out):
+    """Repeat a run in this process; the bad node takes part, but none of its uploads arrive."""
 
-
-def model_without_the_bad_node(app, method):
     def dropping(name, kind, reply):
         return None if (name, kind) == (BAD, TRAIN) else reply
 
     config, task = read_app_config(app), load_task(app)
-    options = {**task.settings(config), "rounds": ROUNDS, "evaluate_every": 0}
+    options = {**task.settings(config), "evaluate_every": 0, "out": out}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return grids.run_on_grid(
-            task.federation(config), method, model=task.MODEL, spoil=dropping, **options
-        ).run.model
+        grids.run_on_grid(
+            task.federation(config), METHOD, model=task.MODEL, spoil=dropping, **options
+        )
 
 
-@pytest.mark.parametrize("method", VALUES)
-def test_one_node_of_seven_is_rejected_and_the_model_is_that_of_the_others(
-    federation, tmp_path, method
-):
-    app, out, value = tmp_path / "app", tmp_path / "run", VALUES[method]
+def test_one_node_of_five_is_rejected_and_the_model_is_that_of_the_others(tmp_path):
+    app, out = tmp_path / "app", tmp_path / "run"
     write_app(
-        app, method=method, data="digits", model="mlp:hidden=8", clients=NODES,
-        skew="dirichlet:alpha=1", rounds=ROUNDS,
+        app, method=METHOD, data="digits", model="mlp:hidden=8", clients=NODES,
+        skew="dirichlet:alpha=1", rounds=len(BAD_VALUES),
     )  # fmt: skip
-    (app / "client_app.py").write_text(BAD_CLIENT.replace("$value", value))
+    (app / "client_app.py").write_text(BAD_CLIENT)
     shutil.copy(bad_values.__file__, app)
-    forms = (bad_numbers if value in MEASURED else bad_forms)(declared(make_method(method))[value])
-    assert len(forms) >= ROUNDS
-    run_app(federation, app, settings(out))
-    assert len(rounds(out)) == ROUNDS
-    assert names_of(out)[int(BAD)] == BAD
-    for row in rounds(out):
+    with Loopback(tmp_path / "federation", NODES) as federation:
+        run_app(federation, app, settings(out))
+    assert len(rounds(out)) == len(BAD_VALUES)
+    assert names_of(out) == ["0", "1", "2", BAD, "4"]
+    for row, value in zip(rounds(out), BAD_VALUES, strict=True):
         assert list(row["rejected"]) == [BAD]
         assert row["rejected"][BAD].startswith(f"{BAD}: ")
         assert value in row["rejected"][BAD]
         assert not {"missing", "kept_model"} & set(row)
-    manifest = json.loads((out / "nodes.json").read_text())
-    assert len(manifest["nodes"]) == NODES
-    expected = grids.vector_of(model_without_the_bad_node(app, method))
-    assert final_tensors(out)["/vector"].equal(expected)
+    run_without_the_bad_node(app, tmp_path / "without")
+    found = compare_tensors(final_tensors(out), final_tensors(tmp_path / "without"))
+    assert found.largest_difference == 0
+    assert found.numbers > 3 * 600  # two models and the control variate
