@@ -125,6 +125,8 @@ def test_large_values_are_found_even_if_they_are_alike():
     warning = only(cells(images, Y[:60], SITE[:60]))
     assert warning.text == "has values up to 255"
     assert found(cells(images.astype(np.uint8), Y[:60], SITE[:60])) == []
+    warning = only(cells(SCALED[:, :4] * [1, 1, -20, 1]))
+    assert (warning.subject, warning.text) == ("column 2", "has values up to 79.5")
 
 
 def test_constant_columns_are_a_note():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.data.catalogue import CATALOGUE
-from unskew.data.sources import cache_folder, count_samples, find, source
+from unskew.data.sources import cache_folder, count_samples, find, local_file, source
 from unskew.errors import UnskewError
 
 
@@ -133,7 +133,7 @@ def test_samples_are_counted_without_reading_images(folders):
 @pytest.mark.parametrize("name", [name for name, facts in CATALOGUE.items() if facts.package])
 def test_the_error_for_a_missing_source_names_the_fetch_command(name):
     with pytest.raises(UnskewError, match=f"unskew data fetch {name}"):
-        source(name)
+        local_file(name)
 
 
 def test_the_error_for_a_source_without_a_package_names_file_and_folder():
@@ -229,6 +229,7 @@ def test_catalogue_is_complete():
     assert set(CATALOGUE) == {
         "digits", "mnist", "fashion", "femnist", "cifar10", "cifar100",
         "ham10000", "pneumonia", "chest-xray", "sent140", "airline",
+        "heart", "schools", "lung", "penguins",
     }  # fmt: skip
     for facts in CATALOGUE.values():
         assert facts.title

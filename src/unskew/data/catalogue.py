@@ -1,48 +1,9 @@
 """The known data sources: their size, licence, and where to get them."""
 
-from dataclasses import dataclass
-from typing import Literal
-
-SourceKind = Literal["image", "text"]
+from unskew.data.source_info import Package, SourceInfo
+from unskew.data.table_catalogue import TABLES
 
 _DIGITS = tuple("0123456789")
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package that contains a data set, and the checksum of its samples."""
-
-    manager: Literal["npm", "apt"]
-    name: str
-    megabytes: int
-    sha256: str
-    version: str | None = None
-
-    def __str__(self) -> str:
-        version = f" {self.version}" if self.version else ""
-        return f"{self.manager} package {self.name}{version}"
-
-
-@dataclass(frozen=True)
-class SourceInfo:
-    """One source of the catalogue; ``train`` and ``test`` count the samples of the full data set.
-
-    ``file`` is the name of its ``.npz``; a source without one comes with unskew's dependencies.
-    ``origin`` is where the data was published, for users who have to copy it by hand.
-    """
-
-    title: str
-    kind: SourceKind
-    train: int
-    test: int
-    classes: int
-    groups: str
-    licence: str
-    origin: str
-    file: str | None
-    class_names: tuple[str, ...] | None = None
-    package: Package | None = None
-
 
 CATALOGUE: dict[str, SourceInfo] = {
     "digits": SourceInfo(
@@ -213,4 +174,5 @@ CATALOGUE: dict[str, SourceInfo] = {
         origin="Twitter US Airline Sentiment (CrowdFlower 2015)",
         file="airline_tweets.npz",
     ),
+    **TABLES,
 }

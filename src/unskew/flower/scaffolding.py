@@ -37,7 +37,11 @@ def write_app(
 
     All spec strings are validated first, so that the app can run.
     """
-    lookup(CATALOGUE, data, "data")
+    if lookup(CATALOGUE, data, "data").table is not None:
+        raise UnskewError(
+            f"data: {data} is a table; write the app for another source, then let task.py open the "
+            "table of each node with us.Federation.from_table"
+        )
     validated(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:
         build(MODELS, model, "model")

@@ -58,11 +58,15 @@ def scale_findings(
             "nothing",
         )
     elif largest > LARGE:
+        is_table = len(federation.shape) == 1
+        column = int(np.maximum(np.abs(low), np.abs(high)).argmax())
         yield Finding(
             "warning",
-            "x",
+            column_name(federation, column) if is_table else "x",
             f"has values up to {largest:.3g}",
-            "divide pixels by 255 or pass them as uint8, and scale other features to about 1",
+            "scale it to about 1, or the network may learn nothing"
+            if is_table
+            else "divide pixels by 255, or pass them as uint8",
         )
     yield from _clients_on_other_scales(federation, sample, doubtful)
 
