@@ -89,7 +89,9 @@ def test_a_number_taken_for_classes_is_an_error(tmp_path):
     path = tmp_path / "sugar.csv"
     header = ",".join([*(f"f{i}" for i in range(10)), "target", "site"])
     np.savetxt(path, table, delimiter=",", header=header, comments="", fmt="%.6g")
-    federation = us.Federation.from_table(path, label="target", client="site", holdout=0.2)
+    federation = us.Federation.from_table(
+        path, label="target", client="site", holdout=0.2, task="multiclass"
+    )
     finding = check(federation).errors[0]
     assert finding.subject == "target"
     assert "classes for 354 training samples, with names such as '100.25'" in finding.text

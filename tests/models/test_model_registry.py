@@ -11,6 +11,7 @@ from unskew.utils.specs import build, spec_of
 
 NAMES = {
     "logistic": "any",
+    "linear": "any",
     "mlp": "any",
     "lenet5": "image",
     "feddisk-cnn": "image",

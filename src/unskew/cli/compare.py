@@ -16,6 +16,7 @@ from unskew.cli.data_options import (
     LabelColumn,
     Prepare,
     Size,
+    Task,
     column_kinds,
     column_names,
 )
@@ -50,6 +51,7 @@ def compare_methods(
     ] = None,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
+    task: Task = None,
     client_column: ClientColumn = None,
     features: Features = None,
     prepare: Prepare = "federated",
@@ -174,6 +176,7 @@ def compare_methods(
         "samples": samples,
         "holdout": holdout,
         "label_column": label_column,
+        "task": task,
         "client_column": client_column,
         "features": column_names(features),
         "prepare": prepare,

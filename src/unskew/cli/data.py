@@ -14,6 +14,7 @@ from unskew.cli.data_options import (
     LabelColumn,
     Prepare,
     Size,
+    Task,
     column_kinds,
     column_names,
 )
@@ -126,6 +127,7 @@ def show_federation(
         Path | None, typer.Option(help="Write a figure of the data distribution to this file.")
     ] = None,
     label_column: LabelColumn = "label",
+    task: Task = None,
     client_column: ClientColumn = None,
     features: Features = None,
     prepare: Prepare = "federated",
@@ -152,6 +154,7 @@ def show_federation(
         "clients": clients,
         "holdout": holdout,
         "label_column": label_column,
+        "task": task,
         "client_column": client_column,
         "features": column_names(features),
         "prepare": prepare,

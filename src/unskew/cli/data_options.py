@@ -1,6 +1,6 @@
 """The options of commands that open data: how files are read and test samples held out."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,6 +13,13 @@ Holdout = Annotated[
 ]
 LabelColumn = Annotated[str, typer.Option(help="Tables: the column to predict.")]
 ClientColumn = Annotated[str | None, typer.Option(help="Tables: the column that names the client.")]
+Task = Annotated[
+    Literal["regression", "binary", "multiclass"] | None,
+    typer.Option(
+        help="Tables: what the column to predict is.",
+        show_default="regression for fractions with over 20 distinct values, else classes",
+    ),
+]
 Features = Annotated[
     str | None,
     typer.Option(

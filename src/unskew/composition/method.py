@@ -115,6 +115,11 @@ class Method:
         """Whether clients measure their accuracy on their own training samples."""
         return any("train_accuracy" in part.needs for part in self.parts)
 
+    @property
+    def parts_for_classes(self) -> list[Part]:
+        """The parts that cannot train a regression."""
+        return [part for part in self.parts if part.needs_classes or part.needs]
+
     @cached_property
     def _needs_label_counts(self) -> bool:
         return any("label_counts" in part.needs for part in self.parts)

@@ -94,6 +94,8 @@ class Part:
     :meth:`ClientSide.finish` may be called only once per round."""
     repeats_training: ClassVar[bool] = False
     """Whether the part trains the whole method a second time per round."""
+    needs_classes: ClassVar[bool] = False
+    """Whether the part works with classes, so that it cannot train a regression."""
     sends_model: ClassVar[bool] = True
     """Whether the model is sent; False where it is trained on the server."""
 

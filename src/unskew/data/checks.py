@@ -15,7 +15,7 @@ def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
 
     With ``tokens``, integers are words of a vocabulary and become int32.
     """
-    array = _array(x, field)
+    array = as_array(x, field)
     if array.ndim == 0:
         raise UnskewError(f"{field} must have one row per sample (got a single value)")
     if tokens and array.dtype.kind in "iu":
@@ -51,7 +51,7 @@ def pair(common: object) -> tuple[ArrayLike, ArrayLike]:
 
 def labels(y: ArrayLike, field: str) -> Array:
     """Return one integer label per sample, in its own type if that fits into int64."""
-    array = _array(y, field)
+    array = as_array(y, field)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UnskewError(
             f"{field} must be one integer label per sample "
@@ -77,7 +77,7 @@ def owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArra
     """
     if client is None:
         return None, np.zeros(samples, np.int64)
-    ids = _array(client, "client")
+    ids = as_array(client, "client")
     if ids.ndim != 1:
         raise UnskewError(f"client must be one id per sample (got shape {ids.shape})")
     if ids.dtype.kind not in "OUSiufb":
@@ -96,7 +96,7 @@ def owners(client: ArrayLike | None, samples: int) -> tuple[Array | None, NDArra
     return None if is_count else names, numbers
 
 
-def _array(values: ArrayLike, field: str) -> Array:
+def as_array(values: ArrayLike, field: str) -> Array:
     """Return values as an array, or raise if numpy cannot make one, such as of unequal rows."""
     try:
         return np.asarray(values)

@@ -95,3 +95,13 @@ class Columns:
     def empty_like(other: "Columns") -> "Columns":
         """Return a store with the same clients and no samples."""
         return Columns(other.x[:0], other.y[:0], np.zeros(len(other) + 1, np.int64))
+
+
+def check_finite(array: Array, field: str) -> None:
+    """Raise an error that counts the values that are not finite."""
+    bad = int((~np.isfinite(array)).sum()) if array.dtype.kind == "f" else 0
+    if bad:
+        raise UnskewError(
+            f"{field} has {bad:,} of {array.size:,} values that are not finite numbers; remove "
+            "their samples"
+        )

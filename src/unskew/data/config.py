@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from unskew.data.preprocessing.declared import declared_columns
 from unskew.data.preprocessing.spec import parse_prepare
+from unskew.data.targets import TaskName
 from unskew.partition.registry import parse_partitioner
 from unskew.utils.specs import raise_value_error
 
@@ -28,6 +29,7 @@ class DataConfig(BaseModel):
     prepare: str = "federated"
     columns: dict[str, str | list[float] | list[str]] | None = None
     size: Annotated[int, Field(ge=1)] | None = None
+    task: TaskName | None = None
 
     @field_validator("skew")
     @classmethod

@@ -25,6 +25,15 @@ from unskew.data.read_once import read_once
 from unskew.data.read_tables import TableLike
 from unskew.data.readers import FileSamples, read_folder
 from unskew.data.tables import table_federation, text_federation
+from unskew.data.targets import (
+    BINS,
+    TaskName,
+    as_targets,
+    center_and_scale,
+    check_task,
+    in_bins,
+    sums_of,
+)
 from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
@@ -58,6 +67,9 @@ class Federation:
     report: "PartitionReport | None" = field(default=None)
     preparation: Preparation | None = None
     """How raw columns or texts became the features; None if they were numbers already."""
+    target_units: tuple[float, float] | None = None
+    """The mean and standard deviation of a regression's targets, if this process knows them from
+    elsewhere than its samples."""
 
     has_samples: ClassVar[bool] = True
     """Whether this process holds the samples; false if only remote clients do."""
@@ -79,26 +91,63 @@ class Federation:
         return (
             f"Federation({self.name!r}, clients={len(self)}, train={self.train.samples}, "
             f"test={self.test.samples}, common={self.common.samples}, "
-            f"shape={self.shape}, classes={self.classes})"
+            f"shape={self.shape}, "
+            + ("regression)" if self.is_regression else f"classes={self.classes})")
         )
 
     def _repr_html_(self) -> str:
         facts = (
             f"{plural(len(self), 'client')}, {self.train.samples:,} training samples, "
             f"{self.test.samples:,} on the clients' own tests, {self.common.samples:,} on the "
-            f"common test; samples of shape {self.shape}, {self.classes} classes"
+            f"common test; samples of shape {self.shape}, "
+            + ("a number to predict" if self.is_regression else f"{self.classes} classes")
         )
-        counts = self.train.label_counts(self.classes) if self.has_samples else None
+        binned = self.with_target_bins()
+        counts = binned.train.label_counts(binned.classes) if self.has_samples else None
         return html_block(
             html_heading(f"{self.name} · {self.report.skew}" if self.report else self.name),
             html_line(facts, soft=True),
-            "" if counts is None else distribution_html(counts, self.class_names),
+            "" if counts is None else distribution_html(counts, binned.class_names),
         )
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one sample's features."""
         return tuple(self.train.x.shape[1:])
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the targets are numbers to predict, not classes; there is then one output."""
+        return self.train.y.dtype.kind == "f"
+
+    @property
+    def task(self) -> TaskName:
+        """What is predicted: a number, one of two classes, or one of several."""
+        if self.is_regression:
+            return "regression"
+        return "binary" if self.classes == 2 else "multiclass"
+
+    @cached_property
+    def target_center_and_scale(self) -> tuple[float, float]:
+        """The mean and standard deviation of a regression's training targets."""
+        if self.target_units is not None:
+            return self.target_units
+        return center_and_scale(self.train.sizes.tolist(), sums_of(self.train))
+
+    def with_target_bins(self) -> "Federation":
+        """Return a regression with quantile bins of its target as classes, for measures of skew."""
+        if not self.is_regression:
+            return self
+        y = in_bins(self.train.y)
+        empty = Columns.empty_like(self.train)
+        return replace(
+            self,
+            train=replace(self.train, y=y),
+            test=replace(empty, y=y[:0]),
+            common=Columns.whole(self.train.x[:0], y[:0]),
+            classes=BINS,
+            class_names=tuple(f"bin {i + 1} of the target" for i in range(BINS)),
+        )
 
     @property
     def nbytes(self) -> int:
@@ -127,22 +176,27 @@ class Federation:
         seed: int = 0,
         classes: int | None = None,
         tokens: bool = False,
+        task: TaskName | None = None,
         name: str = "custom",
     ) -> "Federation":
-        """Build a federation from features, integer labels and the client of each sample.
+        """Build a federation from features, targets and the client of each sample.
 
         ``client`` may be any array of ids, numbers or names; without it all samples belong to one
         client. ``holdout`` is the share of each client's samples that becomes its local test set;
         ``common`` is a pair (x, y) of test samples that belong to no client. With ``tokens`` the
         features are indices into a vocabulary, not quantities. If ``x`` holds texts, they become
         tokens of a vocabulary that is built from the clients' word counts (``docs/text.md``).
+
+        Targets are integer labels, or the numbers of a regression: floating-point numbers with more
+        than 20 distinct values. ``task`` sets ``regression``, ``binary`` or ``multiclass`` instead.
         """
         if checks.are_texts(x):
             options = {"holdout": holdout, "seed": seed, "classes": classes, "name": name}
+            options["task"] = task
             texts = text_federation(cls.from_arrays, x, y, client, common, options)
             check_federation(texts)
             return texts
-        features, labels = checks.features(x, "x", tokens=tokens), checks.labels(y, "y")
+        features, labels = checks.features(x, "x", tokens=tokens), as_targets(y, "y", task)
         names, owners = checks.owners(client, len(labels))
         if len(features) != len(labels) or len(owners) != len(labels):
             raise UnskewError(
@@ -153,7 +207,13 @@ class Federation:
             raise UnskewError("x must hold at least one sample")
         train = Columns.grouped(features, labels, owners, int(owners.max()) + 1)
         common_test = Columns.whole(*_common(common, train, tokens=tokens))
-        found = 1 + max(int(part.y.max(initial=0)) for part in (train, common_test))
+        is_regression = labels.dtype.kind == "f"
+        found = 1
+        if not is_regression:
+            found += max(int(part.y.max(initial=0)) for part in (train, common_test))
+        elif classes is not None:
+            raise UnskewError("classes: the target is a regression's, which has none; remove it")
+        check_task(task, found)
         if isinstance(classes, int) and classes < found:
             raise UnskewError(f"classes must be at least {found}: labels go up to {found - 1}")
         federation = cls(
@@ -171,17 +231,19 @@ class Federation:
     def from_dataset(
         cls, dataset: "Dataset[Any]", client: ArrayLike | None = None, **options: Any
     ) -> "Federation":
-        """Build a federation from a torch ``Dataset`` of (features, label) pairs.
+        """Build a federation from a torch ``Dataset`` of (features, target) pairs.
 
         ``options`` are those of :meth:`from_arrays`.
         """
         pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
         try:
             x = np.stack([np.asarray(features) for features, _ in pairs])
-            y = np.array([int(label) for _, label in pairs])
+            y = np.array([label.item() if hasattr(label, "item") else label for _, label in pairs])
+            if y.dtype.kind not in "iufb":
+                y = y.astype(np.int64)
         except (ValueError, TypeError, OverflowError) as error:
             raise UnskewError(
-                "dataset must hold at least one pair of features and an integer label, all of the "
+                "dataset must hold at least one pair of features and a number, all of the "
                 f"same shape ({error})"
             ) from None
         return cls.from_arrays(x, y, client, **options)
@@ -218,12 +280,15 @@ class Federation:
         prepare: str | Prepare | NoPrepare = "federated",
         columns: Mapping[str, Any] | str | None = None,
         common: TableLike | None = None,
+        task: TaskName | None = None,
         **options: Any,
     ) -> "Federation":
         """Read a CSV file with a header line, a Parquet file, or a DataFrame, one row per sample.
 
         ``label`` and ``client`` name columns; the features are the columns ``features``, or all
-        remaining ones. Labels that are not integers become classes in sorted order.
+        remaining ones. Labels that are not integers become classes in sorted order, except numbers
+        with a fraction and more than 20 distinct values, which are a regression's; ``task`` says
+        otherwise.
 
         Numbers, categories, booleans, dates and gaps become features as ``prepare`` says:
         ``federated`` (statistics that clients send), ``pooled``, ``local`` or ``none``, with
@@ -242,7 +307,7 @@ class Federation:
             prepare=prepare,
             columns=columns,
             common=common,
-            options=options,
+            options={**options, "task": task},
         )
         check_federation(federation)
         return federation
@@ -253,7 +318,7 @@ class Federation:
             samples.x, samples.y, samples.client, **{"name": samples.name, **options}
         )
         # With the option ``classes`` there may be classes without samples, whose names are unknown.
-        if len(samples.class_names) != federation.classes:
+        if len(samples.class_names) != federation.classes or federation.is_regression:
             return federation
         return replace(federation, class_names=samples.class_names)
 
@@ -313,9 +378,11 @@ def _common(
     """Return the common test samples, which must have the shape of the training samples."""
     if common is None:
         return train.x[:0], train.y[:0]
-    features, labels = checks.pair(common)
+    features, targets = checks.pair(common)
     x = checks.features(features, "common[0]", tokens=tokens)
-    y = checks.labels(labels, "common[1]")
+    y = as_targets(targets, "common[1]", "regression" if train.y.dtype.kind == "f" else None)
+    if y.dtype.kind != train.y.dtype.kind and "f" in (y.dtype.kind, train.y.dtype.kind):
+        raise UnskewError("common[1] must hold classes as y does; set task if they are numbers")
     if x.shape[1:] != train.x.shape[1:]:
         raise UnskewError(
             f"common: samples must have the shape {train.x.shape[1:]} of x (got {x.shape[1:]})"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unskew.data.columns import Columns
+from unskew.data.columns import Columns, check_finite
 from unskew.data.quality.finite import finite_findings
 from unskew.errors import UnskewError
 
@@ -32,6 +32,10 @@ def check_federation(federation: "Federation") -> None:
         )
     for name, part in parts.items():
         _check_part(part, name, federation.classes)
+        if (part.y.dtype.kind == "f") != (federation.train.y.dtype.kind == "f"):
+            raise UnskewError(
+                f"{name} y must be labels or numbers as those of the training samples"
+            )
         if part.x.shape[1:] != shape or part.x.dtype != dtype:
             raise UnskewError(
                 f"{name}: samples must have the shape {shape} and type {dtype} of the training "
@@ -55,14 +59,24 @@ def _check_part(part: Columns, name: str, classes: int) -> None:
     x, y, offsets = part.x, part.y, part.offsets
     if x.dtype not in (np.uint8, np.float32, np.int32):
         raise UnskewError(f"{name} x must be uint8, float32 or int32 (got {x.dtype})")
-    if y.ndim != 1 or y.dtype.kind not in "iu" or not y.dtype.isnative or y.dtype == np.uint64:
-        raise UnskewError(f"{name} y must be one integer label per sample (got {y.dtype})")
+    is_regression = y.dtype == np.float32
+    known = is_regression or (y.dtype.kind in "iu" and y.dtype != np.uint64)
+    if y.ndim != 1 or not known or not y.dtype.isnative:
+        raise UnskewError(
+            f"{name} y must be one integer label, or float32 of a regression, per sample "
+            f"(got {y.dtype})"
+        )
     if offsets.dtype != np.int64:
         raise UnskewError(f"{name} offsets must be int64 (got {offsets.dtype})")
-    for what, values in (("x", x if x.dtype == np.int32 else y), ("y", y)):
+    labels = np.zeros(0, np.int64) if is_regression else y
+    for what, values in (("x", x if x.dtype == np.int32 else labels), ("y", labels)):
         if values.size and values.min() < 0:
             raise UnskewError(f"{name} {what} must be at least 0 (got {values.min()})")
-    if y.size and y.max() >= classes:
+    if is_regression:
+        check_finite(y, f"{name} y")
+        if classes != 1:
+            raise UnskewError(f"classes must be 1 for a regression (got {classes})")
+    if labels.size and y.max() >= classes:
         raise UnskewError(
             f"{name} y: labels go up to {y.max()}, but there are {classes} classes, from 0 to "
             f"{classes - 1}"

@@ -16,6 +16,7 @@ from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
 from unskew.data.storage import is_saved
 from unskew.data.table_sources import HOLDOUT, open_table_source
+from unskew.data.targets import BINS, in_bins
 from unskew.errors import UnskewError
 from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.feature_noise import unit_interval
@@ -31,7 +32,7 @@ _DEFAULTS = {"pool": "train", "common": "source"}
 """The defaults of the options that have one other than None."""
 
 _SOURCE_OPTIONS = ("skew", "clients", "samples", "pool", "common")
-_TABLE_OPTIONS = ("label_column", "client_column", "features", "prepare", "columns")
+_TABLE_OPTIONS = ("label_column", "client_column", "features", "task", "prepare", "columns")
 """Options that have no effect on other kinds of data."""
 
 
@@ -74,6 +75,7 @@ def open_data(config: DataConfig, seed: int) -> Federation:
         features=config.features,
         prepare=config.prepare,
         columns=config.columns,
+        task=config.task,
         holdout=holdout,
         seed=seed,
     )
@@ -95,6 +97,7 @@ def _open_table(config: DataConfig, seed: int) -> Federation:
         features=config.features,
         prepare=config.prepare,
         columns=config.columns,
+        task=config.task,
     )
 
 
@@ -159,7 +162,12 @@ def federate(
     pooled = train.joined(test) if merged else train
     if samples is not None:
         pooled = pooled.subset(samples, seed)
-    sample_pool = SamplePool(pooled.y, data.classes, pooled.group)
+    is_regression = pooled.y.dtype.kind == "f"
+    sample_pool = (
+        SamplePool(in_bins(pooled.y), BINS, pooled.group)
+        if is_regression
+        else SamplePool(pooled.y, data.classes, pooled.group)
+    )
     count = partitioner.num_clients(sample_pool, clients)
     partition = partitioner.partition(sample_pool, count, generator(seed, "skew"))
     columns = _distorted(partitioner, pooled.columns(partition), seed, 0)
@@ -167,12 +175,14 @@ def federate(
         train=columns,
         test=Columns.empty_like(columns),
         common=_common(test, columns),
-        classes=data.classes,
+        classes=1 if is_regression else data.classes,
         name=data.name,
         client_names=_client_names(partition, data.group_names),
-        class_names=data.class_names,
+        class_names=None if is_regression else data.class_names,
         vocabulary=vocabulary,
-        report=PartitionReport.of(spec, sample_pool, partition, _notes(merged), options, seed),
+        report=PartitionReport.of(
+            spec, sample_pool, partition, _notes(merged, is_regression), options, seed
+        ),
     )
     by_group = None if merged or holdout is not None else _tests_by_group(test, partition, seed)
     if by_group is not None:
@@ -288,10 +298,15 @@ def _numbers_within_group(origin: Indices) -> Indices:
     return np.arange(1, len(origin) + 1) - np.searchsorted(origin, origin)
 
 
-def _notes(merged: bool) -> tuple[str, ...]:
-    if not merged:
-        return ()
-    return ("training and test samples were merged; the local test sets form the common one",)
+def _notes(merged: bool, is_regression: bool) -> tuple[str, ...]:
+    notes = []
+    if merged:
+        notes.append(
+            "training and test samples were merged; the local test sets form the common one"
+        )
+    if is_regression:
+        notes.append(f"{BINS} quantile bins of the target stand for classes")
+    return tuple(notes)
 
 
 def _check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

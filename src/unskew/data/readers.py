@@ -9,6 +9,7 @@ import numpy as np
 from unskew.data.columns import Array
 from unskew.data.read_images import decode, list_images
 from unskew.data.read_tables import RawTable, TableLike
+from unskew.data.targets import TaskName, table_targets
 from unskew.errors import UnskewError
 
 _HINT = (
@@ -21,7 +22,7 @@ class FileSamples:
     """The samples of a folder: features, integer labels and the client of each.
 
     ``client`` is None if the files name no clients; ``class_names`` is empty if the labels are
-    integers.
+    integers or the targets numbers.
     """
 
     name: str
@@ -77,13 +78,14 @@ def read_table(
     label: str,
     client: str | None = None,
     features: Sequence[str] | None = None,
+    task: TaskName | None = None,
     what: str = "table",
 ) -> TableSamples:
     """Read a table; the arguments are those of :meth:`Federation.from_table`."""
     raw = RawTable.of(table, what)
     roles = [label] if client is None else [label, client]
     raw.check_has([*roles, *(features or ())], _HINT)
-    labels = raw.ids(label)
+    labels = table_targets(raw, label, task)
     owners = None if client is None else raw.ids(client)
     chosen = [n for n in raw.names if n not in roles] if features is None else list(features)
     if not chosen:

@@ -9,6 +9,7 @@ import numpy as np
 
 from unskew.data.columns import Array, Columns
 from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.targets import BINS
 from unskew.errors import UnskewError
 from unskew.utils.folders import check_folder
 
@@ -83,7 +84,10 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
         if metadata.get("preparation") is not None:
             fields["preparation"] = Preparation.from_json(metadata["preparation"])
         if fields["report"] is not None:
-            fields["report"].check(len(fields["train"]), fields["classes"])
+            is_regression = fields["train"].y.dtype.kind == "f"
+            fields["report"].check(
+                len(fields["train"]), BINS if is_regression else fields["classes"]
+            )
     except UnskewError as error:
         raise UnskewError(f"{folder}: is damaged: {error}") from None
     except Exception as error:  # numpy and json raise many types on damaged bytes

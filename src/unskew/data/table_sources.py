@@ -10,6 +10,7 @@ from unskew.data.columns import Columns
 from unskew.data.federation import Federation
 from unskew.data.source_info import SourceInfo, TableRoles
 from unskew.data.sources import local_file
+from unskew.data.targets import TaskName
 from unskew.errors import UnskewError
 from unskew.partition.report import PartitionReport
 
@@ -31,6 +32,7 @@ def open_table_source(
     label: str | None = None,
     client: str | None = None,
     features: Sequence[str] | None = None,
+    task: TaskName | None = None,
     **options: Any,
 ) -> Federation:
     """Read a fetched table like any other, with the columns that the catalogue names.
@@ -43,6 +45,8 @@ def open_table_source(
     if skew not in (None, NATURAL):
         raise UnskewError(f"{name}: has {info.groups} as its clients; remove skew, or use natural")
     share = HOLDOUT if holdout is None else holdout
+    if task is None and not info.classes and label in (None, info.table.label):
+        task = "regression"
     federation = Federation.from_table(
         local_file(name),
         label=label or info.table.label,
@@ -51,6 +55,7 @@ def open_table_source(
         holdout=share,
         seed=seed,
         name=name,
+        task=task,
         **options,
     )
     if clients not in (None, len(federation)):

@@ -17,6 +17,7 @@ from unskew.data.preprocessing.spec import FederatedPrepare, NoPrepare, Prepare,
 from unskew.data.read_once import read_once
 from unskew.data.read_tables import TableLike
 from unskew.data.readers import TableSamples, read_table
+from unskew.data.targets import TaskName, as_targets
 from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ def table_federation(
 ) -> "Federation":
     """Read and prepare a table; the arguments are those of :meth:`Federation.from_table`."""
     chosen, declared = parse_prepare(prepare), declared_columns(columns)
-    samples = _read(table, label, client, features)
+    task: TaskName | None = options.get("task")
+    samples = _read(table, label, client, features, task)
     options = {"name": samples.table.name, **options}
     tests = None
     if common is not None:
-        tests = read_table(common, label=label, features=samples.features, what="common")
+        like: TaskName | None = "regression" if samples.y.dtype.kind == "f" else task
+        tests = read_table(common, label=label, features=samples.features, task=like, what="common")
     if isinstance(chosen, NoPrepare):
         if declared:
             raise UnskewError("columns: with prepare=none, columns are used as they are")
@@ -84,11 +87,11 @@ def text_federation(
     tests = None
     if common is not None:
         texts, labels = checks.pair(common)
-        tests = _text_column(texts, "common[0]"), checks.labels(labels, "common[1]")
+        tests = _text_column(texts, "common[0]"), as_targets(labels, "common[1]", options["task"])
     return _prepared(
         make,
         _text_column(x, "x"),
-        checks.labels(y, "y"),
+        as_targets(y, "y", options["task"]),
         client,
         tests,
         prepare=FederatedPrepare(),
@@ -99,16 +102,20 @@ def text_federation(
 
 
 def _read(
-    table: TableLike, label: str, client: str | None, features: Sequence[str] | None
+    table: TableLike,
+    label: str,
+    client: str | None,
+    features: Sequence[str] | None,
+    task: TaskName | None,
 ) -> TableSamples:
     """Read a table; a file is read once for all seeds of a comparison."""
 
     def read() -> TableSamples:
-        return read_table(table, label=label, client=client, features=features)
+        return read_table(table, label=label, client=client, features=features, task=task)
 
     if not isinstance(table, str | Path):
         return read()
-    return read_once(read, ("y",), "table", table, label, client, features)
+    return read_once(read, ("y",), "table", table, label, client, features, task)
 
 
 def _unprepared(
@@ -135,7 +142,7 @@ def _prepared(
     options: dict[str, Any],
 ) -> "Federation":
     """Divide the rows among clients and test sets, then prepare their columns."""
-    if common is not None and options.get("classes") is None:
+    if common is not None and y.dtype.kind != "f" and options.get("classes") is None:
         found = int(max(y.max(initial=0), common[1].max(initial=0))) + 1
         options = {**options, "classes": found}
     rows = row_numbers(len(next(iter(columns.values()))))

@@ -182,7 +182,7 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
             scale = scale * start.sample_weights[rows]
         batch = Batch(
             network.inputs(client.x.index_select(0, rows).to(device)),
-            client.y.index_select(0, rows).to(device, torch.int64),
+            client.y.index_select(0, rows).to(device, network.goal.target_dtype),
             scale.to(device),
             _noise_tensor(schedule.noise(t, len(rows), noise_per_sample), device),
         )

@@ -178,7 +178,7 @@ def score(
     found: dict[str, list[Tensor]] = {}
     predicted: list[Tensor] = []
     for start in range(0, len(y), chunk):
-        labels = to_tensor(y[start : start + chunk]).to(device, torch.int64)
+        labels = to_tensor(y[start : start + chunk]).to(device, network.goal.target_dtype)
         batch = Batch(
             network.inputs(to_tensor(x[start : start + chunk]).to(device)),
             labels,

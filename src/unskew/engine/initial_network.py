@@ -19,9 +19,14 @@ class InitialNetwork:
     """A network with its initial weights, and what depends on it alone; each is computed once."""
 
     def __init__(
-        self, federation: Federation, model: Model | None, seed: int, device: torch.device
+        self,
+        federation: Federation,
+        model: Model | None,
+        seed: int,
+        device: torch.device,
+        loss: str | None = None,
     ) -> None:
-        self.name, module = make_module(federation, model, seed)
+        self.name, module = make_module(federation, model, seed, loss)
         self.module, self._device = module.to(device), device
         if is_custom(model) and federation.has_samples:
             check_scores(self.module, example_inputs(federation).to(device), federation.classes)
@@ -52,14 +57,20 @@ class NetworkCache:
         self._last: tuple[tuple[object, ...], InitialNetwork] | None = None
 
     def of(
-        self, federation: Federation, model: Model | None, seed: int, device: torch.device
+        self,
+        federation: Federation,
+        model: Model | None,
+        seed: int,
+        device: torch.device,
+        loss: str | None = None,
     ) -> InitialNetwork:
         """Return the initial network for a federation."""
         tokens = None if federation.vocabulary is None else len(federation.vocabulary)
         samples = (federation.shape, federation.train.x.dtype, federation.classes, tokens)
-        key = (model, seed, device, *samples)
+        units = federation.target_center_and_scale if federation.is_regression else None
+        key = (model, seed, device, loss, units, *samples)
         if self._last is None or self._last[0] != key:
-            self._last = key, InitialNetwork(federation, model, seed, device)
+            self._last = key, InitialNetwork(federation, model, seed, device, loss)
         return self._last[1]
 
 

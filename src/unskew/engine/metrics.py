@@ -41,6 +41,7 @@ class MetricPlan:
 
     def values(self, y: NDArray[Any], scores: NDArray[np.float64]) -> dict[str, float]:
         """Return every metric of a level's predictions."""
+        y = y.astype(np.float64) if y.dtype.kind == "f" else y
         return {each.name: _value(each, y, scores) for each in self.computed}
 
     def client_values(self, y: NDArray[Any], scores: NDArray[np.float64]) -> dict[str, float]:
@@ -49,6 +50,7 @@ class MetricPlan:
         Functions of scikit-learn raise ValueError for samples that a metric is undefined for.
         """
         found = {}
+        y = y.astype(np.float64) if y.dtype.kind == "f" else y
         for each in self.computed:
             try:
                 found[each.name] = _value(each, y, scores)

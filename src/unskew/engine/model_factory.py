@@ -11,7 +11,7 @@ from unskew.data.federation import Federation
 from unskew.errors import UnskewError
 from unskew.models import default_for, make
 from unskew.models.functional import FunctionalModel, Model
-from unskew.models.goals import CLASSIFY
+from unskew.models.regression import Regression, make_loss, with_goal
 from unskew.utils.rng import torch_seeded
 
 
@@ -20,14 +20,26 @@ def is_custom(model: Model | None) -> bool:
     return not isinstance(model, str | None)
 
 
-def make_module(federation: Federation, model: Model | None, seed: int) -> tuple[str, nn.Module]:
-    """Return a run's network and its name."""
+def make_module(
+    federation: Federation, model: Model | None, seed: int, loss: str | None = None
+) -> tuple[str, nn.Module]:
+    """Return a run's network and its name; ``loss`` is that of a regression."""
+    if loss is not None and not federation.is_regression:
+        raise UnskewError(
+            f"loss: {loss} is for a regression, and the target has classes; remove it"
+        )
     if isinstance(model, str | None):
         tokens = None if federation.vocabulary is None else len(federation.vocabulary)
         name = model or default_for(federation.shape, federation.classes, tokens)
-        return name, make(name, federation.shape, federation.classes, seed=seed, vocabulary=tokens)
-    module = instantiate(model, seed)
-    return type(module).__name__, module
+        module = make(name, federation.shape, federation.classes, seed=seed, vocabulary=tokens)
+    else:
+        module = instantiate(model, seed)
+        name = type(module).__name__
+    if federation.is_regression and not hasattr(module, "goal"):
+        center, scale = federation.target_center_and_scale
+        goal = Regression(make_loss(loss or "mse"), center, scale, not is_custom(model))
+        module = with_goal(module, goal)
+    return name, module
 
 
 def instantiate(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -46,9 +58,9 @@ def instantiate(model: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Mod
 
 
 def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
-    """Raise if a custom network does not return one score per class for each sample."""
+    """Raise if a custom network does not return one score per class, or one number, per sample."""
     network, name = FunctionalModel(copy.deepcopy(module)), type(module).__name__
-    if network.goal is not CLASSIFY:
+    if network.goal.predicts == "neither":
         return
     try:
         with torch.no_grad():
@@ -59,6 +71,13 @@ def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
             f"{type(error).__name__}: {error}"
         ) from error
     shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    if network.goal.predicts == "values":
+        if shape not in ((len(samples),), (len(samples), 1)):
+            raise UnskewError(
+                f"model: {name} must return a tensor of {(len(samples), 1)} for {len(samples)} "
+                f"samples of a regression, one number per sample (got {shape})"
+            )
+        return
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] < classes:
         raise UnskewError(
             f"model: {name} must return a tensor of {(len(samples), classes)} for {len(samples)} "

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from unskew.errors import UnskewError
-from unskew.utils.specs import split_list, validated
+from unskew.utils.specs import raise_value_error, split_list, validated
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -36,6 +36,8 @@ class Settings(BaseModel):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     evaluate_every: Annotated[int, Field(ge=0)] = 1
+    loss: str | None = None
+    """The loss of a regression: ``mse`` (the default), or ``huber:delta=1``."""
     metrics: tuple[Any, ...] = ()
     """Metrics of all predictions, besides accuracy and loss: names such as ``auc``, or functions of
     targets and scores."""
@@ -59,6 +61,15 @@ class Settings(BaseModel):
     state_megabytes: Annotated[int, Field(ge=0)] = 1024
     """Memory for the states that clients keep between rounds; the rest is on disk."""
 
+    @field_validator("loss")
+    @classmethod
+    def _loss_is_known(cls, loss: str | None) -> str | None:
+        from unskew.models.regression import make_loss  # noqa: PLC0415 (imports torch)
+
+        if loss is not None:
+            raise_value_error(make_loss, loss)
+        return loss
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics_are_a_list(cls, metrics: object) -> object:
@@ -75,8 +86,8 @@ class Settings(BaseModel):
         return value
 
     @field_serializer("metrics")
-    def _names_of_metrics(self, metrics: tuple[Any, ...]) -> tuple[str, ...]:
-        return tuple(str(metric_name(each)) for each in metrics)
+    def _names_of_metrics(self, metrics: tuple[Any, ...]) -> list[str]:
+        return [str(metric_name(each)) for each in metrics]
 
     @field_serializer("metric")
     def _name_of_metric(self, metric: Any) -> str | None:
@@ -136,8 +147,7 @@ class Settings(BaseModel):
         """Return the settings that decide a run's results, which a resumed run must share."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
         free |= {"engine", "client_cpus", "client_gpus", "metric"}
-        if not self.metrics:
-            free.add("metrics")
+        free |= {name for name in ("metrics", "loss") if not getattr(self, name)}
         return {k: v for k, v in self.model_dump().items() if k not in free}
 
 

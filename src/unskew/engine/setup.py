@@ -82,7 +82,7 @@ class TrainingSetup:
         federation, slots = method.shared_samples(federation, settings.seed)
         device = choose_device(settings)
         initial = (InitialNetwork if networks is None else networks.of)(
-            federation, model, settings.seed, device
+            federation, model, settings.seed, device, settings.loss
         )
         setup = TrainingSetup(
             federation=federation,
@@ -97,9 +97,21 @@ class TrainingSetup:
             custom_network=is_custom(model),
             initial_network=None if networks is None else initial,
         )
+        if federation.is_regression and method.parts_for_classes:
+            needing = method.parts_for_classes[0].name
+            raise UnskewError(
+                f"method: {needing} needs classes, and the target is a regression's; use another "
+                "method, or set task if the target has classes"
+            )
         if method.needs_train_accuracy and setup.network.goal is not CLASSIFY:
             raise UnskewError(
                 f"method: {method.spec} needs accuracies, and {initial.name} has none"
+            )
+        if setup.network.goal.predicts == "values" and not federation.is_regression:
+            raise UnskewError(f"model: {initial.name} predicts numbers, and the target has classes")
+        if setup.network.goal.predicts == "classes" and federation.is_regression:
+            raise UnskewError(
+                f"model: {initial.name} predicts classes, and the target is a regression's"
             )
         return setup._with_metrics()
 
@@ -176,6 +188,12 @@ class TrainingSetup:
             return {"no_effect": "this network has no BatchNorm"}
         return {}
 
+    def _target_facts(self) -> dict[str, Any]:
+        if not self.federation.is_regression:
+            return {}
+        center, scale = self.federation.target_center_and_scale
+        return {"target": {"center": center, "scale": scale}}
+
     def facts(self) -> dict[str, Any]:
         """Return the facts about the setup that the run records."""
         densities = [stage for stage in self.method.stages() if stage.learns_density]
@@ -184,6 +202,7 @@ class TrainingSetup:
         return {
             **bound,
             **self.metrics.facts(),
+            **self._target_facts(),
             "configuration": self.settings.model_dump(mode="json"),
             "stages": self._stage_rounds(),
             "federation": repr(self.federation),

@@ -9,6 +9,8 @@ from unskew.engine.client import ClientContext
 from unskew.engine.runners import example_inputs
 from unskew.engine.settings import Settings
 from unskew.models.functional import FunctionalModel
+from unskew.models.goals import CLASSIFY
+from unskew.models.regression import with_goal
 from unskew.utils.rng import stream, torch_seeded
 
 
@@ -28,8 +30,11 @@ def client_context(
     with torch_seeded(settings.seed, f"network of {stage.name}"):
         if stage.network is not None:
             module = stage.network(module, federation.shape, federation.classes)
-        inputs = FunctionalModel(module).inputs(example_inputs(federation))
+        network = FunctionalModel(module)
+        inputs = network.inputs(example_inputs(federation))
         module = stage.method.adapt(module.to("cpu"), inputs).to(device)
+        if network.goal is not CLASSIFY and not hasattr(module, "goal"):
+            module = with_goal(module, network.goal)  # a method may have built a new module
     if not last:
         settings = settings_of(stage, settings)
     return ClientContext(stage.method, FunctionalModel(module), federation, settings, device)

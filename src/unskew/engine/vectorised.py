@@ -240,7 +240,7 @@ class _Chunk:
         indices = torch.from_numpy((steps.positions + self._offsets[: shape[1], None]).ravel())
         indices.clamp_(max=len(self._y) - 1)  # the padding of a last client without samples
         x = self._context.network.inputs(self._x.index_select(0, indices).to(device))
-        y = self._y.index_select(0, indices).to(device, torch.int64)
+        y = self._y.index_select(0, indices).to(device, self._context.network.goal.target_dtype)
         counts = steps.counts[:, :, None]
         scale = torch.from_numpy(((np.arange(shape[2]) < counts) / counts).astype(np.float32))
         if sample_weights is not None:

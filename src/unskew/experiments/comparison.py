@@ -112,7 +112,7 @@ def compare(
     plan = make_plan(tune, settings, seed_list[0])
     deciding = make_deciding_plan(decide, seeds)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
-    _check_target(target, settings)
+    _check_target(target, settings, federations, seed_list[0])
     if folder is not None:
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
 
@@ -194,10 +194,13 @@ def _announce_preparation(
                 display.say(text)
 
 
-def _check_target(target: float | None, settings: Settings) -> None:
+def _check_target(
+    target: float | None, settings: Settings, federations: "_FederationCache", seed: int
+) -> None:
     """Raise before anything is trained if the target is no value of the metric that is judged."""
     if settings.metric is None or settings.metric == "accuracy":
-        check_target(target)
+        if target is None or 0 <= target <= 1 or not federations.of(seed).is_regression:
+            check_target(target)
     elif isinstance(settings.metric, str):
         name = parse(settings.metric.removeprefix(POOLED))[0]
         if name in FORMULAS and FORMULAS[name].is_share:

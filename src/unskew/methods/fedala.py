@@ -112,7 +112,7 @@ class FedALA(ClientSide, Personalization):
         weights = vector[:trainable].requires_grad_()
         batch = Batch(
             network.inputs(client.x[rows].to(device)),
-            client.y[rows].to(device, torch.int64),
+            client.y[rows].to(device, network.goal.target_dtype),
             torch.full((len(rows),), 1 / len(rows), device=device),
         )
         buffers = network.copy_buffers(vector[trainable:].detach())

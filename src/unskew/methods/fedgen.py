@@ -72,6 +72,7 @@ class FedGen(ClientSide, ServerSide, Setting):
     }
 
     adds = frozenset({Aspect.LOCAL_LOSS})
+    needs_classes = True
     reads_forward_pass = True
 
     @property

@@ -38,6 +38,7 @@ class FedNTD(ClientSide):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"beta": (0.1, 0.3, 0.5, 1.0)}
 
     adds = frozenset({Aspect.LOCAL_LOSS})
+    needs_classes = True
     reads_forward_pass = True
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:

@@ -45,6 +45,7 @@ class FedROD(ClientSide, Personalization, Setting):
 
     replaces = frozenset({Aspect.LOSS})
     adapts_last = True
+    needs_classes = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Add a personal head to the network."""

@@ -7,6 +7,7 @@ else (rounds, runners, methods, evaluation) is the same for all goals.
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,6 +27,9 @@ class Goal(ABC):
 
     predicts: Literal["classes", "values", "neither"] = "neither"
     """What the network predicts of a sample: a class, a value, or neither of them."""
+
+    target_dtype: torch.dtype = torch.int64
+    """The type of the targets in a batch."""
 
     def predictions(self, output: Tensor) -> Tensor:
         """Return predictions in float64: one probability per class, or one value per sample."""

@@ -37,6 +37,13 @@ class Logistic(ModelSpec):
 
 
 @dataclass(frozen=True, config=OPTIONS)
+class Linear(Logistic):
+    """One linear layer: linear regression of a number, logistic regression of classes."""
+
+    summary: ClassVar[str] = "linear regression, or logistic for classes: one linear layer"
+
+
+@dataclass(frozen=True, config=OPTIONS)
 class MLP(Normalised):
     """Linear layers with ReLU between."""
 

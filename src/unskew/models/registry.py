@@ -9,7 +9,7 @@ from unskew.models.densenet import DenseNet121
 from unskew.models.feddisk_cnn import FedDiskCNN
 from unskew.models.lenet import LeNet5
 from unskew.models.made import MADESpec
-from unskew.models.mlp import MLP, Logistic
+from unskew.models.mlp import MLP, Linear, Logistic
 from unskew.models.mobilenet import MobileNetV2
 from unskew.models.resnet import ResNet18, ResNet34
 from unskew.models.spec import ModelSpec
@@ -20,6 +20,7 @@ from unskew.utils.rng import torch_seeded
 
 MODELS: dict[str, type[ModelSpec]] = {
     "logistic": Logistic,
+    "linear": Linear,
     "mlp": MLP,
     "lenet5": LeNet5,
     "feddisk-cnn": FedDiskCNN,

@@ -50,6 +50,7 @@ def distribution_figure(federation: "Federation") -> "Figure":
     """
     from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
+    federation = federation.with_target_bins()
     counts = federation.train.label_counts(federation.classes)
     names = None if federation.client_names is None else list(map(str, federation.client_names))
     strip = _shows_images(federation)
@@ -101,6 +102,7 @@ def distribution_table(federation: "Federation", rows: int = 20) -> "RichTable":
     """
     from rich.table import Table as RichTable  # noqa: PLC0415 (only terminals need it)
 
+    federation = federation.with_target_bins()
     counts = federation.train.label_counts(federation.classes)
     names = _class_names(federation)
     wide = federation.classes <= 12

@@ -23,7 +23,7 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
     clients = len(federation)
     listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MAX_COUNTS
     counts = None
-    if listed and federation.has_samples:
+    if listed and federation.has_samples and not federation.is_regression:
         counts = federation.train.label_counts(federation.classes)
     names = federation.client_names if listed else None
     majority = _majority(federation) if listed and federation.has_samples else {}
@@ -49,7 +49,9 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
 
 def _majority(federation: "Federation") -> dict[str, float]:
     """Return the best accuracy of a constant prediction, on each level that has test samples."""
-    found = {}
+    found: dict[str, float] = {}
+    if federation.is_regression:
+        return found
     for level, part in (("global", federation.common), ("local", federation.test)):
         if part.samples:
             counts = part.label_counts(federation.classes)[part.sizes > 0]

@@ -99,7 +99,11 @@ def _text(value: float | None) -> str:
 
 
 def diagnose(federation: "Federation") -> Diagnosis:
-    """Measure the skew of a federation's training samples, features included."""
+    """Measure the skew of a federation's training samples, features included.
+
+    Ten quantile bins of a regression's target stand for classes.
+    """
+    federation = federation.with_target_bins()
     counts = federation.train.label_counts(federation.classes)
     overall, in_class = feature_skews(federation.train)
     labels = diagnose_counts(counts).to_dict()

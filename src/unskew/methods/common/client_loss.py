@@ -21,7 +21,7 @@ def training_loss(client: Client, vector: Tensor) -> float:
     network.module.eval()
     for start in range(0, count, _CHUNK):
         rows = slice(start, start + _CHUNK)
-        y = client.y[rows].to(device, torch.int64)
+        y = client.y[rows].to(device, network.goal.target_dtype)
         batch = Batch(network.inputs(client.x[rows].to(device)), y, torch.ones(len(y)).to(device))
         total += float(network.losses(weights, buffers, batch).sum(dtype=torch.float64))
     network.module.train()

@@ -160,7 +160,9 @@ class OnDevice(ClientSide, ServerSide, Personalization, Setting):
         if per_sample := self.noise_per_sample or network.goal.noise_per_sample:
             numbers = uniforms(stream(0, "held out"), np.array([client.id]), 0, count, per_sample)
             noise = torch.from_numpy(numbers[0])
-        batch = Batch(x, client.y[rows].long(), torch.full((count,), 1 / count), noise)
+        batch = Batch(
+            x, client.y[rows].to(network.goal.target_dtype), torch.full((count,), 1 / count), noise
+        )
         buffers = network.buffers_of(vector[trainable:])
         with torch.no_grad():
             step = Step(network, vector[:trainable], buffers, batch)
