@@ -46,8 +46,8 @@ def _continuous(federation: "Federation", present: int) -> Iterator[Finding]:
         "target",
         f"has {present:,} classes for {samples:,} training samples"
         + (f", with names such as {fractional!r}" if fractional else ""),
-        "it looks like a quantity or an id: name a column of classes with --label-column (label= "
-        "in Python), or divide its values into ranges",
+        "it looks like a quantity or an id: set --task regression (task= in Python), or name a "
+        "column of classes with --label-column (label=)",
     )
 
 
