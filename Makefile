@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
 READY_DOCS := $(VENV)/.ready-docs
+LOWEST := .venv-lowest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
@@ -20,7 +21,7 @@ METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,i
 ROUNDS  ?= 60
 SEEDS   ?= 5
 
-.PHONY: help demo docs test test-all test-rest fuzz coverage notebook chromium lint format clean
+.PHONY: help demo docs test test-all test-rest test-lowest fuzz coverage notebook chromium lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -50,6 +51,18 @@ $(READY_DOCS): $(READY)
 	@$(PIP) -e '.[docs]'
 	@touch $@
 
+# The lowest versions that pyproject.toml allows, of which uv (it comes with Flower) finds those that
+# can be installed together. Only torch is the tested one: of earlier versions, PyPI has no builds
+# for the CPU alone. It is installed without what it needs, of which uv then chooses the lowest too.
+# Old packages warn that newer ones, on which they depend, deprecate what they use.
+$(LOWEST)/.ready: pyproject.toml $(READY)
+	@echo "[lowest] installing the lowest versions that pyproject.toml allows (about a minute)"
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps torch
+	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  -e '.[dev,dp,flower,notebook]' "$$(grep ^torch== constraints.txt)"
+	@touch $@
+
 # Playwright drives the system's browser; it downloads none.
 chromium:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
@@ -75,6 +88,9 @@ test-all test-rest coverage: PYTEST += --no-skips
 test-rest: $(READY_ALL) chromium
 	$(PYTEST) -m "$(REST)" $(ARGS)
 
+test-lowest: $(LOWEST)/.ready ## run the quick tests with the lowest versions (ARGS="tests/runs …": a part of them)
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadscope -W ignore::DeprecationWarning -m "$(QUICK)" $(ARGS)
+
 fuzz: $(READY_ALL) ## feed 10,000 damaged and unusual inputs to unskew (CASES=, SEED=)
 	$(BIN)/python tests/fuzz/campaign.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
@@ -95,4 +111,4 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:           ## remove what make and the tools made
-	rm -rf $(VENV) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -198,7 +198,7 @@ def test_fetch_prints_the_path_and_which_file_is_used(terminal, tmp_path, monkey
     fetched, other = tmp_path / "cache" / "mnist.npz", tmp_path / "other" / "mnist.npz"
     other.parent.mkdir()
     other.write_bytes(b"")
-    monkeypatch.setattr("unskew.cli.progress.fetch", lambda name, force, progress: fetched)
+    monkeypatch.setattr("unskew.cli.progress.fetch", lambda name, force, progress=None: fetched)
     assert terminal.output("data", "fetch", "mnist") == f"mnist is in {fetched}\n"
     monkeypatch.setenv("UNSKEW_DATA", str(other.parent))
     _, output, errors = terminal.run("data", "fetch", "mnist")

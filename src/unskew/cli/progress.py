@@ -22,8 +22,9 @@ def fetch_with_progress(name: str, *, force: bool) -> Path:
     )
     info = lookup(CATALOGUE, name, "source")
     console = Console(stderr=True)
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+    if not console.is_terminal:  # a disabled bar still prints an empty line before rich 14.3
+        return fetch(name, force=force)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(name, total=info.train + info.test, visible=False)
 
         def update(step: str, images: int | None) -> None:
