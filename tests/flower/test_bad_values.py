@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ grids = pytest.importorskip("grids")
 from bad_values import (  # noqa: E402
     BAD,
     MEASURED,
+    TRAIN,
     bad_forms,
     bad_numbers,
     declared,
@@ -64,6 +66,24 @@ def test_every_declared_value_is_checked(method):
     for name, value in declared(make_method(spec)).items():
         if name != "train_loss":
             assert_only_the_bad_node_is_affected(spec, name, value)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "ida", "ifca:models=2", "fedavgm"])
+def test_an_undefined_model_has_the_effect_of_no_reply(method):
+    def undefined(node, kind, reply):
+        if (node, kind) == (BAD, TRAIN):
+            arrays = reply.content.array_records["arrays"]
+            arrays["model"] = grids.Array(arrays["model"].numpy() * np.float32("nan"))
+        return reply
+
+    run, without = run_with(method, undefined), run_with(method, silent("train_loss"))
+    assert [list(row["rejected"]) for row in run.metrics] == [[BAD]] * 2
+    assert torch.equal(model_of(run), model_of(without))
+
+
+def test_bulyan_keeps_the_model_when_a_node_of_seven_is_missing():
+    run = run_with("bulyan:f=1", silent("train_loss"))
+    assert all("bulyan" in row["kept_model"] for row in run.metrics)
 
 
 @pytest.mark.long
