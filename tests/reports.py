@@ -1,5 +1,6 @@
 """Runs that tests of reports share: made by hand, and trained on a small federation."""
 
+import shutil
 from functools import cache
 
 import torch
@@ -10,6 +11,10 @@ from unskew.composition.values import SAMPLE_WEIGHTS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.runs.sample_weights import weights_table
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+"""The browser of this machine, if any."""
 
 FEDERATION = small_federation((40, 25, 20, 13, 10, 7))
 

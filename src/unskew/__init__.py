@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unskew.errors import UnskewError
     from unskew.experiments.comparison import compare
     from unskew.experiments.training import train
+    from unskew.report.comparisons.summary import summarize
     from unskew.runs.run import Run
     from unskew.runs.runs import Runs
     from unskew.skew.diagnosis import diagnose
@@ -37,6 +38,7 @@ _HOMES = {
     "diagnose": "unskew.skew.diagnosis",
     "load": "unskew.data.load",
     "make_metric": "unskew.engine.metrics",
+    "summarize": "unskew.report.comparisons.summary",
     "train": "unskew.experiments.training",
 }
 
@@ -56,6 +58,7 @@ __all__ = [
     "diagnose",
     "load",
     "make_metric",
+    "summarize",
     "train",
 ]
 

@@ -12,7 +12,7 @@ from toys import vector_of
 RUN = ("README.md", "docs/index.md", "docs/composition.md", "docs/skew.md", "docs/tuning.md",
        "docs/tutorial.md", "docs/verdicts.md", "docs/your-data.md", "docs/your-method.md",
        "docs/your-network.md", "docs/command-line.md", "docs/methods/fedfusion.md",
-       "docs/add-a-method.md", "docs/check.md", "docs/metrics.md")  # fmt: skip
+       "docs/add-a-method.md", "docs/check.md", "docs/metrics.md", "docs/summary.md")  # fmt: skip
 """Pages that are run from top to bottom."""
 
 ELSEWHERE = {
@@ -28,8 +28,10 @@ def read(terminal):
     return lambda page: run_page(ROOT / page, terminal)
 
 
-@pytest.mark.parametrize("page", [page for page in RUN if page not in ("README.md",
-                         "docs/tutorial.md", "docs/command-line.md")])  # fmt: skip
+OWN_TEST = ("README.md", "docs/tutorial.md", "docs/command-line.md", "docs/summary.md")
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if page not in OWN_TEST])
 def test_examples_work(page, read):
     read(page)
 
@@ -56,6 +58,14 @@ def test_the_commands_work(read):
     assert Path("distribution.png").is_file()
     assert Path("figures", "table.tex").is_file()
     assert len(list(Path("runs/three").glob("*/seed*/run.json"))) == 15
+
+
+@pytest.mark.long
+def test_the_summary_works(read):
+    names = read("docs/summary.md")
+    assert len(names["summary"].federations) == 4
+    assert Path("figures", "ranks.svg").is_file()
+    assert Path("summary.html").is_file()
 
 
 def test_no_example_is_without_a_test():

@@ -4,18 +4,15 @@ Skipped without playwright or Chromium; `make test-all` installs both.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 import unskew as us
-from reports import FEDERATION, clustered_run
+from reports import CHROMIUM, FEDERATION, clustered_run
 from unskew.report.page import write_page
 from unskew.runs.runs import Runs
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = [
     pytest.mark.extras("playwright"),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
@@ -46,44 +43,6 @@ def path(tmp_path_factory) -> Path:
         tmp_path_factory.mktemp("page") / "report.html", Runs([*runs, clustered_run()]),
         command="unskew compare --data digits", embedding=True, target=0.3,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def opened(browser, path):
-    """A function that opens the page; the test fails if the page logs an error."""
-    errors, pages = [], []
-
-    def on_console(message):
-        if message.type == "error":
-            errors.append(message.text)
-
-    def on_request(request):
-        if request.url.startswith("http"):
-            errors.append(request.url)
-
-    def open_page(width=1200, height=900, **options):
-        page = browser.new_page(viewport={"width": width, "height": height}, **options)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", on_console)
-        page.on("request", on_request)
-        page.goto(path.as_uri())
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert errors == []
 
 
 def charts(page):

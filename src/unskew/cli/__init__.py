@@ -11,7 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from unskew import __version__
-from unskew.cli import compare, data, flower, methods, models, new, report, run, study, watch
+from unskew.cli import (
+    compare,
+    data,
+    flower,
+    methods,
+    models,
+    new,
+    report,
+    run,
+    study,
+    summary,
+    watch,
+)
 from unskew.cli.output import echo_error
 from unskew.errors import UnskewError, UnskewWarning
 
@@ -26,6 +38,7 @@ app = typer.Typer(
 app.command("run")(run.run_config)
 app.command("compare")(compare.compare_methods)
 app.command("report")(report.report_runs)
+app.command("summary")(summary.summarize_comparisons)
 app.command("watch")(watch.watch_runs)
 app.command("methods")(methods.list_methods)
 app.command("models")(models.list_models)

@@ -101,12 +101,38 @@ def _draw_forest(chart: Chart, methods: Sequence[str]) -> "Figure":
         low, high = row["low"], row["high"]
         if low is not None and high is not None:
             axes.plot([low, high], [place, place], color=tint, linewidth=2)
+        dots = [value for _, value in row.get("federations", ())]
+        axes.plot(dots, [place + 0.25] * len(dots), "o", color=tint, ms=3, alpha=0.6)
         filled = row["answer"] in ("better", "worse")
         axes.plot(
             row["difference"], place, "o", color=tint, ms=6,
             markerfacecolor=tint if filled else "white",
         )  # fmt: skip
     _name_rows(axes, rows)
+    axes.set_xlabel(chart.data["x"])
+    return figure
+
+
+def _draw_ranks(chart: Chart, methods: Sequence[str]) -> "Figure":
+    rows, groups, difference = (chart.data[name] for name in ("rows", "groups", "difference"))
+    figure, axes = _figure(6.0, 1.1 + 0.14 * len(groups) + 0.3 * len(rows))
+    axis = -1.0 - 0.45 * len(groups)  # the axis of ranks is above the rows, groups between them
+    axes.plot([1, 1 + difference], [axis - 0.6] * 2, "|-", color="0.3", linewidth=1.5)
+    text = f"  critical difference {difference:.2f}"
+    axes.text(1 + difference, axis - 0.6, text, va="center", fontsize=8)
+    for place, (first, last) in enumerate(groups):
+        height = axis + 0.45 * (place + 1)
+        axes.plot([first, last], [height] * 2, color="0.3", linewidth=4, solid_capstyle="butt")
+    for place, row in enumerate(rows):
+        tint, rank = color(methods.index(row["method"])), row["rank"]
+        axes.plot([rank, rank, 1], [axis, place, place], color=tint, linewidth=1.3, clip_on=False)
+        axes.plot(rank, axis, "o", color=tint, ms=6, clip_on=False, zorder=3)
+    names = [f"{row['method']}  {row['rank']:.2f}" for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.5, axis - 1.0)
+    axes.set_xlim(1, chart.data["worst"])
+    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.grid(visible=False, axis="y")
     axes.set_xlabel(chart.data["x"])
     return figure
 
@@ -163,6 +189,7 @@ def _numbers(values: Sequence[float | None]) -> list[float]:
 
 _DRAW: dict[str, "Callable[[Chart, Sequence[str]], Figure]"] = {
     "forest": _draw_forest,
+    "ranks": _draw_ranks,
     "curves": _draw_curves,
     "boxes": _draw_boxes,
     "bars": _draw_bars,

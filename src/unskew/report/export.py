@@ -1,9 +1,10 @@
 """The figures and tables of a comparison as files, for papers."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from unskew.errors import UnskewError
-from unskew.report.charts import all_charts
+from unskew.report.charts import Chart, all_charts
 from unskew.report.draw import draw_chart
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
@@ -21,10 +22,17 @@ def export_figures(
     folder: str | Path, runs: Runs, *, target: float | None = None, embedding: bool = False
 ) -> list[Path]:
     """Write each chart as PNG, SVG and CSV into a folder, and return the files."""
+    return export_charts(folder, all_charts(runs, target=target, embedding=embedding), runs.methods)
+
+
+def export_charts(
+    folder: str | Path, charts: Iterable[Chart], methods: Sequence[str]
+) -> list[Path]:
+    """Write charts into a folder; the order of ``methods`` defines their colours."""
     folder = _created(folder)
     written = []
-    for chart in all_charts(runs, target=target, embedding=embedding):
-        figure = draw_chart(chart, runs.methods)
+    for chart in charts:
+        figure = draw_chart(chart, methods)
         for suffix in ("png", "svg"):
             path = folder / f"{chart.name}.{suffix}"
             # Without a date, the same runs give the same bytes.
@@ -42,8 +50,13 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
 
     If methods were tuned, the chosen hyper-parameters are a second table.
     """
-    folder = _created(folder)
     tables = {"table": runs.table_with_verdict(target), "tuning": tuning_table(runs)}
+    return export_tables(folder, tables)
+
+
+def export_tables(folder: str | Path, tables: Mapping[str, Table | None]) -> list[Path]:
+    """Write tables, by their file names, into a folder."""
+    folder = _created(folder)
     return [
         path
         for name, table in tables.items()

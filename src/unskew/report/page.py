@@ -28,15 +28,16 @@ from unskew.stats.waves import Waves
 from unskew.utils.printable import encoded
 
 PAGE = "report.html"
-_FACTS = "comparison.json"
+COMPARISON = "comparison.json"
+"""The file in a comparison's folder that makes it one: its command, methods and judging."""
 _MAX_CSV = 100_000
 """The maximum length of a table that is embedded in the page; exported files have all of it."""
 
 
 def prepare_comparison_folder(out: Path) -> None:
     """Raise if a comparison would overwrite foreign files; remove those of killed writes."""
-    check_comparison_folder(out, _FACTS, PAGE, TABLE_FILES)
-    remove_dead_writes(out, (_FACTS, PAGE, *TABLE_FILES))
+    check_comparison_folder(out, COMPARISON, PAGE, TABLE_FILES)
+    remove_dead_writes(out, (COMPARISON, PAGE, *TABLE_FILES))
 
 
 def write_comparison(
@@ -48,7 +49,7 @@ def write_comparison(
     facts = {"command": command, "target": target, "methods": runs.methods}
     judging = {"judge": runs.judge, "margin": runs.margin, "metric": runs.metric.name}
     waves = None if runs.waves is None else asdict(runs.waves)
-    write_json(out / _FACTS, facts | judging | {"waves": waves})
+    write_json(out / COMPARISON, facts | judging | {"waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -66,12 +67,17 @@ def write_page(
     ``target`` is the value of the metric whose cost is shown, ``command`` the shell command that
     creates the page, and ``embedding`` adds a t-SNE of the clients.
     """
-    path = Path(path)
     if not any(run.metrics for run in runs):
         raise UnskewError("runs: there is nothing to report, because no round is finished yet")
+    return write_text(path, page_text(runs, target, command, embedding=embedding))
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write the text of a page and return its path."""
+    path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, encoded(page_text(runs, target, command, embedding=embedding)))
+        write_bytes(path, encoded(text))
     except OSError as error:
         raise UnskewError(f"{path}: cannot be written: {error.strerror}") from None
     return path
@@ -97,7 +103,7 @@ def page_text(
         pooled=runs.metric.is_pooled,
         judged=runs.judged_text,
         any_personal_level=any_personal_level(runs),
-        sections=[_section(*group) for group in groupby(charts, attrgetter("section"))],
+        sections=[section_values(*group) for group in groupby(charts, attrgetter("section"))],
         findings=data_findings(runs),
         densities=density_notes(runs),
         tuning=tuning_table(runs),
@@ -105,18 +111,18 @@ def page_text(
         configuration=configuration(runs),
         command=command,
         python=python_text(runs),
-        data={"methods": runs.methods, "charts": list(map(_chart_values, charts))},
+        data={"methods": runs.methods, "charts": list(map(chart_values, charts))},
     )
 
 
-def _section(name: str, members: Iterable[Chart]) -> dict[str, Any]:
+def section_values(name: str, members: Iterable[Chart]) -> dict[str, Any]:
     """Return the values of a section; it has a note only if all its charts share it."""
     charts = list(members)
     notes = {chart.note for chart in charts}
     return {"name": name, "note": notes.pop() if len(notes) == 1 else None, "charts": charts}
 
 
-def _chart_values(chart: Chart) -> dict[str, Any]:
+def chart_values(chart: Chart) -> dict[str, Any]:
     """Return the values from which the script draws a chart."""
     csv = chart.table.to_csv()
     return {
@@ -159,7 +165,7 @@ class ComparisonFacts:
 def read_comparison(out: str | Path) -> ComparisonFacts:
     """Return the facts stored in a comparison's folder; empty if there are none."""
     try:
-        facts = read_json_object(Path(out) / _FACTS)
+        facts = read_json_object(Path(out) / COMPARISON)
     except UnskewError:
         return ComparisonFacts()
     command, target, methods = (facts.get(name) for name in ("command", "target", "methods"))

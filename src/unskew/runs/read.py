@@ -45,10 +45,13 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     return run
 
 
-def read_runs(paths: Iterable[str | Path]) -> Runs:
-    """Read runs from folders: folders of runs, or folders with runs somewhere below them."""
+def read_runs(paths: Iterable[str | Path], *, tables: bool = True) -> Runs:
+    """Read runs from folders: folders of runs, or folders with runs somewhere below them.
+
+    ``tables`` is that of :func:`read_run`.
+    """
     folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
-    runs = [read_run(folder) for folder in folders]
+    runs = [read_run(folder, tables=tables) for folder in folders]
     if not runs:
         raise UnskewError("runs: pass at least one folder")
     duplicate = _first_duplicate((run.method, run.seed) for run in runs)

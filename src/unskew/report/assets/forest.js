@@ -1,11 +1,13 @@
 "use strict";
 // One row per rival of the baseline: its difference, the interval, and the band of equivalence.
+// Small dots are the single federations of a summary.
 DRAW.forest = (chart, width) => {
   const { data } = chart, rows = data.rows.filter(isShown);
   const svg = canvasOf(chart, width, 50 + ROW * Math.max(1, rows.length));
   if (!rows.length) return svg;
   const box = { left: nameWidth(rows), right: width - 22, top: 6, bottom: 10 + ROW * rows.length };
-  const ends = rows.flatMap((r) => [r.low, r.high, r.difference]).filter((v) => v !== null);
+  const dots = (r) => r.federations || [];
+  const ends = rows.flatMap((r) => [r.low, r.high, r.difference, ...dots(r).map((dot) => dot[1])]).filter((v) => v !== null);
   const [low, high] = range([...ends, -data.margin, data.margin], false);
   const x = scale(low, high, box.left, box.right);
   svg.append(svgNode("rect", {
@@ -18,6 +20,9 @@ DRAW.forest = (chart, width) => {
     const y = box.top + ROW * (i + 0.5) + 2, tint = color(r.method);
     rowLabel(svg, r, box.left - 8, y);
     if (r.low !== null) svg.append(line(x(r.low), y, x(r.high), y, { stroke: tint, "stroke-width": 2.4 }));
+    for (const [, value] of dots(r)) {
+      svg.append(svgNode("circle", { cx: x(value), cy: y + 9, r: 2.4, fill: tint, "fill-opacity": 0.7, class: "federation" }));
+    }
     if (r.difference !== null) {
       const decided = r.answer === "better" || r.answer === "worse";
       svg.append(svgNode("circle", {
@@ -28,7 +33,8 @@ DRAW.forest = (chart, width) => {
     const area = svgNode("rect", { x: 0, y: y - ROW / 2, width, height: ROW, fill: "transparent", class: "hover" });
     svg.append(area);
     follow(svg, area, (_x, _y, event) => showTip(event, `${r.method}: ${r.note}`, [
-      ["difference", number(r.difference)], ["low", number(r.low)], ["high", number(r.high)], ["p", number(r.p)],
+      ["difference", number(r.difference)], ["low", number(r.low)], ["high", number(r.high)],
+      ...(r.facts || [["p", r.p]]).concat(dots(r)).map(([name, value]) => [name, number(value)]),
     ]));
   });
   return svg;

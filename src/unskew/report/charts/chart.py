@@ -12,8 +12,9 @@ from unskew.runs.run import TASK, Run
 from unskew.utils.tables import Table
 
 ChartKind = Literal[
-    "forest", "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms", "points"
-]
+    "forest", "ranks", "curves", "boxes", "bars", "bubbles", "maps", "clusters", "histograms",
+    "points",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

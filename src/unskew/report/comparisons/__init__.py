@@ -1,0 +1,1 @@
+"""The summary of several comparisons: methods over federations."""
