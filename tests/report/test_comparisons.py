@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,16 @@ def test_methods_are_ranked_with_four_federations():
     assert (first, last) == ("good", "bad")
     assert "good has the best mean rank, significantly better than bad" in str(summary)
     assert summary.table().columns[-1] == "mean rank"
+
+
+def test_ranks_that_may_be_equal_are_not_called_better():
+    """Friedman's test must reject before two mean ranks are compared."""
+    alike = [comparison(skew, ("fedavg", "same"), seed=i) for i, skew in enumerate(SKEWS)]
+    summary = us.summarize(alike)
+    assert summary.ranks.p > 0.05
+    assert "best mean rank, but significantly better than none" in str(summary)
+    chance = replace(summary, ranks=replace(summary.ranks, critical_difference=0.0))
+    assert "best mean rank, but significantly better than none" in str(chance)
 
 
 def test_with_three_federations_a_sentence_says_what_ranks_need():

@@ -118,8 +118,7 @@ def _draw_ranks(chart: Chart, methods: Sequence[str]) -> "Figure":
     figure, axes = _figure(6.0, 1.1 + 0.14 * len(groups) + 0.3 * len(rows))
     axis = -1.0 - 0.45 * len(groups)  # the axis of ranks is above the rows, groups between them
     axes.plot([1, 1 + difference], [axis - 0.6] * 2, "|-", color="0.3", linewidth=1.5)
-    text = f"  critical difference {difference:.2f}"
-    axes.text(1 + difference, axis - 0.6, text, va="center", fontsize=8)
+    axes.text(1, axis - 0.85, f"  critical difference {difference:.2f}", fontsize=8)
     for place, (first, last) in enumerate(groups):
         height = axis + 0.45 * (place + 1)
         axes.plot([first, last], [height] * 2, color="0.3", linewidth=4, solid_capstyle="butt")
@@ -129,7 +128,7 @@ def _draw_ranks(chart: Chart, methods: Sequence[str]) -> "Figure":
         axes.plot(rank, axis, "o", color=tint, ms=6, clip_on=False, zorder=3)
     names = [f"{row['method']}  {row['rank']:.2f}" for row in rows]
     axes.set_yticks(range(len(rows)), names)
-    axes.set_ylim(len(rows) - 0.5, axis - 1.0)
+    axes.set_ylim(len(rows) - 0.5, axis - 1.5)
     axes.set_xlim(1, chart.data["worst"])
     axes.xaxis.set_major_locator(_whole_numbers())
     axes.grid(visible=False, axis="y")
