@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import unskew as us
-from reports import CHROMIUM, made_run
+from reports import CHROMIUM, FEDERATION, made_run
 from unskew.errors import UnskewError
 from unskew.report.comparisons.charts import summary_charts
 from unskew.report.comparisons.page import export_summary
@@ -156,10 +156,8 @@ def test_equal_names_get_what_distinguishes_them():
         run.clients = 8
     names = [each.name for each in us.summarize([FOUR[2], other, third]).federations]
     assert names == [
-        "digits, noise, 4 clients",
-        "digits, noise, 8 clients, 1 round",
-        "digits, noise, 8 clients, 1 round (2)",
-    ]
+        "digits, noise, 4 clients", "digits, noise, 8 clients", "digits, noise, 8 clients (2)",
+    ]  # fmt: skip
     for run in third:
         run.network = "lenet5"
     names = [each.name for each in us.summarize([FOUR[0], third]).federations]
@@ -167,14 +165,20 @@ def test_equal_names_get_what_distinguishes_them():
 
 
 def test_repeated_federations_are_pointed_out():
-    first = comparison("noise", identity={"data": "abc", "settings": {"seed": 0, "lr": 0.1}})
-    second = comparison("noise", identity={"data": "abc", "settings": {"seed": 1, "lr": 0.2}})
+    identity = {"data": "abc", "settings": {"seed": 0}}
+    first = comparison("noise", identity=identity, configuration={"epochs": 1, "lr": 0.1})
+    second = comparison("noise", identity=identity, configuration={"epochs": 1, "lr": 0.2})
     (remark,) = us.summarize([first, second]).remarks
-    assert "digits, noise and digits, noise (2) are the same federation" in remark.replace(
-        ", 4 clients, 1 round", ""
-    )
-    other = comparison("noise", identity={"data": "abc", "settings": {"seed": 1, "epochs": 2}})
+    assert "digits, noise and digits, noise (2) are the same federation" in remark
+    other = comparison("noise", identity=identity, configuration={"epochs": 2})
     assert us.summarize([first, other]).remarks == ()
+
+
+def test_repeated_federations_are_pointed_out_in_memory_too():
+    options = {"seeds": 2, "model": "logistic", "rounds": 1, "batch_size": 8}
+    both = [us.compare(FEDERATION, f"fedavg,{name}", **options) for name in ("mean", "median")]
+    (remark,) = us.summarize(both).remarks
+    assert "are the same federation" in remark
 
 
 def test_tuned_methods_have_the_name_they_were_requested_by():

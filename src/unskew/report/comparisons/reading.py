@@ -62,10 +62,13 @@ def federation_names(comparisons: Sequence[Runs]) -> list[str]:
     if len({runs[0].network for runs in comparisons}) > 1:
         names = [f"{n}, {runs[0].network}" for n, runs in zip(names, comparisons, strict=True)]
     for detail in _DETAILS:
-        repeated = {name for name, count in Counter(names).items() if count > 1}
+        texts = [detail(runs) for runs in comparisons]
+        variants: dict[str, set[str]] = {}
+        for name, text in zip(names, texts, strict=True):
+            variants.setdefault(name, set()).add(text)
         names = [
-            f"{name}, {text}" if name in repeated and (text := detail(runs)) else name
-            for name, runs in zip(names, comparisons, strict=True)
+            f"{name}, {text}" if text and len(variants[name]) > 1 else name
+            for name, text in zip(names, texts, strict=True)
         ]
     seen = Counter[str]()
     for place, name in enumerate(names):
@@ -147,14 +150,22 @@ _DETAILS: tuple[Callable[[Runs], str], ...] = (
 
 
 def _fingerprints(runs: Runs) -> set[str]:
-    """Return the data, network and settings of every seed, without what tuning may change."""
+    """Return the data, network and settings of every seed, without what tuning may change.
+
+    Runs without a folder have no hash of their data, but a description of it.
+    """
     found = set()
     for run in runs:
-        identity = run.facts.get("identity", {})
-        settings = {k: v for k, v in identity.get("settings", {}).items() if k not in _VARIED}
-        if identity.get("data"):
-            found.add(f"{identity['data']} {run.network} {run.requested_rounds} {settings}")
+        identity, facts = run.facts.get("identity", {}), run.facts
+        data = identity.get("data") or (facts.get("data") if "configuration" in facts else None)
+        if data:
+            settings = {name: _settings(runs).get(name) for name in _COMPARED}
+            found.add(f"{data} {run.network} {settings}")
     return found
 
 
-_VARIED = ("seed", "lr")
+_COMPARED = (
+    *("rounds", "participation", "cohort", "epochs", "steps", "batch_size", "optimizer"),
+    *("momentum", "weight_decay", "lr_decay", "attack"),
+)
+"""The settings that make two trainings on the same data different federations of a summary."""
