@@ -26,6 +26,7 @@ from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.personal import personal_models
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.runs.checkpoint import Position
+from unskew.runs.client_tables import client_table
 from unskew.stats.metric import POOLED
 from unskew.utils.rng import stream, uniforms
 
@@ -281,10 +282,6 @@ def _noise(network: FunctionalModel, start: int, count: int, device: torch.devic
 
 
 def _score_table(level: str, round_: int, result: ClientScores) -> dict[str, Any]:
-    return {
-        "kind": level,
-        "round": round_,
-        "client": result.clients.tolist(),
-        **{name: values.tolist() for name, values in result.metrics.items()},
-        **{name: values.tolist() for name, values in result.computed.items()},
-    }
+    columns = {"client": result.clients, **result.metrics, **result.computed}
+    first = next(iter(result.metrics))
+    return {"kind": level, "round": round_, **client_table(columns, rank_by=first)}

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from unskew.engine.rounds import RoundOutcome
+from unskew.runs.client_tables import client_table
 
 Row = dict[str, Any]
 
@@ -47,21 +48,21 @@ def round_table(stage_name: str, round_: int, outcome: RoundOutcome) -> Row:
         if isinstance(value, Tensor) and _is_per_client(value, outcome)
     }
     weights = columns.pop("weights", None)
-    return {
-        "kind": "round",
-        "stage": stage_name,
-        "round": round_,
-        "client": list(outcome.clients),
-        "samples": list(outcome.samples),
-        "weight": _with_gaps(weights, outcome),
-        "train_loss": list(outcome.train_loss),
-        "steps": list(outcome.steps),
-        "parameters_up": [traffic.parameters_up for traffic in outcome.traffic],
-        "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
-        "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
-        "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
-        "diagnostics": {name: _with_gaps(values, outcome) for name, values in columns.items()},
-    }
+    table = client_table(
+        {
+            "client": outcome.clients,
+            "samples": outcome.samples,
+            "weight": _with_gaps(weights, outcome),
+            "train_loss": outcome.train_loss,
+            "steps": outcome.steps,
+            "parameters_up": [traffic.parameters_up for traffic in outcome.traffic],
+            "parameters_down": [traffic.parameters_down for traffic in outcome.traffic],
+            "bytes_up": [traffic.bytes_up for traffic in outcome.traffic],
+            "bytes_down": [traffic.bytes_down for traffic in outcome.traffic],
+        },
+        {name: _with_gaps(values, outcome) for name, values in columns.items()},
+    )
+    return {"kind": "round", "stage": stage_name, "round": round_, **table}
 
 
 def _is_per_client(value: Tensor, outcome: RoundOutcome) -> bool:

@@ -76,7 +76,7 @@ def run_training(
         run.folder = folder.path
     try:
         if folder is not None:
-            run.metrics, run.client_tables = folder.metrics(), folder.client_tables()
+            run.metrics = folder.metrics()
         for stage in stages[position.stage :]:
             last = stage is stages[-1]
             stage_run = StageRun(setup, stage, run, folder, evaluates=last)
@@ -90,6 +90,8 @@ def run_training(
     finally:
         if folder is not None:
             folder.close()
+    if folder is not None:
+        run.client_tables = folder.client_tables()
     assert position.server is not None
     _warn_of_idle_rounds(run)
     _warn_of_rejected_clients(run)
@@ -197,9 +199,10 @@ class StageRun:
         metrics, tables = to_jsonable(self._metrics_and_tables(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
-        self._run.client_tables.extend(tables)
         if self._folder is not None:
             self._folder.write(metrics, tables, position)
+        elif isinstance(self._run.client_tables, list):
+            self._run.client_tables.extend(tables)
         on_round(position.round, metrics)
         return position
 

@@ -10,8 +10,9 @@ from typing import IO, Any
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
+from unskew.runs.client_tables import ClientTables
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
-from unskew.runs.json_files import parse_json_object, read_json_object
+from unskew.runs.json_files import parse_line, read_json_object
 from unskew.runs.leftovers import remove_leftovers
 from unskew.runs.lock import FolderLock
 from unskew.runs.ownership import check_run_folder
@@ -107,9 +108,9 @@ class RunFolder:
         """Return the recorded metrics, one row per round."""
         return read_lines(self.path / METRICS)
 
-    def client_tables(self) -> list[dict[str, Any]]:
-        """Return the recorded tables of clients."""
-        return read_lines(self.path / CLIENTS)
+    def client_tables(self) -> ClientTables:
+        """Return the recorded tables of clients, which are read when they are used."""
+        return ClientTables(self.path / CLIENTS)
 
     def write(
         self, metrics: Mapping[str, Any], tables: list[dict[str, Any]], position: Position
@@ -201,12 +202,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     *lines, _incomplete = path.read_bytes().split(b"\n")
-    return [parsed(line, path) for line in lines]
-
-
-def parsed(line: bytes, path: Path) -> dict[str, Any]:
-    """Parse a line of a log."""
-    return parse_json_object(line, f"{path}: is damaged, a line of it is not JSON")
+    return [parse_line(line, path) for line in lines]
 
 
 _HASHED = {

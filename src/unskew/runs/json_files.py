@@ -47,3 +47,8 @@ def _printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {printable(key): _printable(item) for key, item in value.items()}
     return [_printable(item) for item in value] if isinstance(value, list) else value
+
+
+def parse_line(line: bytes, path: Path) -> dict[str, Any]:
+    """Parse a line of a log, which is one JSON object."""
+    return parse_json_object(line, f"{path}: is damaged, a line of it is not JSON")

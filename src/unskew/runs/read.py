@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
+from unskew.runs.client_tables import ClientTables
 from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.folder import read_lines
 from unskew.runs.json_files import read_json_object
@@ -19,8 +20,8 @@ TUNING = "tuning"
 def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     """Read one run, finished or not, from its folder. It has everything except the model.
 
-    With ``tables=False`` the tables of clients, which are the largest part of a folder, are not
-    read.
+    The tables of clients, which are the largest part of a folder, are checked here and read again
+    when they are used; with ``tables=False`` there are none.
     """
     folder = Path(folder)
     facts = read_json_object(folder / RUN)
@@ -33,7 +34,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
         seed=identity["settings"]["seed"],
         clients=data["clients"],
         metrics=read_lines(folder / METRICS),
-        client_tables=read_lines(folder / CLIENTS) if tables else [],
+        client_tables=ClientTables(folder / CLIENTS) if tables else [],
         folder=folder,
         sample_weights=_read_sample_weights(folder) if tables else None,
         facts=facts,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.runs.client_tables import ClientTables
 from unskew.runs.cost import Cost, Traffic, add_up
 from unskew.runs.frames import history_frame
 from unskew.runs.outcomes import outcomes_of
@@ -39,7 +40,11 @@ class Run:
     seed: int
     clients: int
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    client_tables: list[dict[str, Any]] = field(default_factory=list)
+    client_tables: list[dict[str, Any]] | ClientTables = field(default_factory=list)
+    """Tables of clients, one per round and evaluated level; see :mod:`unskew.runs.client_tables`.
+
+    Those of a run with a folder are read from it whenever they are used.
+    """
     folder: Path | None = None
     model: "nn.Module | None" = None
     """A module with the final weights."""
@@ -222,7 +227,10 @@ class Run:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The aggregation weight of each client: rounds x clients, NaN where it took no part."""
+        """The aggregation weight of each client: rounds x clients, NaN where it took no part.
+
+        In rounds of more than 1,000 clients, all but 101 of them are NaN.
+        """
         tables = [table for table in self.client_tables if table["kind"] == "round"]
         matrix = np.full((len(tables), self.clients), np.nan)
         for row, table in zip(matrix, tables, strict=True):

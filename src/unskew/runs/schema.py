@@ -59,6 +59,8 @@ class _Table(_Part):
     accuracy: list[_Number] = []
     loss: list[_Number] = []
     diagnostics: dict[str, list[Any]] = {}
+    of: _Count | None = None
+    summary: dict[str, _Levels] = {}
 
 
 class _Settings(_Part):

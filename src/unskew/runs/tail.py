@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.runs.file_names import METRICS
-from unskew.runs.folder import parsed
+from unskew.runs.json_files import parse_line
 from unskew.runs.lock import is_locked
 from unskew.runs.read import read_run
 from unskew.runs.run import TASK, Run
@@ -63,6 +63,6 @@ class Tail:
             text = file.read()
         complete = text[: text.rfind(b"\n") + 1]
         self._offset += len(complete)
-        new = [parsed(line, path) for line in complete.split(b"\n") if line]
+        new = [parse_line(line, path) for line in complete.split(b"\n") if line]
         self.rows += new
         return new

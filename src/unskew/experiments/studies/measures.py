@@ -123,7 +123,10 @@ def seconds_per_round(run: Run) -> float:
 
 
 def worst_clients(run: Run, count: int) -> list[int]:
-    """Return the clients whose last value on their local test is worst, sorted by index."""
+    """Return the clients whose last value on their local test is worst, sorted by index.
+
+    Of more than 1,000 clients only those in the table are considered.
+    """
     tables = [table for table in run.client_tables if table["kind"] == "local"]
     if not tables:
         return []

@@ -1,5 +1,6 @@
 """Aggregation weights of clients over the rounds: one heat map per method."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from unskew.report.charts.bins import bin_names, bin_starts, mean_of_bins
 from unskew.report.charts.chart import Chart, cell, round_tables, tidied
+from unskew.runs.client_tables import LISTED, MAX_ROWS
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -41,12 +43,20 @@ def weight_charts(runs: Runs) -> list[Chart]:
             title="Aggregation weight of each client over the rounds",
             note=f"Seed {known[0][0].seed}. The weights of a round sum to one, or to one per model "
             "for methods with several. All maps have the same scale, whose end includes larger "
-            "weights. Cells are empty where a client did not participate.",
+            "weights. Cells are empty where a client did not participate."
+            + not_listed(run for run, _ in known),
             kind="maps",
             data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
             table=Table(heads, padded),
         )
     ]
+
+
+def not_listed(runs: Iterable[Run]) -> str:
+    """Return a sentence on clients that tables leave out, if there are any."""
+    if not any("of" in table for run in runs for table in round_tables(run)):
+        return ""
+    return f" Of rounds with more than {MAX_ROWS:,} clients, {LISTED} are shown."
 
 
 def scale_end(largest: list[float]) -> float:

@@ -24,31 +24,52 @@ def box_charts(runs: Runs) -> list[Chart]:
 def _chart(runs: Runs, level: str) -> Chart:
     metric = runs.metric.name
     model = "the global model" if level == "local" else "personal models"
-    boxes, rows = [], []
+    boxes, rows, listed = [], [], set[int]()
     for method in runs.methods:
-        points = [point for run in runs.of(method) for point in _points(run, level, metric)]
+        tables = [(run.seed, table) for run in runs.of(method) if (table := _last(run, level))]
+        points = [point for seed, table in tables for point in _points(table, seed, metric)]
         if points:
-            boxes.append(_box(method, points))
+            boxes.append(_box(method, points) | _totals([t for _, t in tables], metric))
+        listed |= {len(table["client"]) for _, table in tables if "of" in table}
         rows += [[method, str(seed), str(client), cell(value)] for client, seed, value in points]
     return Chart(
         name=f"clients-{level}",
         section="Clients",
         title=f"{metric.capitalize()} of {model} on each client's local test",
         note="After the last round, all clients and seeds. Box: quartiles and median; whiskers: "
-        "the farthest client within 1.5 times the interquartile range; diamond: the mean.",
+        "the farthest client within 1.5 times the interquartile range; diamond: the mean."
+        + (f" Drawn from {max(listed)} clients per seed, one per percentile." if listed else ""),
         kind="boxes",
         data={"y": metric, "share": runs.metric.is_share, "boxes": boxes},
         table=Table(["method", "seed", "client", metric], rows),
     )
 
 
-def _points(run: Run, level: str, metric: str) -> list[tuple[int, int, float]]:
-    """Return (client, seed, value) of the last evaluation."""
-    tables = [table for table in run.client_tables if table["kind"] == level]
-    if not tables or metric not in tables[-1]:  # a custom training loop may report other metrics
+def _last(run: Run, level: str) -> dict[str, Any] | None:
+    """Return the table of the last evaluation."""
+    last = None
+    for table in run.client_tables:
+        if table["kind"] == level:
+            last = table
+    return last
+
+
+def _points(table: dict[str, Any], seed: int, metric: str) -> list[tuple[int, int, float]]:
+    """Return (client, seed, value) of the clients in a table."""
+    if metric not in table:  # a custom training loop may report other metrics
         return []
-    pairs = zip(tables[-1]["client"], tables[-1][metric], strict=True)
-    return [(client, run.seed, value) for client, value in pairs if value is not None]
+    pairs = zip(table["client"], table[metric], strict=True)
+    return [(client, seed, value) for client, value in pairs if value is not None]
+
+
+def _totals(tables: list[dict[str, Any]], metric: str) -> dict[str, Any]:
+    """Return the number and the mean of all clients, where tables list only some of them."""
+    if not all("of" in table for table in tables):
+        return {}
+    summaries = [table["summary"][metric] for table in tables]
+    count = sum(each["count"] for each in summaries)
+    total = sum(each["count"] * each["mean"] for each in summaries)
+    return {"count": count, "mean": tidy(total / count)}
 
 
 def _box(method: str, points: list[tuple[int, int, float]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.report.charts.aggregation_weights import client_rows
+from unskew.report.charts.aggregation_weights import client_rows, not_listed
 from unskew.report.charts.chart import Chart, round_tables, thinned
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
@@ -42,7 +42,8 @@ def cluster_charts(runs: Runs) -> list[Chart]:
             name="clusters",
             section="Clusters",
             title="Cluster of each client over the rounds",
-            note=f"First seed. The numbers of clusters are arbitrary. Empty: the client {_EMPTY}.",
+            note=f"First seed. The numbers of clusters are arbitrary. Empty: the client {_EMPTY}."
+            + not_listed(runs.of(method)[0] for method in runs.methods),
             kind="clusters",
             data={"x": "round", "y": "client", "value": "cluster", "maps": maps, "empty": _EMPTY},
             table=Table(["method", "client", "round", "cluster"], rows),

@@ -36,6 +36,7 @@ def embedding_charts(runs: Runs) -> list[Chart]:
     leader = runs.methods[0] if verdict is None else verdict.leader
     run = next((run for run in runs.of(leader) if run.seed == runs[0].seed), runs[0])
     values = _client_values(run, runs.metric.name)
+    listed = "" if len(values) in (0, len(counts)) else f" It is known of {len(values)} clients."
     points = [
         [tidy(float(x)), tidy(float(y)), tidy(values.get(k)), int(counts[k].sum())]
         for k, (x, y) in enumerate(positions)
@@ -51,7 +52,7 @@ def embedding_charts(runs: Runs) -> list[Chart]:
             title="Clients by their label distribution (t-SNE)",
             note=f"Seed {run.seed}. Close points hold similar labels; distances between groups "
             f"have no meaning. Colour: {runs.metric.name} of the model of {leader} on the client's "
-            "local test; area: samples.",
+            f"local test; area: samples.{listed}",
             kind="points",
             data={
                 "points": points,
