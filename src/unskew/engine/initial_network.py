@@ -49,6 +49,10 @@ class InitialNetwork:
             self._runners[settings.runner] = name
         return self._runners[settings.runner]
 
+    def share_runners(self, other: "InitialNetwork") -> None:
+        """Take the runners that were found for a network of the same architecture."""
+        self._runners = other._runners
+
 
 class NetworkCache:
     """Returns the initial network of a seed, and keeps the last one it built."""
@@ -68,9 +72,12 @@ class NetworkCache:
         tokens = None if federation.vocabulary is None else len(federation.vocabulary)
         samples = (federation.shape, federation.train.x.dtype, federation.classes, tokens)
         units = federation.target_center_and_scale if federation.is_regression else None
-        key = (model, seed, device, loss, units, *samples)
+        key = (seed, model, device, loss, units, *samples)
         if self._last is None or self._last[0] != key:
-            self._last = key, InitialNetwork(federation, model, seed, device, loss)
+            network = InitialNetwork(federation, model, seed, device, loss)
+            if self._last is not None and self._last[0][1:] == key[1:] and not is_custom(model):
+                network.share_runners(self._last[1])  # seeds differ in the weights alone
+            self._last = key, network
         return self._last[1]
 
 

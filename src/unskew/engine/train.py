@@ -142,12 +142,17 @@ class StageRun:
         self._stage, self._run, self._folder = stage, run, folder
         self._evaluation_context = replace(self._context, metrics=setup.metrics)
         self._initial_slots = setup.initial_slots
+        # A setup whose network is a copy of a shared one is made for this run alone.
+        self._owns_module = setup.initial_network is not None
         stage.method.check(self._context.network, example_inputs(setup.federation))
         self._evaluates = evaluates
 
     def module(self, server: Server) -> nn.Module:
-        """Return a new module with the server's weights, ready to use."""
-        module = copy.deepcopy(self._context.network.module).to("cpu")
+        """Return a module with the server's weights, ready to use."""
+        module = self._context.network.module
+        if not self._owns_module:
+            module = copy.deepcopy(module)
+        module = module.to("cpu")
         assign(module, self._context.network.layout, self._context.method.model(server))
         return module.eval()
 
