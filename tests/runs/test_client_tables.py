@@ -139,3 +139,22 @@ def test_tables_are_read_like_a_list(tmp_path):
     path.unlink()
     with pytest.raises(UnskewError, match=r"clients\.jsonl: cannot be read"):
         list(tables)
+
+
+def with_summary(folder, tables, summary):
+    tables = [table | {"summary": summary} for table in tables]
+    lines = "".join(json.dumps(table) + "\n" for table in tables)
+    (folder / "clients.jsonl").write_text(lines)
+
+
+def test_changed_summaries_are_errors_or_are_not_used(low_limit, many_clients, tmp_path):
+    run = us.train(many_clients, "fedavg", rounds=1, out=tmp_path, **OPTIONS)
+    tables = list(run.client_tables)
+    for damaged in ({"accuracy": {}}, {"accuracy": {"count": "2"}}, 5):
+        with_summary(tmp_path, tables, damaged)
+        with pytest.raises(UnskewError, match="is damaged or of another version: summary"):
+            read_run(tmp_path)
+    for useless in ({}, {"accuracy": {"count": 0, "mean": 0.5}}, {"accuracy": {"count": 2}}):
+        with_summary(tmp_path, tables, useless)
+        (chart,) = box_charts(Runs([read_run(tmp_path)]))
+        assert chart.data["boxes"][0]["count"] == 5

@@ -48,6 +48,11 @@ class _Row(_Part):
     diagnostics: dict[str, Any] = {}
 
 
+class _Summary(_Part):
+    count: _Count
+    mean: _Finite = 0
+
+
 class _Table(_Part):
     kind: str
     stage: str = ""
@@ -60,7 +65,7 @@ class _Table(_Part):
     loss: list[_Number] = []
     diagnostics: dict[str, list[Any]] = {}
     of: _Count | None = None
-    summary: dict[str, _Levels] = {}
+    summary: dict[str, _Summary] = {}
 
 
 class _Settings(_Part):

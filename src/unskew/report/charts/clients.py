@@ -64,12 +64,12 @@ def _points(table: dict[str, Any], seed: int, metric: str) -> list[tuple[int, in
 
 def _totals(tables: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     """Return the number and the mean of all clients, where tables list only some of them."""
-    if not all("of" in table for table in tables):
+    summaries = [table.get("summary", {}).get(metric, {}) for table in tables]
+    if not all("mean" in each for each in summaries):
         return {}
-    summaries = [table["summary"][metric] for table in tables]
     count = sum(each["count"] for each in summaries)
     total = sum(each["count"] * each["mean"] for each in summaries)
-    return {"count": count, "mean": tidy(total / count)}
+    return {"count": count, "mean": tidy(total / count)} if count else {}
 
 
 def _box(method: str, points: list[tuple[int, int, float]]) -> dict[str, Any]:
