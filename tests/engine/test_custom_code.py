@@ -15,7 +15,7 @@ from torch import nn
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.custom_code import custom_code_hash
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods import Aspect, ClientSide, Finished, ServerSide, make_method
 
 OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
@@ -332,7 +332,10 @@ def test_an_error_names_the_hook_that_caused_it(federation, runner, hook, mistak
 
 def test_an_error_on_the_server_is_raised_even_if_clients_are_rejected():
     federation = small_federation()
-    federation.train.x[federation.train.offsets[1] - 1] = np.nan  # the first client's last sample
+    federation.train.x[federation.train.offsets[1] - 1] = 1e38  # the first client's last sample
     method = Faulty("conclude", lambda server: None)
-    with pytest.raises(UnskewError, match="in aggregate: TypeError: conclude must return a Server"):
+    with (
+        pytest.warns(UnskewWarning, match="has values up to"),
+        pytest.raises(UnskewError, match="in aggregate: TypeError: conclude must return a Server"),
+    ):
         us.train(federation, method, **OPTIONS)

@@ -44,6 +44,10 @@ def check(federation: "Federation") -> DataCheck:
 def _findings(federation: "Federation") -> Iterator[Finding]:
     if not federation.has_samples:
         return
+    if not federation.train.samples:
+        text = "no client has a sample to train on"
+        yield Finding("error", "train", text, "check the columns or the share that is held out")
+        return
     report = federation.report
     natural = report is None or report.skew.startswith("natural")
     doubtful: Severity = "warning" if natural else "note"
