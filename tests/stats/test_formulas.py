@@ -147,6 +147,17 @@ def test_metrics_that_cannot_be_computed_are_one_line(names, options, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_function_in_a_file_is_imported_only_where_that_is_permitted(tmp_path):
+    (tmp_path / "own.py").write_text("def one(targets, scores):\n    return 1.0\n")
+    spec = f"{tmp_path / 'own.py'}:one"
+    found = plan(spec, metric=spec)
+    assert (found.specs, found.judged.name) == (("one",), "one")
+    with pytest.raises(UnskewError):
+        plan_metrics([spec], None, "binary", 2, "mlp", files=False)
+    with pytest.raises(UnskewError, match="has no function 'two'"):
+        plan(f"{tmp_path / 'own.py'}:two")
+
+
 def test_a_function_that_fails_is_named():
     def broken(y, scores):
         raise KeyError("x")

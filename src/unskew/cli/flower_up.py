@@ -128,10 +128,11 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _accuracy(level: Mapping[str, Any] | None) -> str:
     if level is None:
         return "-"
-    accuracy = level.get("accuracy")
-    if accuracy is not None:
-        return f"{accuracy:.2%}"
-    return f"{level['loss']:.4f}" if level.get("loss") is not None else "-"
+    name = next(iter(level), "loss")  # the metric that is judged
+    value = level.get(name)
+    if value is None:
+        return "-"
+    return f"{value:.2%}" if name == "accuracy" else f"{value:.4f}"
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:

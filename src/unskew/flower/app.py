@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import ERROR
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -13,11 +13,14 @@ from torch import nn
 
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
+from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
+from unskew.engine.metrics import make_metric
 from unskew.flower.node import Node, refusal
 from unskew.flower.site import Data, DataFn, Site
 from unskew.flower.wire import ACTION, ARRAYS, NODE_INFO, REQUEST, Refusal, Request, log
 from unskew.methods import make_method
+from unskew.stats.formulas import PredictionMetric
 
 Handler = Callable[[Node, Message, Context], RecordDict]
 
@@ -33,6 +36,8 @@ def client_app(
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu",
     state: str | Path | Literal["auto"] | None = "auto",
     noise: Literal["secret", "seeded"] = "secret",
+    task: TaskName | None = None,
+    metrics: Sequence[Callable[[Any, Any], float] | PredictionMetric] = (),
 ) -> ClientApp:
     """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
@@ -49,15 +54,22 @@ def client_app(
 
     With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
     the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
+
+    ``task`` is that of :meth:`unskew.Federation.from_arrays`, for samples given as arrays.
+    ``metrics`` are the functions of the strategy's metrics; those with a name in unskew need not be
+    given.
     """
     chosen = make_method(method)
+    own = tuple(
+        each if isinstance(each, PredictionMetric) else make_metric(each) for each in metrics
+    )
     app = ClientApp()
 
     def node(context: Context) -> Node:
         folder = _state_folder(context) if state == "auto" else state
-        site = Site.of(data, context, name)
+        site = Site.of(data, context, name, task)
         path = None if folder is None else Path(folder)
-        return Node(site, chosen, model, device, path, secret_noise=noise == "secret")
+        return Node(site, chosen, model, device, path, noise == "secret", own)
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:

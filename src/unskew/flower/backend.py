@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from logging import WARNING
 from typing import ClassVar
 
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
@@ -13,7 +14,7 @@ from unskew.engine.evaluate import Levels
 from unskew.flower.metric_names import with_standard_names
 from unskew.flower.nodes import Nodes
 from unskew.flower.transport import Replies
-from unskew.flower.wire import named_tensors, to_arrays
+from unskew.flower.wire import log, named_tensors, to_arrays
 from unskew.runs.checkpoint import Position
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -41,6 +42,8 @@ class FlowerBackend(ABC):
         """Send a request for evaluation to nodes, and count the replies."""
         replies = self.nodes.request(message_type, contents, wait_for_quorum=False)
         self._evaluated[:] = len(replies.contents), len(contents)
+        for why in dict.fromkeys(replies.refused.values()):
+            log(WARNING, "unskew: not evaluated: %s", why)
         return replies
 
     is_local: ClassVar[bool] = False

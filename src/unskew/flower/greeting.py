@@ -24,6 +24,10 @@ _MAX_TEXT, _MAX_NAME, _MAX_DIMENSIONS = 10_000, 200, 8
 _MAX_CLASSES, _MAX_WORDS, _MAX_SAMPLE_SIZE = 100_000, 10_000_000, 100_000_000
 
 
+_TARGET_LIMIT = 100.0
+"""How many times larger than the median's a node's targets may be."""
+
+
 def parse_node_info(text: str) -> NodeInfo:
     """Parse what a node reports about its samples; raise a ValueError that says what is wrong."""
     if len(text) > _MAX_TEXT:
@@ -49,7 +53,22 @@ def parse_node_info(text: str) -> NodeInfo:
         if not low <= info[key] <= high:
             raise ValueError(f"its {key} must be from {low} to {high:,} (got {info[key]:.3g})")
     _check_format(info["shape"], info["dtype"])
-    return {key: info[key] for key in _TYPES}
+    return {key: info[key] for key in _TYPES} | _target(info)
+
+
+def _target(info: NodeInfo) -> dict[str, tuple[float, float]]:
+    """Return the sum of a node's targets and of their squares; nothing if they are classes."""
+    target = info.get("target")
+    if target is None:
+        return {}
+    if not isinstance(target, list) or len(target) != 2:
+        raise ValueError("its target is not a sum and a sum of squares")
+    if not all(isinstance(each, int | float) and math.isfinite(each) for each in target):
+        raise ValueError("its target has sums that are not finite numbers")
+    total, squares = map(float, target)
+    if info["classes"] != 1 or squares * info["samples"] < total * total * (1 - 1e-9):
+        raise ValueError("its target has sums that no numbers have")
+    return {"target": (total, squares)}
 
 
 def _check_format(shape: list[Any], dtype: str) -> None:
@@ -94,7 +113,25 @@ class Admission:
         if self.classes is None:
             classes = {name: info["classes"] for name, info in rest.items()}
             reasons |= self.too_large(classes, "classes", "classes")
-        return reasons
+        return reasons | self._in_other_units(rest)
+
+    def _in_other_units(self, infos: Mapping[str, NodeInfo]) -> dict[str, str]:
+        """Return the nodes whose targets are much larger than the median's, with the reason."""
+        sizes = {
+            name: math.sqrt(info["target"][1] / info["samples"])
+            for name, info in infos.items()
+            if info.get("target") is not None and info["samples"]
+        }
+        known = sorted(size for size in sizes.values() if size > 0)
+        if self.size_limit is None or not known:
+            return {}
+        median = known[(len(known) - 1) // 2]
+        return {
+            name: f"its targets are {size / median:.3g} times as large as the median's; at most "
+            f"{_TARGET_LIMIT:g} times is accepted; give all nodes the same units"
+            for name, size in sizes.items()
+            if size > _TARGET_LIMIT * median and name not in self.large_nodes
+        }
 
     def too_large(self, counts: Mapping[str, int], what: str, option: str) -> dict[str, str]:
         """Return the nodes whose count is too many times the median, with the reason."""
@@ -112,4 +149,5 @@ class Admission:
 
 def _form(info: NodeInfo) -> str:
     words = f" with {info['words']} words" if info["words"] else ""
+    words += " and a number to predict" if info.get("target") is not None else ""
     return f"{tuple(info['shape'])} of {np.dtype(info['dtype']).name}{words}"

@@ -22,12 +22,14 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
 from unskew.engine.evaluate import has_personal_models, score
 from unskew.engine.loop import Loop
+from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
+from unskew.errors import UnskewError
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
@@ -45,6 +47,7 @@ from unskew.flower.wire import (
 )
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
+from unskew.stats.formulas import PredictionMetric
 
 _HIDDEN = "unskew.hidden"
 """In a node's state: initial values of what the server never sees, which are sent only once."""
@@ -62,6 +65,8 @@ class Node:
     """The folder for state files; None: states are not written to files."""
     secret_noise: bool
     """Whether the noise of private stages is drawn secretly instead of from the run's seed."""
+    metrics: tuple[PredictionMetric, ...] = ()
+    """The user's metrics, which the server asks for by name."""
 
     def train(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Train one round; the client's state stays on the node."""
@@ -89,7 +94,15 @@ class Node:
         """Evaluate the global and the client's personal model on its test samples."""
         client, tensors = self.context(request), to_tensors(arrays)
         x, y = client.federation.test.client(request.client)
-        local = score(client.network, tensors["global"], x, y, client.device).means()
+        plan = self._metric_plan(request, client)
+
+        def measured(model: Tensor) -> dict[str, float]:
+            scores = score(client.network, model, x, y, client.device, plan=plan)
+            if scores.predictions is None:
+                return scores.means()
+            return {**scores.means(), **plan.client_values(y, scores.predictions)}
+
+        local = measured(tensors["global"])
         personal = local
         if has_personal_models(client.method, client.network):
             stored = self._state_store(request, context).read(request.state)
@@ -106,20 +119,25 @@ class Node:
                 states=ClientStates().updated({request.client: state} if state else {}),
             )
             (model,) = personal_models(client, position, [request.client])
-            personal = score(client.network, model, x, y, client.device).means()
+            personal = measured(model)
         metrics: dict[str, MetricRecordValues] = {SAMPLES: len(y)}
-        for level, measured in (("local", local), ("personal", personal)):
-            metrics |= {f"{level}/{name}": value for name, value in measured.items()}
+        for level, values in (("local", local), ("personal", personal)):
+            metrics |= {f"{level}/{name}": value for name, value in values.items()}
         return RecordDict({METRICS: MetricRecord(metrics)})
 
     def context(self, request: Request) -> ClientContext:
         """Set up the requested stage; refuse if method or network differ from the server's."""
         if request.method != self._method_name:
             raise Refusal(f"it runs {self._method_name}, but the server runs {request.method}")
-        federation = self.site.as_client(request.client, request.clients, request.classes)
+        if (request.target is not None) != self.site.data.is_regression:
+            kind = "numbers" if self.site.data.is_regression else "classes"
+            raise Refusal(f"its targets are {kind}, unlike those of the run")
+        federation = self.site.as_client(
+            request.client, request.clients, request.classes, request.target
+        )
         settings = request.settings.model_copy(update={"runner": "loop", "device": self.device})
         device = choose_device(settings)
-        _, module = make_module(federation, self.model, settings.seed)
+        _, module = make_module(federation, self.model, settings.seed, settings.loss)
         stages = self.method.stages()
         stage, last = stages[request.stage_index], request.stage_index == len(stages) - 1
         context = client_context(stage, module.to(device), federation, settings, device, last=last)
@@ -127,6 +145,16 @@ class Node:
             raise Refusal("its network differs from the server's in tensors, shapes or kinds")
         context.network.goal.check(federation)
         return context if stage.privacy is None else self._private(context, stage, request)
+
+    def _metric_plan(self, request: Request, client: ClientContext) -> MetricPlan:
+        """Find the metrics that the server asks for; files that it names are not opened."""
+        classes = client.federation.classes
+        task = task_of(client.network.goal, classes)
+        wanted = request.settings.metrics
+        try:
+            return plan_metrics(wanted, None, task, classes, "", self.metrics, files=False)
+        except UnskewError as error:
+            raise Refusal(f"it cannot compute what the server asks for: {error}") from None
 
     def _state_store(self, request: Request, context: Context) -> NodeStateStore:
         return NodeStateStore(context, self.folder, request.run, self.site.name)

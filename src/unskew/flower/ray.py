@@ -87,7 +87,9 @@ def train_on_ray(
     states = None if out is None else Path(out).resolve() / "nodes"
     settings = setup.settings
     app = _StoredApp(
-        ray.put((setup.module, setup.federation, setup.method)), states, settings.device
+        ray.put((setup.module, setup.federation, setup.method, setup.metrics.computed)),
+        states,
+        settings.device,
     )
     run_simulation(
         server_app=server,
@@ -141,8 +143,10 @@ class _StoredApp(ClientApp):
 @lru_cache(maxsize=1)
 def _load_app(reference: Any, states: Path | None, device: Any) -> ClientApp:
     """Create the app on a worker."""
-    model, federation, method = ray.get(reference)
-    return client_app(model, federation, method, device=device, state=states, noise="seeded")
+    model, federation, method, metrics = ray.get(reference)
+    return client_app(
+        model, federation, method, device=device, state=states, noise="seeded", metrics=metrics
+    )
 
 
 def _connect() -> None:

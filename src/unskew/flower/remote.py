@@ -12,6 +12,7 @@ from unskew.composition.values import Tensors
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
+from unskew.engine.metrics import MetricPlan
 from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
 from unskew.flower.backend import FlowerBackend
@@ -29,6 +30,7 @@ from unskew.flower.wire import (
 )
 from unskew.runs.checkpoint import Position
 
+_LEVELS = ("local", "personal")
 _VERSION = "version"
 """In place of a client's state the server stores only which version of it counts."""
 
@@ -61,7 +63,7 @@ class NodeBackend(FlowerBackend):
             request = self.request(context, position.stage, position.round, k, version)
             contents[k] = RecordDict({REQUEST: request.to_record(), ARRAYS: pack(tensors)})
         replies = self.ask_to_evaluate(EVALUATE, contents)
-        return _levels(replies.contents)
+        return _levels(replies.contents, context.metrics)
 
     def request(
         self,
@@ -82,6 +84,11 @@ class NodeBackend(FlowerBackend):
             clients=len(context.federation),
             classes=context.federation.classes,
             layout=context.network.layout.fingerprint,
+            target=(
+                context.federation.target_center_and_scale
+                if context.federation.is_regression
+                else None
+            ),
             noise=None if context.private is None else context.private.noise_multiplier,
             state=state,
         )
@@ -155,19 +162,22 @@ def _version(state: Tensors) -> StateVersion | None:
     return stage_index, round_
 
 
-def _levels(contents: Mapping[int, RecordDict]) -> Levels:
+def _levels(contents: Mapping[int, RecordDict], plan: MetricPlan) -> Levels:
     """Return one table per level of what the nodes measured."""
-    table = tabulate_metrics(contents)
+    shares = {each.name: each.metric.is_share for each in plan.computed}
+    undefined = {f"{level}/{name}": share for level in _LEVELS for name, share in shares.items()}
+    table = tabulate_metrics(contents, undefined)
     if table is None:
         return {}
     levels = {}
-    for level in ("local", "personal"):
+    for level in _LEVELS:
         prefix = f"{level}/"
         measures = {
             name.removeprefix(prefix): values
             for name, values in table.metrics.items()
             if name.startswith(prefix)
         }
+        computed = {name: measures.pop(name) for name in shares if name in measures}
         if measures:
-            levels[level] = ClientScores(table.clients, measures)
+            levels[level] = ClientScores(table.clients, measures, computed)
     return levels

@@ -76,5 +76,6 @@ def log_start(settings: Settings, nodes: int) -> None:
 
 def _text(measured: Mapping[str, Any]) -> str:
     first = {name: value for name, value in measured.items() if name in ("accuracy", "loss")}
-    shown = first or measured
+    judged = next(iter(measured), "loss")
+    shown = {judged: measured.get(judged), **first} if first else measured
     return ", ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from unskew.data.columns import Array, Columns
 from unskew.data.federation import Federation
+from unskew.data.targets import center_and_scale
 from unskew.errors import UnskewError
 from unskew.flower.greeting import NodeInfo
 from unskew.utils.rng import generator
@@ -25,6 +26,7 @@ class RemoteFederation(Federation):
     def fingerprint(self) -> str:
         """A hash of what does not change when nodes join or leave."""
         known = f"flower {self.shape} {self.train.x.dtype.str} {self.classes}"
+        known += " regression" if self.is_regression else ""
         return hashlib.sha256(known.encode()).hexdigest()[:32]
 
     @classmethod
@@ -50,10 +52,18 @@ class RemoteFederation(Federation):
                 f"(got {classes})"
             )
         row = _placeholder_row(shape, dtype, words)
+        samples = [info["samples"] for info in infos]
+        sums = [info["target"] for info in infos if info.get("target") is not None]
+        if sums and len(sums) < len(infos):
+            raise UnskewError(
+                "data: some nodes have numbers to predict and others classes; set task"
+            )
+        target = np.float32(0) if sums else np.int64(0)
         return cls(
-            train=_placeholder_columns(row, [info["samples"] for info in infos]),
-            test=_placeholder_columns(row, [info["tests"] for info in infos]),
-            common=Columns.whole(*common) if common else _placeholder_columns(row, [0]),
+            train=_placeholder_columns(row, samples, target),
+            test=_placeholder_columns(row, [info["tests"] for info in infos], target),
+            common=Columns.whole(*common) if common else _placeholder_columns(row, [0], target),
+            target_units=center_and_scale(samples, sums) if sums else None,
             classes=classes or reported,
             name="flower",
             client_names=np.array(names),
@@ -61,11 +71,13 @@ class RemoteFederation(Federation):
         )
 
 
-def _placeholder_columns(row: Array, sizes: Sequence[int]) -> Columns:
+def _placeholder_columns(
+    row: Array, sizes: Sequence[int], target: np.int64 | np.float32
+) -> Columns:
     """Return columns that repeat one sample by broadcasting, so that they take no memory."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     x = np.broadcast_to(row, (int(offsets[-1]), *row.shape))
-    return Columns(x, np.broadcast_to(np.int64(0), (len(x),)), offsets)
+    return Columns(x, np.broadcast_to(target, (len(x),)), offsets)
 
 
 def _placeholder_row(shape: tuple[int, ...], dtype: str, words: int) -> Array:

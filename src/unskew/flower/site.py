@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
+from unskew.data.targets import TaskName, target_sums
 from unskew.errors import UnskewError
 
 Arrays = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
@@ -30,21 +31,32 @@ class Site:
     """A federation whose only client is this node."""
 
     @staticmethod
-    def of(data: Data | DataFn, context: Context, name: str | None = None) -> "Site":
+    def of(
+        data: Data | DataFn,
+        context: Context,
+        name: str | None = None,
+        task: TaskName | None = None,
+    ) -> "Site":
         """Load a node's samples and determine its name."""
         loaded = data(context) if callable(data) else data
         resolved_name = name or _name_of(context)
         if isinstance(loaded, Federation):
             return Site(resolved_name, _client_of(loaded, context))
-        return Site(resolved_name, _from_arrays(loaded))
+        return Site(resolved_name, _from_arrays(loaded, task))
 
-    def as_client(self, client: int, clients: int, classes: int) -> Federation:
-        """Return the federation in which this node is one of many and the others are empty."""
+    def as_client(
+        self, client: int, clients: int, classes: int, target: tuple[float, float] | None = None
+    ) -> Federation:
+        """Return the federation in which this node is one of many and the others are empty.
+
+        ``target`` is the mean and standard deviation of all nodes' targets, for a regression.
+        """
         return replace(
             self.data,
             train=_columns_at(self.data.train, client, clients),
             test=_columns_at(self.data.test, client, clients),
             classes=classes,
+            target_units=target,
         )
 
     def info(self) -> dict[str, Any]:
@@ -58,6 +70,7 @@ class Site:
             "dtype": data.train.x.dtype.str,
             "classes": data.classes,
             "words": 0 if data.vocabulary is None else len(data.vocabulary),
+            **({"target": list(target_sums(data.train.y))} if data.is_regression else {}),
         }
 
 
@@ -90,13 +103,14 @@ def _client_of(federation: Federation, context: Context) -> Federation:
     )
 
 
-def _from_arrays(arrays: Arrays) -> Federation:
+def _from_arrays(arrays: Arrays, task: TaskName | None) -> Federation:
     if len(arrays) not in (2, 4):
         raise UnskewError(f"data must be (x, y) or (x, y, test x, test y), not {len(arrays)} items")
-    train = Federation.from_arrays(arrays[0], arrays[1])
+    train = Federation.from_arrays(arrays[0], arrays[1], task=task)
     if len(arrays) == 2:
         return train
-    test = Federation.from_arrays(arrays[2], arrays[3])
+    of_test: TaskName | None = "regression" if train.is_regression else task
+    test = Federation.from_arrays(arrays[2], arrays[3], task=of_test)
     if test.shape != train.shape:
         raise UnskewError(
             f"data: test samples have shape {test.shape}, training samples {train.shape}"

@@ -1,6 +1,7 @@
 """The server of a Flower federation: unskew's rounds, with nodes as the clients."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from logging import INFO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from torch import nn
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data import checks
+from unskew.data.targets import as_targets
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
@@ -36,9 +38,11 @@ from unskew.methods import make_method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import assign, flatten
 from unskew.runs.atomic import write_bytes
-from unskew.runs.file_names import CHECKPOINTS
+from unskew.runs.file_names import CHECKPOINTS, RUN
+from unskew.runs.json_files import read_json_object
 from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
+from unskew.stats.metric import POOLED
 
 
 class Strategy(FlowerStrategy):
@@ -129,6 +133,15 @@ class Strategy(FlowerStrategy):
         setup = TrainingSetup.of(
             self._federation(registry), self.method, self._model, self.settings
         )
+        if setup.metrics.judged is not None and setup.metrics.judged.is_pooled:
+            raise UnskewError(
+                f"metric: {setup.metrics.judged.name} needs the predictions of all nodes in one "
+                "place, which nodes do not send; use the mean over clients, "
+                f"{setup.metrics.judged.name.removeprefix(POOLED)}"
+            )
+        if setup.metrics.computed:
+            log(INFO, "unskew: nodes send metrics, not predictions; local and personal metrics are "
+                "means over clients")  # fmt: skip
         self._set_initial_weights(initial_arrays, setup)
         shared: dict[str, Any] = {
             "nodes": Nodes(grid, registry, quorum, self._wait, timeout or self._timeout),
@@ -145,7 +158,7 @@ class Strategy(FlowerStrategy):
                 **shared,
             )
         else:
-            backend = NodeBackend(method=self.method.spec, settings=self.settings, **shared)
+            backend = NodeBackend(method=self.method.spec, settings=setup.settings, **shared)
         setup.backend = backend
         log_start(self.settings, len(registry.names))
         rounds = RoundLog(backend, self.settings.rounds)
@@ -189,15 +202,26 @@ class Strategy(FlowerStrategy):
 
     def _federation(self, registry: NodeRegistry) -> RemoteFederation:
         """Return the federation of the nodes; raise for a method that needs pooled samples."""
-        common = None
+        common, infos = None, registry.infos()
         if self._common is not None:
             x, y = self._common
-            common = checks.features(x, "common[0]"), checks.labels(y, "common[1]")
-        federation = RemoteFederation.from_info(
-            registry.names, registry.infos(), self._classes, common
-        )
+            is_regression = any(info.get("target") is not None for info in infos)
+            targets = as_targets(y, "common[1]", "regression" if is_regression else None)
+            common = checks.features(x, "common[0]"), targets
+        federation = RemoteFederation.from_info(registry.names, infos, self._classes, common)
+        if self._resume and self._out is not None and federation.is_regression:
+            federation = replace(federation, target_units=_stored_units(self._out, federation))
         check_runs_on_nodes(self.method, federation)
         return federation
+
+
+def _stored_units(out: Path, federation: RemoteFederation) -> tuple[float, float]:
+    """Return the units of the target that a run started with: nodes may have joined or left."""
+    target = read_json_object(out / RUN).get("target")
+    center, scale = (target or {}).get("center"), (target or {}).get("scale")
+    if not isinstance(center, float) or not isinstance(scale, float):
+        return federation.target_center_and_scale
+    return center, scale
 
 
 def _validated(settings: Mapping[str, Any]) -> Settings:

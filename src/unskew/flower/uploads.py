@@ -115,10 +115,16 @@ def numeric_metrics(content: RecordDict) -> dict[str, float]:
     }
 
 
-def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ClientScores | None:
-    """Tabulate the metrics of the clients that report the most common set of metrics."""
+def tabulate_metrics(
+    contents: Mapping[int, RecordDict], may_be_undefined: Mapping[str, bool] | None = None
+) -> ClientScores | None:
+    """Tabulate the metrics of the clients that report the most common set of metrics.
+
+    ``may_be_undefined`` names the metrics that may be NaN, and whether they are shares of 1.
+    """
+    optional = may_be_undefined or {}
     metrics = {k: numeric_metrics(content) for k, content in sorted(contents.items())}
-    metrics = {k: each for k, each in metrics.items() if _is_plausible(each)}
+    metrics = {k: each for k, each in metrics.items() if _is_plausible(each, optional)}
     name_sets = Counter(tuple(sorted(each)) for each in metrics.values() if each)
     if not name_sets:
         return None
@@ -131,10 +137,14 @@ def tabulate_metrics(contents: Mapping[int, RecordDict]) -> ClientScores | None:
     return ClientScores(np.array(list(metrics)), columns)
 
 
-def _is_plausible(metrics: Mapping[str, float]) -> bool:
+def _is_plausible(metrics: Mapping[str, float], optional: Mapping[str, bool]) -> bool:
     """Return whether no number is infinite or undefined and every accuracy is a fraction."""
     return all(
-        math.isfinite(value) and (not name.endswith("accuracy") or 0 <= value <= 1)
+        (name in optional and math.isnan(value))
+        or (
+            math.isfinite(value)
+            and (0 <= value <= 1 or not optional.get(name, name.endswith("accuracy")))
+        )
         for name, value in metrics.items()
     )
 

@@ -67,6 +67,8 @@ class Request:
     classes: int
     layout: str
     """The fingerprint of the stage's network."""
+    target: tuple[float, float] | None = None
+    """The mean and standard deviation of a regression's targets; None for classes."""
     noise: float | None = None
     """The noise multiplier of a private stage, set for the client that needs the most noise."""
     state: StateVersion | None = None
@@ -83,7 +85,8 @@ class Request:
         plain = json.loads(str(record["json"]))
         state = None if plain["state"] is None else (plain["state"][0], plain["state"][1])
         settings = Settings(**plain["settings"])
-        return Request(**{**plain, "settings": settings, "state": state})
+        target = None if plain["target"] is None else (plain["target"][0], plain["target"][1])
+        return Request(**{**plain, "settings": settings, "state": state, "target": target})
 
 
 class ArrayPacker:
