@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import unskew as us
+from unskew.report.reproduce import python_text
 from unskew.runs.read import read_run
 from unskew.runs.runs import Runs
 
@@ -106,6 +107,7 @@ def test_a_function_of_the_user_is_recorded_shown_and_read_back(tmp_path):
     assert "local share_of_ones=" in repr(read)
     configuration = json.loads((tmp_path / "run" / "run.json").read_text())["configuration"]
     assert configuration["metrics"] == ["auc", "share_of_ones"]
+    assert "metrics=['auc', your_metric_share_of_ones]" in python_text(Runs([read]))
 
 
 def test_a_run_is_not_resumed_with_other_metrics(tmp_path):
@@ -128,6 +130,7 @@ def test_a_comparison_is_judged_by_the_metric(tmp_path):
     assert '<figure id="local-auc">' in page
     assert '<figure id="pooled_auc">' in page
     assert '<figure id="local-f1">' in page
+    assert "metrics=[&#39;f1&#39;, &#39;auc&#39;], metric=&#39;auc&#39;" in page
     by_f1 = Runs(list(runs), metric="pooled_f1")
     assert by_f1.table().columns[1] == "pooled_f1"
     assert not np.isnan(by_f1.summaries()[0].accuracy)
@@ -136,10 +139,18 @@ def test_a_comparison_is_judged_by_the_metric(tmp_path):
 
 
 def test_tuning_is_decided_by_the_metric():
-    runs = us.compare(
-        sites(), "fedavg", seeds=1, metric="auc", tune={"lr": [0.01, 0.5], "trials": 2}, **OPTIONS
-    )
-    assert runs[0].facts["tuning"]["metric"] == "auc"
+    for metric in ("auc", "pooled_auc"):
+        runs = us.compare(
+            sites(),
+            "fedavg",
+            seeds=1,
+            metric=metric,
+            tune={"lr": [0.01, 0.5], "trials": 2},
+            **OPTIONS,
+        )
+        tuning = runs[0].facts["tuning"]
+        assert tuning["metric"] == metric
+        assert all(0 <= trial["value"] <= 1 for trial in tuning["results"])
 
 
 def test_a_target_of_another_metric_is_checked_before_training():

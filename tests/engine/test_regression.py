@@ -130,6 +130,7 @@ def test_methods_that_need_classes_refuse_a_regression_in_one_line(method):
     [
         "ida",
         "fedsa",
+        "fedma:head=samples",
         pytest.param("fedfusion", marks=pytest.mark.long),
         pytest.param(
             "feddisk:density_rounds=2,local_rounds=2,ratio_rounds=2", marks=pytest.mark.long
@@ -137,7 +138,7 @@ def test_methods_that_need_classes_refuse_a_regression_in_one_line(method):
         pytest.param("latent:vae_rounds=2", marks=pytest.mark.long),
     ],
 )
-def test_the_papers_methods_train_a_regression(method):
+def test_methods_without_classes_train_a_regression(method):
     run = us.train(sites(), method, **OPTIONS | {"rounds": 10})
     assert run.last("local", "r2") > 0.5
 

@@ -9,6 +9,8 @@ from unskew.errors import UnskewError
 from unskew.methods import make_method, names_files
 from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
+from unskew.stats.formulas import FORMULAS
+from unskew.stats.metric import POOLED
 
 _DATA_FIELDS = ("skew", "samples", "clients", "train", "test", "common")
 
@@ -30,7 +32,8 @@ def configuration(runs: Runs) -> dict[str, str]:
         "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
         **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
     }
-    return {key.replace("_", " "): _text(value) for key, value in rows.items() if value is not None}
+    shown = {key: value for key, value in rows.items() if value not in (None, [])}
+    return {key.replace("_", " "): _text(value) for key, value in shown.items()}
 
 
 def python_text(runs: Runs) -> str:
@@ -48,6 +51,10 @@ def python_text(runs: Runs) -> str:
         settings.pop("lr", None)
     network = "your_network" if first.facts.get("custom_network") else repr(first.network)
     arguments = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
+    if "metrics" in settings:
+        settings["metrics"] = _Code(f"[{', '.join(map(_metric, settings['metrics']))}]")
+    if "metric" in settings:
+        settings["metric"] = _Code(_metric(settings["metric"]))
     arguments += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
@@ -69,6 +76,21 @@ def _method(name: str) -> str:
     except UnskewError:
         return f"your_method_{re.split('[^A-Za-z0-9_]', name)[0]}"
     return repr(name)
+
+
+class _Code(str):
+    """A text that is code, not a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _metric(name: str) -> str:
+    """Return a metric's name, or a placeholder for a function of the user."""
+    known = name.removeprefix(POOLED).partition(":")[0]
+    return repr(name) if known in (*FORMULAS, "accuracy", "loss") else f"your_metric_{name}"
 
 
 def _federation(runs: Runs) -> str:

@@ -9,7 +9,7 @@ from unskew.composition.method import Method
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.trials import Trial
 from unskew.runs.run import Run
-from unskew.stats.metric import Metric
+from unskew.stats.metric import POOLED, Metric
 from unskew.utils.jsonable import to_jsonable
 
 _LEVELS = {"global": "global", "global on local tests": "local", "personal": "personal"}
@@ -40,7 +40,10 @@ class TrialResult:
         Under skew the accuracy jumps from round to round, so a single round would make the choice
         depend on noise.
         """
-        rounds, values = run.curve(level, run.metric.name)
+        name = run.metric.name
+        if level == "global":  # the validation parts of all clients are one common test set
+            name = name.removeprefix(POOLED)
+        rounds, values = run.curve(level, name)
         late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
         value = fmean(late) if late else math.nan
         return TrialResult(trial, run.metric, value, run.facts.get("skipped"))
