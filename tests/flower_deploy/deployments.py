@@ -80,6 +80,56 @@ def train(message, context):
 '''
 
 
+TABLE_SERVER = '''
+"""A server whose nodes have raw tables."""
+
+from flwr.serverapp import ServerApp
+from task import METHOD, settings
+
+from unskew.flower import Strategy
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    config = context.run_config
+    strategy = Strategy(
+        METHOD, nodes=config["nodes"], wait=config["wait"], out=config["out"], **settings(config)
+    )
+    strategy.start(grid)
+'''
+
+TABLE_CLIENT = '''
+"""Nodes that each have a CSV file of their own."""
+
+from pathlib import Path
+
+from task import METHOD
+
+from unskew.flower import NodeTable, client_app
+
+
+def samples(context):
+    file = f"{context.node_config['partition-id']}.csv"
+    return NodeTable(Path(context.run_config["tables"]) / file, label="outcome")
+
+
+app = client_app(None, samples, METHOD)
+'''
+
+
+def make_table_app(folder: Path, method: str, tables: Path) -> Path:
+    """Write an app whose nodes have raw tables, in files named by their partition-id."""
+    make_app(folder, method)
+    (folder / "server_app.py").write_text(TABLE_SERVER)
+    (folder / "client_app.py").write_text(TABLE_CLIENT)
+    project = folder / "pyproject.toml"
+    section = "[tool.flwr.app.config]\n"
+    project.write_text(project.read_text().replace(section, f'{section}tables = "{tables}"\n'))
+    return folder
+
+
 def make_app(folder: Path, method: str) -> Path:
     """Write an app like ``unskew flower new``, small enough for a test."""
     write_app(

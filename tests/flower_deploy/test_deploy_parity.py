@@ -6,10 +6,14 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from deployments import NODES, make_app, parity, rounds, run_app, settings, until
+from deployments import NODES, make_app, make_table_app, parity, rounds, run_app, settings, until
 
+import unskew as us
+from hospitals import hospital_rows, write_csv
 from unskew.flower.loopback.certificates import make_node_key
 from unskew.flower.loopback.federation import CONNECTION, Loopback
+from unskew.flower.loopback.parity import compare_tensors, final_tensors
+from unskew.runs.read import read_run
 
 pytestmark = pytest.mark.long
 
@@ -39,6 +43,28 @@ def test_real_nodes_and_one_process_end_with_the_same_bits(federation, tmp_path)
     assert found.largest_difference == 0, str(found)
     assert found.numbers > 2 * 600  # the network and the control variate
     assert [row.get("missing") for row in rounds(tmp_path / "run")].count(None) >= 2
+
+
+def test_nodes_with_a_csv_each_end_with_the_bits_of_one_table(federation, tmp_path):
+    rows = [row for row in hospital_rows() if row["hospital"] != "west"]
+    names = sorted({row["hospital"] for row in rows})
+    for number, name in enumerate(names):
+        own = [row for row in rows if row["hospital"] == name]
+        without = [{n: cell for n, cell in row.items() if n != "hospital"} for row in own]
+        write_csv(tmp_path / f"{number}.csv", without)
+    app = make_table_app(tmp_path / "app", "fedavg", tmp_path)
+    run_app(federation, app, settings(tmp_path / "run"))
+    on_nodes = read_run(tmp_path / "run")
+    table = us.Federation.from_table(rows, label="outcome", client="hospital")
+    same = {"lr": 0.1, "rounds": 2, "runner": "loop", "evaluate_every": 0}
+    simulated = us.train(table, out=tmp_path / "simulated", progress=False, **same)
+    found = compare_tensors(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "simulated"))
+    assert found.largest_difference == 0, str(found)
+    assert on_nodes.facts["preparation"] == simulated.facts["preparation"]
+    assert on_nodes.cost == simulated.cost
+    new = hospital_rows(50, seed=8)
+    expected = simulated.predictor.predict(new)
+    assert on_nodes.predictor.predict(new).tolist() == expected.tolist()
 
 
 def test_unregistered_nodes_and_plain_text_are_rejected(federation):

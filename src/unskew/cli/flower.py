@@ -59,6 +59,13 @@ def list_traffic(
         list[str] | None,
         typer.Argument(metavar="[METHOD]...", help="Methods with options; default: all."),
     ] = None,
+    prepare: Annotated[
+        str | None,
+        typer.Option(
+            help="List what the preparation of raw tables sends instead, such as "
+            "federated:scale=robust or federated:epsilon=1."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List what methods send between nodes and server, and what stays on the node.
@@ -66,9 +73,21 @@ def list_traffic(
     Each method is run on a toy federation. docs/deploy.md explains what a curious server could
     learn from it. All methods also send the node's name, its numbers of samples and a loss.
 
+    With --prepare, list what nodes with raw tables send before the first round.
+
     Example:  [bold]unskew flower sends ida feddisco feddisk[/bold]
+
+    Example:  [bold]unskew flower sends --prepare federated[/bold]
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
+
+    if prepare is not None:
+        from unskew.flower.preparation_preview import preview_preparation  # noqa: PLC0415
+
+        if methods:
+            raise UnskewError("prepare: list methods or a preparation, not both")
+        show_rows(preview_preparation(prepare), "what the preparation sends", json=json)
+        return
     from unskew.flower.traffic_preview import preview_traffic  # noqa: PLC0415
     from unskew.methods import METHODS  # noqa: PLC0415
 

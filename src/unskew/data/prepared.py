@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from unskew.data.columns import Array, Columns
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.labels import Classes, describe_labels
 from unskew.data.preprocessing.preparation import Preparation, prepare_clients
 from unskew.data.preprocessing.spec import Prepare
 from unskew.errors import UnskewError
@@ -37,17 +38,27 @@ def with_features(
     *,
     where: str,
     seed: int,
+    class_names: tuple[str, ...] = (),
     common: tuple[RawColumns, Array] | None = None,
 ) -> "Federation":
     """Return a federation of row numbers with the features of these rows.
 
-    ``common`` holds the columns and labels of test samples that belong to no client.
+    ``class_names`` is empty if labels are numbers. ``common`` holds the columns and labels of test
+    samples that belong to no client.
     """
     unknown = [name for name in declared if name not in columns]
     if unknown:
         raise UnskewError(f"columns: {unknown[0]!r} is no feature column of {where}")
     train, test = (_columns_of_clients(part, columns) for part in (placed.train, placed.test))
-    preparation = prepare_clients(train, prepare, declared, where=where, seed=seed)
+    preparation = prepare_clients(
+        train,
+        prepare,
+        declared,
+        where=where,
+        seed=seed,
+        labels=_labels_of_clients(placed, class_names),
+        classes=Classes(placed.classes, class_names or None),
+    )
     lenient = prepare.budget is not None  # there, nobody has looked at the training samples
     x_train, x_test = (
         _features(part, preparation, what, lenient=lenient)
@@ -70,6 +81,16 @@ def _columns_of_clients(part: Columns, columns: RawColumns) -> list[dict[str, Co
         {name: column.take(rows[start:end]) for name, column in columns.items()}
         for start, end in zip(part.offsets[:-1], part.offsets[1:], strict=True)
     ]
+
+
+def _labels_of_clients(placed: "Federation", class_names: tuple[str, ...]) -> list[list[Any]]:
+    """Return the labels that each client has, as it would send them."""
+    names = np.array(class_names)
+    labels = (
+        np.concatenate([placed.train.client(k)[1], placed.test.client(k)[1]])
+        for k in range(len(placed))
+    )
+    return [describe_labels(names[each] if class_names else each) for each in labels]
 
 
 def _features(

@@ -66,6 +66,7 @@ def table_federation(
             None if tests is None else (tests.table.cells(names), tests.labels_like(samples)),
             prepare=chosen,
             declared=declared,
+            class_names=samples.class_names,
             where=samples.table.where,
             options=options,
         )
@@ -96,6 +97,7 @@ def text_federation(
         tests,
         prepare=FederatedPrepare(),
         declared={_TEXT: Declared("text")},
+        class_names=(),
         where="x",
         options=options,
     )
@@ -138,6 +140,7 @@ def _prepared(
     *,
     prepare: Prepare,
     declared: Mapping[str, Declared],
+    class_names: tuple[str, ...],
     where: str,
     options: dict[str, Any],
 ) -> "Federation":
@@ -154,6 +157,7 @@ def _prepared(
         declared,
         where=where,
         seed=int(options.get("seed", 0)),
+        class_names=class_names,
         common=common,
     )
 

@@ -15,6 +15,7 @@ from unskew.data import checks
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.read_tables import RawTable
 from unskew.engine.client import to_tensor
 from unskew.engine.settings import Settings
@@ -105,7 +106,7 @@ class Predictor:
             x = checks.features(rows, "rows", tokens=self.inputs.words is not None)
         else:
             transform = self.preparation.transform
-            if self.preparation.own:
+            if parse_prepare(self.preparation.spec).mode == "local":
                 transform = self.preparation.of_client(self._client_number(client))
             x = transform.apply(_raw_columns(rows, transform.names))
         if x.shape[1:] != tuple(self.inputs.shape):
@@ -117,6 +118,8 @@ class Predictor:
     def _client_number(self, client: str | int | None) -> int:
         assert self.preparation is not None
         count = len(self.preparation.own)
+        if not count:
+            raise UnskewError("predictor: every node scales its numbers by itself (prepare=local)")
         names = self.client_names or tuple(map(str, range(count)))
         if client is None:
             raise UnskewError(

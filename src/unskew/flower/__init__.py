@@ -10,11 +10,16 @@ from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
     from unskew.flower.app import client_app
+    from unskew.flower.node_table import NodeTable
     from unskew.flower.strategy import Strategy
 
-_MODULES = {"Strategy": "unskew.flower.strategy", "client_app": "unskew.flower.app"}
+_MODULES = {
+    "NodeTable": "unskew.flower.node_table",
+    "Strategy": "unskew.flower.strategy",
+    "client_app": "unskew.flower.app",
+}
 
-__all__ = ["Strategy", "client_app"]
+__all__ = ["NodeTable", "Strategy", "client_app"]
 
 
 def __getattr__(name: str) -> Any:

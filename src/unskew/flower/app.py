@@ -17,8 +17,19 @@ from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import make_metric
 from unskew.flower.node import Node, refusal
+from unskew.flower.node_preparation import PrepareRequest
 from unskew.flower.site import Data, DataFn, Site
-from unskew.flower.wire import ACTION, ARRAYS, NODE_INFO, REQUEST, Refusal, Request, log
+from unskew.flower.wire import (
+    ACTION,
+    ARRAYS,
+    NODE_INFO,
+    PREPARE,
+    REPLY,
+    REQUEST,
+    Refusal,
+    Request,
+    log,
+)
 from unskew.methods import make_method
 from unskew.stats.formulas import PredictionMetric
 
@@ -42,8 +53,9 @@ def client_app(
     """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
     ``data`` is the node's samples as (x, y) or (x, y, test x, test y), or a federation of which
-    the node is the client given by its ``partition-id``, or a function of Flower's context that
-    returns one of these. ``model`` and ``method`` must be those of the server's strategy.
+    the node is the client given by its ``partition-id``, or its raw table, or a function of
+    Flower's context that returns one of these. ``model`` and ``method`` must be those of the
+    server's strategy.
 
     The node is called ``name``; the default is ``name``, ``site`` or ``partition-id`` of its
     config.
@@ -82,6 +94,7 @@ def client_app(
         return reply
 
     app.query(ACTION)(handle(_describe_node))
+    app.query(PREPARE.partition(".")[2])(handle(_prepare))
     app.train(ACTION)(handle(_train))
     app.evaluate(ACTION)(handle(_evaluate))
     return app
@@ -90,6 +103,12 @@ def client_app(
 def _describe_node(node: Node, message: Message, context: Context) -> RecordDict:
     del message, context
     return RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(node.site.info())})})
+
+
+def _prepare(node: Node, message: Message, context: Context) -> RecordDict:
+    request = PrepareRequest.of(message.content.config_records[REQUEST])
+    reply = node.preparation(request.run, context).reply_to(request)
+    return RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
 
 
 def _train(node: Node, message: Message, context: Context) -> RecordDict:

@@ -20,6 +20,8 @@ NodeInfo = dict[str, Any]
 
 _TYPES = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
 _TYPES |= {"classes": int, "words": int}
+_RAW = "columns"
+"""In what a node with a raw table reports: a hash of the names of its columns."""
 _MAX_TEXT, _MAX_NAME, _MAX_DIMENSIONS = 10_000, 200, 8
 _MAX_CLASSES, _MAX_WORDS, _MAX_SAMPLE_SIZE = 100_000, 10_000_000, 100_000_000
 
@@ -53,7 +55,14 @@ def parse_node_info(text: str) -> NodeInfo:
         if not low <= info[key] <= high:
             raise ValueError(f"its {key} must be from {low} to {high:,} (got {info[key]:.3g})")
     _check_format(info["shape"], info["dtype"])
-    return {key: info[key] for key in _TYPES} | _target(info)
+    if _RAW in info and (type(info[_RAW]) is not str or len(info[_RAW]) > _MAX_NAME):
+        raise ValueError("the hash of its columns is no short text")
+    return {key: info[key] for key in (*_TYPES, _RAW) if key in info} | _target(info)
+
+
+def is_raw(info: NodeInfo) -> bool:
+    """Return whether a node has a raw table, which is prepared before the first round."""
+    return _RAW in info
 
 
 def _target(info: NodeInfo) -> dict[str, tuple[float, float]]:
@@ -148,6 +157,8 @@ class Admission:
 
 
 def _form(info: NodeInfo) -> str:
+    if is_raw(info):
+        return f"a raw table of {info['shape'][0]} columns with the hash {info[_RAW]}"
     words = f" with {info['words']} words" if info["words"] else ""
     words += " and a number to predict" if info.get("target") is not None else ""
     return f"{tuple(info['shape'])} of {np.dtype(info['dtype']).name}{words}"

@@ -30,6 +30,7 @@ from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
 from unskew.errors import UnskewError
+from unskew.flower.node_preparation import NodePreparation
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
@@ -70,7 +71,7 @@ class Node:
 
     def train(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Train one round; the client's state stays on the node."""
-        client = self.context(request)
+        client = self._prepared(request.run, context).context(request)
         if request.round >= rounds_of(self.method.stages()[request.stage_index], client.settings):
             raise Refusal(f"the stage ends before round {request.round + 1}")
         state_store = self._state_store(request, context)
@@ -92,7 +93,8 @@ class Node:
 
     def evaluate(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
         """Evaluate the global and the client's personal model on its test samples."""
-        client, tensors = self.context(request), to_tensors(arrays)
+        client = self._prepared(request.run, context).context(request)
+        tensors = to_tensors(arrays)
         x, y = client.federation.test.client(request.client)
         plan = self._metric_plan(request, client)
 
@@ -124,6 +126,20 @@ class Node:
         for level, values in (("local", local), ("personal", personal)):
             metrics |= {f"{level}/{name}": value for name, value in values.items()}
         return RecordDict({METRICS: MetricRecord(metrics)})
+
+    def preparation(self, run: str, context: Context) -> NodePreparation:
+        """Return the preparation of the node's raw table in a run."""
+        raw = self.site.raw
+        if raw is None:
+            raise Refusal("it has no raw table to prepare")
+        return NodePreparation(raw, context, self.folder, run, self.site.name, self.secret_noise)
+
+    def _prepared(self, run: str, context: Context) -> "Node":
+        """Return the node with features, if it has a raw table."""
+        if self.site.raw is None:
+            return self
+        data = self.preparation(run, context).federation()
+        return replace(self, site=Site(self.site.name, data))
 
     def context(self, request: Request) -> ClientContext:
         """Set up the requested stage; refuse if method or network differ from the server's."""

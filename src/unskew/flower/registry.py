@@ -108,6 +108,11 @@ class NodeRegistry:
         nodes = {name: self._info_by_name[name] for name in self.names}
         write_json(path, {"run": self.run, "nodes": nodes, "keys": self._keys.to_json()})
 
+    def keep(self, clients: Sequence[int]) -> None:
+        """Continue with some of the nodes, which are numbered again."""
+        self.names = [self.names[client] for client in clients]
+        self._info_by_name = {name: self._info_by_name[name] for name in self.names}
+
     def infos(self) -> list[NodeInfo]:
         """Return what the nodes reported about their samples, in the order of ``names``."""
         return [self._info_by_name[name] for name in self.names]
@@ -193,7 +198,7 @@ class NodeRegistry:
     def _change_of(self, info: NodeInfo) -> str | None:
         """Return why a node cannot come back: what it reported is fixed when the run starts."""
         before = self._info_by_name.get(info["name"]) if self.names else None
-        changed = [] if before is None else [key for key in info if info[key] != before[key]]
+        changed = [] if before is None else [k for k in info if info[k] != before.get(k)]
         if not changed:
             return None
         return f"its {', '.join(changed)} changed during the run; resume the run to accept this"

@@ -12,10 +12,11 @@ from unskew.data.columns import Columns
 from unskew.data.federation import Federation
 from unskew.data.targets import TaskName, target_sums
 from unskew.errors import UnskewError
+from unskew.flower.node_table import NodeTable, RawSamples
 
 Arrays = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
-Data = Federation | Arrays
-"""A federation of which the node is one client, or the node's x, y and optional test x, test y."""
+Data = Federation | NodeTable | Arrays
+"""A federation of which the node is one client, its raw table, or its x, y and test x, test y."""
 DataFn = Callable[[Context], Data]
 
 _NAME_KEYS = ("name", "site", "partition-id")
@@ -29,6 +30,8 @@ class Site:
     name: str
     data: Federation
     """A federation whose only client is this node."""
+    raw: RawSamples | None = None
+    """The node's raw table, of which ``data`` holds only the numbers of the rows."""
 
     @staticmethod
     def of(
@@ -40,6 +43,9 @@ class Site:
         """Load a node's samples and determine its name."""
         loaded = data(context) if callable(data) else data
         resolved_name = name or _name_of(context)
+        if isinstance(loaded, NodeTable):
+            raw = loaded.load()
+            return Site(resolved_name, raw.placed, raw)
         if isinstance(loaded, Federation):
             return Site(resolved_name, _client_of(loaded, context))
         return Site(resolved_name, _from_arrays(loaded, task))
@@ -61,8 +67,8 @@ class Site:
 
     def info(self) -> dict[str, Any]:
         """Return what the node reports about its samples before training starts."""
-        data = self.data
-        return {
+        data, raw = self.data, self.raw
+        info = {
             "name": self.name,
             "samples": data.train.samples,
             "tests": data.test.samples,
@@ -72,6 +78,9 @@ class Site:
             "words": 0 if data.vocabulary is None else len(data.vocabulary),
             **({"target": list(target_sums(data.train.y))} if data.is_regression else {}),
         }
+        if raw is not None:
+            info |= {"shape": [len(raw.columns)], "columns": raw.names_hash}
+        return info
 
 
 def _name_of(context: Context) -> str:

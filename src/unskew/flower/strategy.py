@@ -17,6 +17,8 @@ from torch import nn
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data import checks
+from unskew.data.preprocessing.declared import declared_columns
+from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
 from unskew.data.targets import as_targets
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -24,8 +26,9 @@ from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of
-from unskew.flower.greeting import Admission
+from unskew.flower.greeting import Admission, is_raw
 from unskew.flower.nodes import Nodes
+from unskew.flower.preparing import FittedNodes, PreparationExchange
 from unskew.flower.registry import AnonymousNodes, NodeRegistry
 from unskew.flower.remote import NodeBackend
 from unskew.flower.requirements import check_runs_on_nodes
@@ -59,6 +62,10 @@ class Strategy(FlowerStrategy):
     ``out``, the run is written to that folder with one checkpoint per round, and ``resume``
     continues from the last checkpoint. ``common`` is a pair (x, y) of test samples on the server.
 
+    Nodes with raw tables (:class:`unskew.flower.NodeTable`) are prepared before the first round as
+    ``prepare`` says, with what ``columns`` says about their columns, as in
+    :meth:`unskew.Federation.from_table`; ``common`` is then a pair of raw rows and labels.
+
     With ``custom_loop``, nodes run a custom app that replies as Flower's strategies expect: one
     record of arrays, and metrics that include ``num-examples``. Only methods that change nothing
     but the server can run this way.
@@ -76,7 +83,9 @@ class Strategy(FlowerStrategy):
         size_limit: float | None = 10.0,
         large_nodes: Collection[str] = (),
         classes: int | None = None,
-        common: tuple[ArrayLike, ArrayLike] | None = None,
+        common: tuple[Any, ArrayLike] | None = None,
+        prepare: str | Prepare = "federated",
+        columns: Mapping[str, Any] | str | None = None,
         custom_loop: bool = False,
         out: str | Path | None = None,
         resume: bool = False,
@@ -87,6 +96,9 @@ class Strategy(FlowerStrategy):
         self._min_nodes, self._wait, self._timeout, self._bound = nodes, wait, timeout, bound
         self._out, self._resume = None if out is None else Path(out), resume
         self._custom_loop = custom_loop
+        self._prepare, self._columns = parse_prepare(prepare), declared_columns(columns)
+        if isinstance(self._prepare, NoPrepare) or self._prepare.mode == "pooled":
+            raise UnskewError(f"prepare: {self._prepare.spec} is not possible on nodes")
         if isinstance(large_nodes, str):
             raise UnskewError(f"large_nodes: give a list of names, not the text {large_nodes!r}")
         self._admission = Admission(size_limit, frozenset(map(str, large_nodes)), classes)
@@ -128,10 +140,14 @@ class Strategy(FlowerStrategy):
             registry.restore_keys(self._out)
         quorum = self.settings.quorum
         registry.wait_for_nodes(max(self._min_nodes, quorum), quorum, self._wait)
+        nodes = Nodes(grid, registry, quorum, self._wait, timeout or self._timeout)
+        if self._out is not None and self._resume:
+            registry.save(self._out, resume=True)
+        fitted = self._prepare_nodes(nodes)
         if self._out is not None:
-            registry.save(self._out, resume=self._resume)
+            registry.save(self._out, resume=False)
         setup = TrainingSetup.of(
-            self._federation(registry), self.method, self._model, self.settings
+            self._federation(registry, fitted), self.method, self._model, self.settings
         )
         if setup.metrics.judged is not None and setup.metrics.judged.is_pooled:
             raise UnskewError(
@@ -144,7 +160,7 @@ class Strategy(FlowerStrategy):
                 "means over clients")  # fmt: skip
         self._set_initial_weights(initial_arrays, setup)
         shared: dict[str, Any] = {
-            "nodes": Nodes(grid, registry, quorum, self._wait, timeout or self._timeout),
+            "nodes": nodes,
             "bound": self._bound,
             "evaluate_fn": evaluate_fn,
         }
@@ -200,15 +216,51 @@ class Strategy(FlowerStrategy):
 
     configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _reject_call
 
-    def _federation(self, registry: NodeRegistry) -> RemoteFederation:
+    def _prepare_nodes(self, nodes: Nodes) -> FittedNodes | None:
+        """Prepare the raw tables of the nodes; None if they have none.
+
+        A resumed run sends what its nodes agreed on, also to nodes that are new.
+        """
+        if not is_raw(nodes.registry.infos()[0]):
+            return None
+        assert isinstance(self._prepare, Prepare)
+        exchange = PreparationExchange(nodes, self._prepare, self.settings.seed)
+        fitted = FittedNodes.read(self._out) if self._resume and self._out is not None else None
+        if fitted is None:
+            fitted = exchange.fit(self._columns)
+            exchange.apply(fitted)
+            nodes.registry.keep(exchange.clients)
+            if self._out is not None:
+                fitted.write(self._out)
+            return fitted
+        if fitted.preparation.spec != self._prepare.spec:
+            raise UnskewError(
+                f"prepare: the run was prepared by {fitted.preparation.spec} (got "
+                f"{self._prepare.spec}); change it back, or choose another folder"
+            )
+        exchange.apply(fitted)  # nodes without a reply have it from the first start
+        return fitted
+
+    def _federation(self, registry: NodeRegistry, fitted: FittedNodes | None) -> RemoteFederation:
         """Return the federation of the nodes; raise for a method that needs pooled samples."""
         common, infos = None, registry.infos()
-        if self._common is not None:
+        if self._common is not None and fitted is None:
             x, y = self._common
             is_regression = any(info.get("target") is not None for info in infos)
             targets = as_targets(y, "common[1]", "regression" if is_regression else None)
             common = checks.features(x, "common[0]"), targets
-        federation = RemoteFederation.from_info(registry.names, infos, self._classes, common)
+        elif self._common is not None and fitted is not None:
+            common = fitted.common(*self._common)
+        if fitted is not None:
+            infos = [fitted.info(info) for info in infos]
+        federation = RemoteFederation.from_info(
+            registry.names,
+            infos,
+            self._classes,
+            common,
+            None if fitted is None else fitted.preparation,
+            None if fitted is None else fitted.classes.names,
+        )
         if self._resume and self._out is not None and federation.is_regression:
             federation = replace(federation, target_units=_stored_units(self._out, federation))
         check_runs_on_nodes(self.method, federation)

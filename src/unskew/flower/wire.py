@@ -22,9 +22,11 @@ _LOGGER = logging.getLogger("flwr")
 ACTION = "unskew"
 """The name of unskew's message handlers; an app may have other handlers besides them."""
 QUERY, TRAIN, EVALUATE = f"query.{ACTION}", f"train.{ACTION}", f"evaluate.{ACTION}"
+PREPARE = f"query.{ACTION}_prepare"
 """The types of messages."""
 
 ARRAYS, METRICS, REQUEST, NODE_INFO, REFUSAL = "arrays", "metrics", "request", "info", "refusal"
+REPLY = "reply"
 """The names of the records in a message."""
 SAMPLES = "num-examples"
 """Flower's name for the number of samples in a reply's metrics."""

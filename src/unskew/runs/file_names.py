@@ -22,7 +22,11 @@ MANIFEST = "manifest.json"
 """The list of checkpoints, in their folder; a run without a checkpoint has an empty one."""
 
 NODES = "nodes.json"
-SERVER_FILES = (NODES, "start.safetensors")
+
+NODE_PREPARATION = "preparation.json"
+"""What the nodes of a Flower federation agreed on before the first round."""
+
+SERVER_FILES = (NODES, "start.safetensors", NODE_PREPARATION)
 """What the server of a Flower federation writes before the run starts: nodes, initial weights."""
 
 LOCK = "run.lock"

@@ -33,6 +33,25 @@ class Declared:
         return [self.kind, self.low, self.high, None if self.levels is None else list(self.levels)]
 
 
+def read_schema(plain: Any) -> dict[str, Declared]:
+    """Read what :meth:`Declared.to_json` returned for each column; anybody may have changed it."""
+    try:
+        columns = {
+            str(name): Declared(kind, low, high, None if levels is None else tuple(levels))
+            for name, (kind, low, high, levels) in plain.items()
+        }
+    except (TypeError, ValueError, AttributeError):
+        raise UnskewError("schema: it is damaged") from None
+    for name, column in columns.items():
+        ends = column.bounds
+        texts = all(isinstance(level, str) for level in column.levels or ())
+        if column.kind not in (*KINDS, "empty") or not texts:
+            raise UnskewError(f"schema: column {name!r} is of no known kind")
+        if ends is not None:
+            _range(name, ends, column.kind)
+    return columns
+
+
 def declare(name: str, said: Any) -> Declared:
     """Read what a user says about a column: a kind, a range (low, high), or a list of categories.
 

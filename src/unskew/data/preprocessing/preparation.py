@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.labels import Classes
 from unskew.data.preprocessing.protocol import (
     Message,
     Schema,
@@ -90,11 +91,14 @@ def prepare_clients(
     *,
     where: str,
     seed: int = 0,
+    labels: Sequence[list[Any]] = (),
+    classes: Classes | None = None,
 ) -> Preparation:
     """Fit the transformation to the training samples of all clients.
 
     ``clients`` holds the raw columns of each client's training samples. ``seed`` is that of the
-    noise, if there is a privacy budget.
+    noise, if there is a privacy budget. ``labels`` are those that each client has, and ``classes``
+    those of all, which are sent too.
     """
     if prepare.mode == "pooled":
         clients = [pooled(clients)]
@@ -115,6 +119,8 @@ def prepare_clients(
         raise UnskewError(f"{where}: {error}") from None
     transform = fit(summaries, schema, prepare)
     sent = sent.plus(up=summaries, down=transform.to_json(), clients=count)
+    if classes is not None:
+        sent = sent.plus(up=labels, down=classes.to_json(), clients=count)
     preparation = Preparation(prepare.spec, transform, sent=sent)
     if prepare.mode == "pooled":
         return replace(preparation, sent=SentMessages())

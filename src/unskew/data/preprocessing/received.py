@@ -1,0 +1,148 @@
+"""Checks of the messages that clients on other machines send: they can send anything.
+
+Every function raises a ValueError that says what is wrong, without the values.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.kinds import LARGEST, Evidence
+from unskew.data.preprocessing.protocol import MAX_LEVELS, Message, Schema
+from unskew.data.preprocessing.spec import Prepare
+
+_MAX_TEXT, _MAX_COLUMNS, _MAX_NAME = 64_000_000, 100_000, 10_000
+_MAX_WORDS, _MAX_CLASSES = 2_000_000, 100_000
+_COUNTS = tuple(field.name for field in fields(Evidence))
+
+
+def parse_message(text: str) -> Message:
+    """Parse a client's message."""
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"its message has {len(text)} characters; at most {_MAX_TEXT} are read")
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("its message is not readable JSON") from None
+    if not isinstance(message, dict):
+        raise ValueError("its message is not a JSON object")
+    return message
+
+
+def check_evidence(message: Message, samples: int) -> None:
+    """Check the counts of a client with this many training samples."""
+    if not 0 < len(message) <= _MAX_COLUMNS:
+        raise ValueError(f"it must describe 1 to {_MAX_COLUMNS} columns")
+    for name, counts in message.items():
+        if not 0 < len(name) <= _MAX_NAME:
+            raise ValueError("the name of a column is empty or too long")
+        if not isinstance(counts, dict) or set(counts) != set(_COUNTS):
+            raise ValueError(f"column {name!r}: it must send {', '.join(_COUNTS)}")
+        for what in _COUNTS:
+            limit = samples if what != "words" else samples * _MAX_TEXT
+            _check_count(counts[what], limit, f"column {name!r}: {what}")
+        if max(counts[what] for what in ("numbers", "booleans", "dates")) > counts["present"]:
+            raise ValueError(f"column {name!r}: more cells can be read than there are")
+
+
+def check_summary(message: Message, schema: Schema, prepare: Prepare, samples: int) -> None:
+    """Check the statistics of a client with this many training samples."""
+    expected = [name for name, column in schema.items() if column.kind != "empty"]
+    if set(message) != set(expected):
+        raise ValueError("its summary does not have the columns that were asked for")
+    for name in expected:
+        if not isinstance(message[name], dict):
+            raise ValueError(f"column {name!r}: its summary is not a JSON object")
+        try:
+            _check_column(message[name], schema[name], prepare, samples)
+        except ValueError as error:
+            raise ValueError(f"column {name!r}: {error}") from None
+
+
+def check_labels(labels: Any) -> None:
+    """Check the labels that a client has."""
+    if not isinstance(labels, list) or not 0 < len(labels) <= _MAX_CLASSES:
+        raise ValueError(f"its labels must be a list of 1 to {_MAX_CLASSES} values")
+    texts = all(isinstance(label, str) and 0 < len(label) <= _MAX_NAME for label in labels)
+    numbers = all(type(label) is int and 0 <= label < _MAX_CLASSES for label in labels)
+    if not texts and not numbers:
+        raise ValueError(f"its labels must be texts, or whole numbers from 0 to {_MAX_CLASSES - 1}")
+    if len(set(labels)) < len(labels):
+        raise ValueError("its labels must be distinct")
+
+
+def _check_column(part: Message, column: Declared, prepare: Prepare, samples: int) -> None:
+    if prepare.budget is not None:
+        sums = ("count", "sum", "squares") if column.kind in ("number", "date") else ()
+        _check_keys(part, sums)
+        for key in sums:
+            _check_number(part[key], key)
+        return
+    if column.kind == "text":
+        _check_keys(part, ("counts",))
+        _check_counts(part["counts"], _MAX_WORDS, None)
+        return
+    counted = column.kind == "category" and column.levels is None
+    counted &= prepare.categories == "onehot"
+    moments = column.kind in ("number", "date") and prepare.mode != "local"
+    keys = ["missing", *["counts"] * counted, *["count", "mean", "squares"] * moments]
+    _check_keys(part, [*keys, *["sketch"] * (moments and prepare.scale == "robust")])
+    _check_count(part["missing"], samples, "missing")
+    present = samples - part["missing"]
+    if counted:
+        _check_counts(part["counts"], MAX_LEVELS, present)
+    if moments:
+        _check_count(part["count"], samples, "count")
+        if part["count"] != present:
+            raise ValueError(f"count and missing must add up to its {samples} samples")
+        _check_number(part["mean"], "mean", LARGEST)
+        _check_number(part["squares"], "squares")
+        if part["squares"] < 0:
+            raise ValueError("squares must not be negative")
+    if "sketch" in part:
+        _check_sketch(part["sketch"], present, prepare.points)
+
+
+def _check_sketch(sketch: Any, present: int, points: int) -> None:
+    if not isinstance(sketch, dict) or set(sketch) != {"values", "weights"}:
+        raise ValueError("its sketch must have values and weights")
+    values, weights = sketch["values"], sketch["weights"]
+    if not isinstance(values, list) or not isinstance(weights, list):
+        raise ValueError("its sketch must have lists of values and weights")
+    if len(values) != len(weights) or len(values) > points:
+        raise ValueError(f"its sketch must have up to {points} values, each with a weight")
+    for value in values:
+        _check_number(value, "a value of its sketch", LARGEST)
+    for weight in weights:
+        _check_count(weight, present, "a weight of its sketch")
+    if sum(weights) != present or sorted(values) != values:
+        raise ValueError("its sketch must have increasing values whose weights add up to count")
+
+
+def _check_keys(part: Mapping[str, Any], keys: Sequence[str]) -> None:
+    if set(part) != set(keys):
+        raise ValueError(f"its summary must have {', '.join(keys) or 'nothing'}")
+
+
+def _check_counts(counts: Any, limit: int, total: int | None) -> None:
+    if not isinstance(counts, dict) or len(counts) > limit:
+        raise ValueError(f"counts must be a JSON object of at most {limit} entries")
+    for text, count in counts.items():
+        if not 0 < len(text) <= _MAX_NAME:
+            raise ValueError("a counted text is empty or too long")
+        _check_count(count, 2**53, "a count")
+    if total is not None and sum(counts.values()) != total:
+        raise ValueError("counts and missing must add up to its samples")
+
+
+def _check_count(value: Any, limit: int, what: str) -> None:
+    if type(value) is not int or not 0 <= value <= limit:
+        raise ValueError(f"{what} must be a whole number from 0 to {limit}")
+
+
+def _check_number(value: Any, what: str, limit: float = LARGEST**2 * 1e20) -> None:
+    if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > limit:
+        raise ValueError(f"{what} must be a finite number")

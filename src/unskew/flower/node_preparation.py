@@ -1,0 +1,163 @@
+"""A node's part of the preparation: what it sends about its columns, and what it keeps."""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+from flwr.app import ConfigRecord, Context
+
+from unskew.data.federation import Federation
+from unskew.data.preprocessing.declared import Declared, read_schema
+from unskew.data.preprocessing.labels import Classes, describe_labels
+from unskew.data.preprocessing.preparation import noise_of
+from unskew.data.preprocessing.protocol import (
+    Message,
+    declared_schema,
+    describe_columns,
+    summarise_columns,
+)
+from unskew.data.preprocessing.transform import Transform
+from unskew.errors import UnskewError
+from unskew.flower.node_table import RawSamples
+from unskew.flower.wire import Refusal
+from unskew.runs.atomic import write_bytes
+
+_RECORD = "unskew.preparation"
+Step = Literal["describe", "summarise", "apply"]
+
+
+@dataclass(frozen=True)
+class PrepareRequest:
+    """What a node is asked before the first round."""
+
+    run: str
+    prepare: str
+    step: Step
+    client: int = 0
+    seed: int = 0
+    schema: Any = None
+    """What the columns hold, for the step ``summarise``."""
+    fitted: Any = None
+    """The transformation and the classes, for the step ``apply``."""
+
+    def to_record(self) -> ConfigRecord:
+        """Return the record that is sent."""
+        return ConfigRecord({"json": json.dumps(asdict(self))})
+
+    @staticmethod
+    def of(record: ConfigRecord) -> "PrepareRequest":
+        """Read a record that was sent."""
+        return PrepareRequest(**json.loads(str(record["json"])))
+
+
+@dataclass(frozen=True, eq=False)
+class NodePreparation:
+    """The preparation of one node in one run; what it keeps survives a restart."""
+
+    raw: RawSamples
+    context: Context
+    folder: Path | None
+    run: str
+    name: str
+    secret_noise: bool
+
+    def reply_to(self, request: PrepareRequest) -> Message:
+        """Return what the node sends; its reasons to refuse hold no cells of the table."""
+        if request.prepare != self.raw.prepare.spec:
+            raise Refusal(
+                f"it prepares its table by {self.raw.prepare.spec}, but the server asks for "
+                f"{request.prepare}"
+            )
+        steps: dict[str, Callable[[PrepareRequest], Message]] = {
+            "describe": self._describe,
+            "summarise": self._summarise,
+            "apply": self._apply,
+        }
+        try:
+            return steps[request.step](request)
+        except Refusal:
+            raise
+        except UnskewError as error:
+            raise Refusal(str(error)) from None
+
+    def federation(self) -> Federation:
+        """Return the node's samples with the features that all nodes use."""
+        fitted = self._read("fitted")
+        if fitted is None:
+            raise Refusal("it has no preparation of this run; resume the run to send it again")
+        return self._prepared(json.loads(fitted))
+
+    def _describe(self, request: PrepareRequest) -> Message:
+        del request
+        if self.raw.prepare.budget is not None:
+            raise Refusal("with a privacy budget, it does not describe its columns")
+        return describe_columns(self.raw.train_columns())
+
+    def _summarise(self, request: PrepareRequest) -> Message:
+        schema, prepare = read_schema(request.schema), self.raw.prepare
+        self._check_columns(list(schema))
+        if prepare.budget is None:
+            return self._summary(schema, request)
+        # Noise protects one release; asked again, the node repeats it or refuses.
+        declared_schema(list(schema), schema, prepare, "server")
+        asked = json.dumps(request.schema)
+        released = self._read("released")
+        if released is not None:
+            before = json.loads(released)
+            if before["asked"] != asked:
+                raise Refusal("it has spent the privacy budget of its statistics in this run")
+            return dict(before["summary"])
+        summary = self._summary(schema, request)
+        self._write("released", json.dumps({"asked": asked, "summary": summary}))
+        return summary
+
+    def _summary(self, schema: dict[str, Declared], request: PrepareRequest) -> Message:
+        rng = noise_of(request.seed, request.client)
+        if self.secret_noise:
+            rng = np.random.default_rng(secrets.randbits(128))
+        columns = summarise_columns(self.raw.train_columns(), schema, self.raw.prepare, rng)
+        return {"columns": columns, "labels": describe_labels(self.raw.labels)}
+
+    def _apply(self, request: PrepareRequest) -> Message:
+        self._prepared(request.fitted)
+        self._write("fitted", json.dumps(request.fitted))
+        return {"applied": True}
+
+    def _prepared(self, fitted: Any) -> Federation:
+        transform = Transform.from_json(fitted["transform"])
+        self._check_columns(transform.names)
+        classes = Classes.from_json(fitted["classes"])
+        missing = set(describe_labels(self.raw.labels)) - set(classes.names or ())
+        if classes.names is not None and missing:
+            raise Refusal("the server's classes lack some of its labels")
+        return self.raw.prepared(transform, classes)
+
+    def _check_columns(self, names: list[str]) -> None:
+        if set(names) - set(self.raw.columns):
+            raise Refusal("the server asks for columns that its table does not have")
+
+    def _read(self, key: str) -> str | None:
+        record = self.context.state.config_records.get(_RECORD, ConfigRecord())
+        if record.get("run") == self.run and key in record:
+            return str(record[key])
+        path = self._path(key)
+        return path.read_text(encoding="utf-8") if path is not None and path.is_file() else None
+
+    def _write(self, key: str, text: str) -> None:
+        record = self.context.state.config_records.get(_RECORD, ConfigRecord())
+        kept = dict(record) if record.get("run") == self.run else {"run": self.run}
+        self.context.state[_RECORD] = ConfigRecord({**kept, key: text})
+        path = self._path(key)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_bytes(path, text.encode())
+
+    def _path(self, key: str) -> Path | None:
+        if self.folder is None:
+            return None
+        return self.folder / self.run / quote(self.name, safe="") / f"preparation-{key}.json"

@@ -1,0 +1,108 @@
+"""A node's raw table, which becomes features once the nodes have agreed on a preparation."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.data.columns import Columns
+from unskew.data.federation import Federation
+from unskew.data.prepared import row_numbers
+from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.labels import Classes
+from unskew.data.preprocessing.protocol import with_local_statistics
+from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
+from unskew.data.preprocessing.transform import Transform
+from unskew.data.read_tables import TableLike
+from unskew.data.readers import read_table
+from unskew.errors import UnskewError
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """The raw table of one node: a CSV or Parquet file, a DataFrame, or rows.
+
+    ``label`` names the column to predict; the features are the columns ``features``, or all
+    remaining ones. ``holdout`` is the share of the rows that becomes the node's test set, chosen
+    by ``seed``. The node takes part only if the server asks for the same ``prepare``, which says
+    what leaves the node (``docs/tables.md``).
+    """
+
+    table: TableLike
+    label: str
+    features: Sequence[str] | None = None
+    holdout: float = 0.0
+    seed: int = 0
+    prepare: str = "federated"
+
+    def load(self) -> "RawSamples":
+        """Read the table and hold out the test set."""
+        chosen = parse_prepare(self.prepare)
+        if isinstance(chosen, NoPrepare) or chosen.mode == "pooled":
+            raise UnskewError(
+                f"prepare: {chosen.spec} is not possible on nodes; use federated or local"
+            )
+        samples = read_table(self.table, label=self.label, features=self.features)
+        placed = Federation.from_arrays(
+            row_numbers(len(samples.y)),
+            samples.y,
+            tokens=True,
+            holdout=self.holdout,
+            seed=self.seed,
+        )
+        labels = np.array(samples.class_names)[samples.y] if samples.class_names else samples.y
+        columns = samples.table.cells(samples.features)
+        return RawSamples(placed, columns, np.asarray(labels), chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class RawSamples:
+    """A node's rows, divided into training and test, and their columns."""
+
+    placed: Federation
+    """A federation of one client whose features are the numbers of the rows."""
+    columns: dict[str, Column]
+    labels: NDArray[Any]
+    prepare: Prepare
+
+    @property
+    def names_hash(self) -> str:
+        """A hash of the names of the columns, in any order."""
+        return hashlib.sha256("\n".join(sorted(self.columns)).encode()).hexdigest()[:16]
+
+    def train_columns(self) -> dict[str, Column]:
+        """Return the columns of the training samples."""
+        return self._columns_of(self.placed.train)
+
+    def prepared(self, transform: Transform, classes: Classes) -> Federation:
+        """Return the node's samples with the features and classes that all nodes use."""
+        if self.prepare.mode == "local":
+            transform = with_local_statistics(transform, self.train_columns())
+        lenient = self.prepare.budget is not None
+        numbers = classes.numbers_of(self.labels)
+        train, test = (
+            Columns.whole(
+                transform.apply(self._columns_of(part), where, lenient=lenient),
+                numbers[part.x[:, 0]],
+            )
+            for part, where in (
+                (self.placed.train, "its table"),
+                (self.placed.test, "its test samples"),
+            )
+        )
+        return replace(
+            self.placed,
+            train=train,
+            test=test,
+            common=Columns.empty_like(train),
+            classes=classes.count,
+            class_names=classes.names,
+            vocabulary=transform.vocabulary,
+        )
+
+    def _columns_of(self, part: Columns) -> dict[str, Column]:
+        rows = part.x[:, 0].astype(np.int64)
+        return {name: column.take(rows) for name, column in self.columns.items()}

@@ -1,0 +1,205 @@
+"""The server's part of the preparation: it asks the nodes, merges their statistics, and replies."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import RecordDict
+from numpy.typing import ArrayLike
+
+from unskew.data import checks
+from unskew.data.columns import Array
+from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.labels import Classes, agree_on_classes
+from unskew.data.preprocessing.preparation import Preparation, SentMessages, schema_message
+from unskew.data.preprocessing.protocol import (
+    Message,
+    Schema,
+    agree_on_schema,
+    declared_schema,
+    fit,
+)
+from unskew.data.preprocessing.received import (
+    check_evidence,
+    check_labels,
+    check_summary,
+    parse_message,
+)
+from unskew.data.preprocessing.spec import Prepare
+from unskew.data.read_tables import RawTable, TableLike
+from unskew.errors import UnskewError
+from unskew.flower.greeting import NodeInfo
+from unskew.flower.node_preparation import PrepareRequest
+from unskew.flower.nodes import Nodes
+from unskew.flower.wire import PREPARE, REPLY, REQUEST, log
+from unskew.runs.atomic import write_json
+from unskew.runs.file_names import NODE_PREPARATION
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNodes:
+    """What the nodes agreed on: the transformation of their columns, and the classes."""
+
+    preparation: Preparation
+    classes: Classes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"preparation": self.preparation.to_json(), "classes": self.classes.to_json()}
+
+    @staticmethod
+    def read(folder: Path) -> "FittedNodes | None":
+        """Read what the nodes of an earlier start of a run agreed on."""
+        path = folder / NODE_PREPARATION
+        if not path.is_file():
+            return None
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        return FittedNodes(
+            Preparation.from_json(plain["preparation"]), Classes.from_json(plain["classes"])
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write a file that a resumed run reads."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / NODE_PREPARATION, self.to_json())
+
+    def common(self, rows: TableLike, labels: ArrayLike) -> tuple[Array, Array]:
+        """Return the features and classes of raw test samples on the server."""
+        transform = self.preparation.transform
+        columns = RawTable.of(rows, "common").cells(transform.names)
+        known, given = self.classes.names, np.asarray(labels)
+        unknown = [] if known is None else sorted(set(given.astype(str).tolist()) - set(known))
+        if unknown:
+            raise UnskewError(f"common: no node has the label {unknown[0]!r}")
+        x = transform.apply(columns, "common")
+        return x, checks.labels(self.classes.numbers_of(given), "common[1]")
+
+    def info(self, info: NodeInfo) -> NodeInfo:
+        """Return what a node would report about its prepared samples."""
+        transform = self.preparation.transform
+        words = transform.vocabulary
+        length = next((step.length for step in transform.columns if step.length), None)
+        return {
+            **info,
+            "shape": [len(transform.feature_names) if words is None else length],
+            "dtype": "<f4" if words is None else "<i4",
+            "words": 0 if words is None else len(words),
+            "classes": self.classes.count,
+        }
+
+
+class PreparationExchange:
+    """Asks all nodes, step by step; a node that refuses or sends something wrong drops out."""
+
+    def __init__(self, nodes: Nodes, prepare: Prepare, seed: int) -> None:
+        self._nodes, self._prepare, self._seed = nodes, prepare, seed
+        self._samples = [info["samples"] for info in nodes.registry.infos()]
+        self.clients = list(range(len(self._samples)))
+        """The nodes that have answered every question so far, by number."""
+
+    def fit(self, declared: Mapping[str, Declared]) -> FittedNodes:
+        """Ask the nodes for their statistics and merge them."""
+        prepare, sent = self._prepare, SentMessages()
+        if prepare.budget is None:
+            evidence = self._ask(lambda k: self._request("describe", k), self._evidence)
+            described = self._with_same_columns(evidence)
+            schema = agree_on_schema(described, declared, "nodes")
+            plain = schema_message(schema)
+            sent = sent.plus(up=described, down=plain, clients=len(self.clients))
+        else:
+            schema = declared_schema(list(declared), declared, prepare, "nodes")
+            plain = schema_message(schema)
+        replies = self._ask(
+            lambda k: self._request("summarise", k, schema=plain),
+            lambda k, message: self._summary(k, message, schema),
+        )
+        summaries = [reply["columns"] for reply in replies.values()]
+        labels = [reply["labels"] for reply in replies.values()]
+        transform, classes = fit(summaries, schema, prepare), agree_on_classes(labels)
+        sent = sent.plus(up=summaries, down=transform.to_json(), clients=len(self.clients))
+        sent = sent.plus(up=labels, down=classes.to_json(), clients=len(self.clients))
+        return FittedNodes(Preparation(prepare.spec, transform, sent=sent), classes)
+
+    def apply(self, fitted: FittedNodes) -> None:
+        """Send all nodes the transformation that they apply."""
+        plain = {
+            "transform": fitted.preparation.transform.to_json(),
+            "classes": fitted.classes.to_json(),
+        }
+        self._ask(lambda k: self._request("apply", k, fitted=plain), lambda _, message: message)
+        log(
+            INFO,
+            "unskew: %d nodes apply the preparation %s",
+            len(self.clients),
+            fitted.preparation.spec,
+        )
+
+    def _request(self, step: Any, client: int, **content: Any) -> RecordDict:
+        request = PrepareRequest(
+            run=self._nodes.registry.run,
+            prepare=self._prepare.spec,
+            step=step,
+            client=client,
+            seed=self._seed,
+            **content,
+        )
+        return RecordDict({REQUEST: request.to_record()})
+
+    def _ask(
+        self, request: Callable[[int], RecordDict], read: Callable[[int, Message], Message]
+    ) -> dict[int, Message]:
+        """Return the replies in the order of clients."""
+        contents = {k: request(k) for k in self.clients}
+        replies = self._nodes.request(PREPARE, contents, wait_for_quorum=True)
+        reasons = {**replies.refused, **replies.missing}
+        accepted = {}
+        for k in sorted(replies.contents):
+            try:
+                text = str(replies.contents[k].config_records[REPLY]["json"])
+                accepted[k] = read(k, parse_message(text))
+            except ValueError as error:
+                reasons |= self._nodes.with_names({k: str(error)})
+            except Exception as error:  # a run must survive any bytes that a node may send
+                reasons |= self._nodes.with_names({k: f"unreadable ({type(error).__name__})"})
+        self._continue_with(list(accepted), reasons)
+        return accepted
+
+    def _continue_with(self, clients: list[int], reasons: Mapping[int, str]) -> None:
+        """Continue without the nodes that have a reason; raise if too few are left."""
+        for reason in reasons.values():
+            log(WARNING, "unskew: without this node: %s", reason)
+        self.clients = clients
+        if len(clients) < max(1, self._nodes.quorum):
+            first = "".join(f"; {reason}" for reason in list(reasons.values())[:3])
+            raise UnskewError(
+                f"prepare: {len(clients)} nodes can be prepared, and the quorum is "
+                f"{self._nodes.quorum}{first}"
+            )
+
+    def _with_same_columns(self, evidence: Mapping[int, Message]) -> list[Message]:
+        """Continue with the nodes whose columns are those of most; return what they sent.
+
+        The columns of all have the order in which the first of these nodes has them.
+        """
+        usual = Counter(frozenset(message) for message in evidence.values()).most_common(1)[0][0]
+        others = [k for k, message in evidence.items() if set(message) != usual]
+        reasons = self._nodes.with_names(dict.fromkeys(others, "most nodes have other columns"))
+        self._continue_with([k for k in evidence if k not in others], reasons)
+        first = list(evidence[self.clients[0]])
+        return [{name: evidence[k][name] for name in first} for k in self.clients]
+
+    def _evidence(self, client: int, message: Message) -> Message:
+        check_evidence(message, self._samples[client])
+        return message
+
+    def _summary(self, client: int, message: Message, schema: Schema) -> Message:
+        if set(message) != {"columns", "labels"} or not isinstance(message["columns"], dict):
+            raise ValueError("its summary must have columns and labels")
+        check_summary(message["columns"], schema, self._prepare, self._samples[client])
+        check_labels(message["labels"])
+        return message

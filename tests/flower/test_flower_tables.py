@@ -1,0 +1,255 @@
+"""Nodes with raw tables: the preparation precedes the first round and gives the same bits."""
+
+import json
+
+import pytest
+import torch
+
+import unskew as us
+from hospitals import HOSPITALS, hospital_rows, write_csv
+from unskew.errors import UnskewError
+
+grids = pytest.importorskip("grids")
+
+from flwr.app import ConfigRecord  # noqa: E402
+
+from unskew.flower import NodeTable  # noqa: E402
+
+OPTIONS = {"rounds": 2, "seed": 3, "lr": 0.1, "batch_size": 16, "evaluate_every": 0}
+COLUMNS = ("age=0..120,income=0..200000,pressure=50..250,ward=eyes|heart,smokes=boolean,"
+           "admitted=2024-01-01..2024-12-31")  # fmt: skip
+TABLE = {"label": "outcome", "client": "hospital"}
+
+
+def tables(folder, rows):
+    """Write one CSV per hospital, as each has its own."""
+    folder.mkdir(exist_ok=True)
+    return {
+        name: write_csv(
+            folder / f"{name}.csv",
+            [{n: c for n, c in row.items() if n != "hospital"}
+             for row in rows if row["hospital"] == name],
+        )
+        for name in HOSPITALS
+    }  # fmt: skip
+
+
+def run_on_nodes(folder, rows=None, *, spoil=None, node=None, strategy=None, **options):
+    """Execute a run on nodes with a CSV each; ``node`` are options of their tables."""
+    files = tables(folder, rows or hospital_rows(200))
+    prepare = options.pop("prepare", "federated")
+    app = grids.client_app(
+        None,
+        lambda context: NodeTable(
+            files[context.node_config["site"]],
+            **{"label": "outcome", "prepare": prepare, **(node or {})},
+        ),
+        state=options.pop("state", None),
+        noise=options.pop("noise", "seeded"),
+    )
+    # Nodes connect in any order; they are numbered by name.
+    grid = grids.InProcessGrid(app, [{"site": name} for name in HOSPITALS], spoil)
+    settings = {"nodes": 4, "wait": 0.0, "prepare": prepare, **OPTIONS, **options}
+    strategy = grids.Strategy("fedavg", **settings)
+    strategy.grid = grid
+    strategy.start(grid)
+    return strategy
+
+
+def simulate(rows=None, prepare="federated", **table):
+    federation = us.Federation.from_table(
+        rows or hospital_rows(200), **TABLE, prepare=prepare, seed=OPTIONS["seed"], **table
+    )
+    return us.train(federation, runner="loop", progress=False, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "columns"),
+    [
+        ("federated", None),
+        ("federated:scale=robust,points=20,levels=2", None),
+        ("federated:categories=hashed,buckets=4", "admitted=category"),
+        ("local", None),
+        ("federated:epsilon=2", COLUMNS),
+    ],
+)
+def test_nodes_and_a_simulation_give_the_same_bits(tmp_path, prepare, columns):
+    nodes = run_on_nodes(tmp_path, prepare=prepare, columns=columns).run
+    simulated = simulate(prepare=prepare, columns=columns)
+    assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
+    ours, theirs = (run.facts["preparation"] for run in (nodes, simulated))
+    assert ours["transform"] == theirs["transform"]
+    assert [row["traffic"] for row in nodes.metrics] == [r["traffic"] for r in simulated.metrics]
+    if prepare != "local":
+        row = hospital_rows(1, seed=9)
+        assert nodes.predictor.predict(row) == simulated.predictor.predict(row)
+
+
+def test_texts_of_nodes_get_one_vocabulary(tmp_path):
+    words = {"north": "fever", "south": "cough", "east": "pain", "west": "fever"}
+    rows = [
+        {"note": f"the {words[site]} is {how} today", "hospital": site, "outcome": str(y)}
+        for site in HOSPITALS for y, how in enumerate(("gone", "back")) for _ in range(4)
+    ]  # fmt: skip
+    nodes = run_on_nodes(tmp_path, rows).run
+    simulated = simulate(rows)
+    assert nodes.network == "bilstm"
+    assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
+
+
+def test_a_common_test_of_raw_rows(tmp_path):
+    tests = hospital_rows(40, seed=7)
+    labels = [row["outcome"] for row in tests]
+    nodes = run_on_nodes(tmp_path, common=(tests, labels), evaluate_every=1).run
+    predicted = nodes.predictor.predict(tests)
+    accuracy = sum(p == y for p, y in zip(predicted, labels, strict=True)) / len(labels)
+    assert nodes.accuracy == pytest.approx(accuracy)
+
+
+def test_local_tests_are_held_out_and_prepared(tmp_path):
+    nodes = run_on_nodes(tmp_path, node={"holdout": 0.25}, evaluate_every=1).run
+    assert 0 < nodes.last("local") <= 1
+
+
+def test_only_the_messages_of_the_preparation_precede_the_first_round(tmp_path):
+    grid = run_on_nodes(tmp_path).grid
+    kinds = [kind for name, kind, *_ in grid.log if name == "north"]
+    assert kinds == ["query.unskew", *["query.unskew_prepare"] * 3, *["train.unskew"] * 2]
+    private = run_on_nodes(tmp_path, prepare="federated:epsilon=1", columns=COLUMNS).grid
+    sent = [reply for name, _, reply in private.of_kind("query.unskew_prepare") if name == "north"]
+    assert len(sent) == 2
+    summary = json.loads(sent[0].content.config_records["reply"]["json"])["columns"]
+    assert {name: sorted(part) for name, part in summary.items()} == {
+        "age": ["count", "squares", "sum"], "income": ["count", "squares", "sum"],
+        "pressure": ["count", "squares", "sum"], "ward": [], "smokes": [],
+        "admitted": ["count", "squares", "sum"],
+    }  # fmt: skip
+
+
+def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
+    options = {"prepare": "federated:epsilon=1", "columns": COLUMNS, "noise": "secret"}
+    first, second = (run_on_nodes(tmp_path, **options) for _ in range(2))
+    transforms = [each.run.facts["preparation"]["transform"] for each in (first, second)]
+    assert transforms[0] != transforms[1]
+    (message, reply), *_ = [
+        (sent, reply) for name, sent, reply in first.grid.of_kind("query.unskew_prepare")
+        if name == "north"
+    ]  # fmt: skip
+    node = next(n for n in first.grid.contexts if first.grid.name_of(n) == "north")
+    again = first.grid.app(message, first.grid.contexts[node])
+    records = [each.content.config_records["reply"]["json"] for each in (reply, again)]
+    assert records[0] == records[1]
+    request = json.loads(message.content.config_records["request"]["json"])
+    request["schema"]["age"] = ["number", 0.0, 60.0, None]
+    message.content["request"] = ConfigRecord({"json": json.dumps(request)})
+    refused = first.grid.app(message, first.grid.contexts[node])
+    assert "has spent the privacy budget" in refused.content.config_records["refusal"]["reason"]
+
+
+def test_a_node_takes_part_only_in_the_preparation_it_agreed_to(tmp_path):
+    with pytest.raises(UnskewError, match=r"it prepares its table by federated:epsilon=1.0, but"):
+        run_on_nodes(tmp_path, node={"prepare": "federated:epsilon=1"}, columns=COLUMNS)
+    for prepare in ("pooled", "none"):
+        with pytest.raises(UnskewError, match=f"prepare: {prepare} is not possible on nodes"):
+            grids.Strategy(prepare=prepare)
+
+
+def test_problems_of_all_columns_reach_the_server(tmp_path):
+    rows = hospital_rows(200, blank=0)
+    rows[3] |= {"age": "old", "income": "inf"}
+    with pytest.raises(UnskewError, match=r"nodes: column 'age': 1 of 200 .*; column 'income': 1"):
+        run_on_nodes(tmp_path, rows)
+
+
+def changed(step, change):
+    """Change the reply of the node ``west`` to one step of the preparation."""
+    steps = []
+
+    def spoil(name, kind, reply):
+        if (name, kind) != ("west", "query.unskew_prepare"):
+            return reply
+        steps.append(name)
+        if len(steps) == step:
+            record = reply.content.config_records["reply"]
+            reply.content["reply"] = ConfigRecord({"json": change(json.loads(record["json"]))})
+        return reply
+
+    return spoil
+
+
+def with_column(column, **fields):
+    def change(message):
+        columns = message.get("columns", message)
+        columns[column] = {**columns[column], **fields}
+        return json.dumps(message)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [
+        (1, lambda message: "{"),
+        (1, lambda message: "[]"),
+        (1, lambda message: json.dumps({"age": message["age"]})),
+        (1, with_column("age", present=10**9)),
+        (1, with_column("age", numbers=-1)),
+        (1, with_column("age", more=1)),
+        (2, with_column("age", mean=1e200)),
+        (2, with_column("age", mean=float("nan"))),
+        (2, with_column("age", squares=-1.0)),
+        (2, with_column("age", count=3)),
+        (2, with_column("ward", counts={"x": 1})),
+        (2, with_column("ward", counts={"x": "1"})),
+        (2, lambda message: json.dumps({**message, "labels": [1.5]})),
+        (2, lambda message: json.dumps({**message, "labels": []})),
+        (2, lambda message: json.dumps({"columns": {}, "labels": ["died"]})),
+        (3, lambda message: "x"),
+    ],
+)
+def test_a_node_that_sends_something_wrong_drops_out_alone(tmp_path, step, change):
+    nodes = run_on_nodes(tmp_path, spoil=changed(step, change)).run
+    rows = [row for row in hospital_rows(200) if row["hospital"] != "west"]
+    assert nodes.clients == 3
+    assert "rejected" not in nodes.metrics[0]
+    if step < 3:
+        expected = simulate(rows)
+        assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(expected.model))
+
+
+def test_a_resumed_run_keeps_its_preparation(tmp_path):
+    out = {"out": tmp_path / "run", "state": tmp_path / "states"}
+    run_on_nodes(tmp_path, **out)
+    longer = run_on_nodes(tmp_path, **out, resume=True, rounds=4)
+    steps = [
+        json.loads(message.content.config_records["request"]["json"])["step"]
+        for name, message, _ in longer.grid.of_kind("query.unskew_prepare") if name == "north"
+    ]  # fmt: skip
+    assert steps == ["apply"]
+    whole = run_on_nodes(tmp_path, rounds=4).run
+    assert torch.equal(grids.vector_of(longer.run.model), grids.vector_of(whole.model))
+    with pytest.raises(UnskewError, match="the run was prepared by federated"):
+        run_on_nodes(tmp_path, **out, resume=True, prepare="local")
+
+
+def test_the_preview_lists_what_nodes_send(tmp_path):
+    from unskew.flower.preparation_preview import preview_preparation
+
+    for prepare, columns in (("federated:scale=robust", None), ("federated:epsilon=1", COLUMNS)):
+        grid = run_on_nodes(tmp_path, prepare=prepare, columns=columns).grid
+        listed = {
+            (row["step"], row["kind of column"]): row["sent up by every node"]
+            for row in preview_preparation(prepare)
+        }
+        kinds = {"age": "number", "ward": "category", "smokes": "boolean", "admitted": "date"}
+        for name, message, reply in grid.of_kind("query.unskew_prepare"):
+            step = json.loads(message.content.config_records["request"]["json"])["step"]
+            sent = json.loads(reply.content.config_records["reply"]["json"])
+            if step == "apply" or name != "east":
+                continue
+            columns_sent = sent.get("columns", sent)
+            for column, kind in kinds.items():
+                found = listed[step, "every kind" if step == "describe" else kind]
+                assert ", ".join(columns_sent[column]) == found.removeprefix("-")
+    with pytest.raises(UnskewError, match="pooled is not possible on nodes"):
+        preview_preparation("pooled")
