@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.cli.data_check import check_data
+from unskew.cli.data_convert import convert_data
 from unskew.cli.data_options import (
     ClientColumn,
     ColumnKinds,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List and fetch data sources, check data, and show how skewed it is.",
+    help="List and fetch data sources, check and convert data, and show how skewed it is.",
 )
 
 
@@ -176,6 +177,7 @@ def show_federation(
 
 
 app.command("check")(check_data)
+app.command("convert")(convert_data)
 
 
 def _show(federation: "Federation") -> None:

@@ -17,10 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
+from unskew.data.huggingface import huggingface_federation
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
 from unskew.data.preprocessing.preparation import Preparation
 from unskew.data.preprocessing.spec import NoPrepare, Prepare
+from unskew.data.read_items import read_items
 from unskew.data.read_once import read_once
 from unskew.data.read_tables import TableLike
 from unskew.data.readers import FileSamples, read_folder
@@ -229,24 +231,48 @@ class Federation:
 
     @classmethod
     def from_dataset(
-        cls, dataset: "Dataset[Any]", client: ArrayLike | None = None, **options: Any
+        cls,
+        dataset: "Dataset[Any]",
+        client: ArrayLike | None = None,
+        *,
+        features: str | None = None,
+        label: str | None = None,
+        **options: Any,
     ) -> "Federation":
-        """Build a federation from a torch ``Dataset`` of (features, target) pairs.
+        """Build a federation from a torch ``Dataset`` of (features, target) pairs or of mappings.
 
-        ``options`` are those of :meth:`from_arrays`.
+        Of mappings, ``features`` and ``label`` name the keys; usual ones such as ``image`` and
+        ``label`` are found. PIL images become bytes, channels x height x width. Each item is read
+        once: random transforms are not repeated per batch, and a warning says so. ``options`` are
+        those of :meth:`from_arrays`.
         """
-        pairs = [dataset[i] for i in range(len(dataset))]  # type: ignore[arg-type]
-        try:
-            x = np.stack([np.asarray(features) for features, _ in pairs])
-            y = np.array([label.item() if hasattr(label, "item") else label for _, label in pairs])
-            if y.dtype.kind not in "iufb":
-                y = y.astype(np.int64)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise UnskewError(
-                "dataset must hold at least one pair of features and a number, all of the "
-                f"same shape ({error})"
-            ) from None
+        x, y = read_items(dataset, features, label)  # type: ignore[arg-type]
         return cls.from_arrays(x, y, client, **options)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        client: Any = None,
+        *,
+        label: str | None = None,
+        features: str | Sequence[str] | None = None,
+        **options: Any,
+    ) -> "Federation":
+        """Build a federation from a ``datasets.Dataset`` of Hugging Face.
+
+        ``client`` is the name of the column of clients, an array of ids, or a partitioner of
+        flwr-datasets, whose partitions are the clients. ``label`` and ``features`` name columns;
+        without them, usual names such as ``image`` and ``label`` are looked for, then all other
+        columns are features. Of a ``DatasetDict``, ``train`` is divided among clients and ``test``
+        is the common test set. ``options`` are those of :meth:`from_arrays`.
+        """
+        federation, names = huggingface_federation(
+            cls.from_arrays, dataset, client, label, features, options
+        )
+        if names is None or len(names) != federation.classes:
+            return federation
+        return replace(federation, class_names=names)
 
     @classmethod
     def from_folder(

@@ -11,6 +11,7 @@ from unskew.data.catalogue import CATALOGUE
 from unskew.data.columns import Array, Columns
 from unskew.data.config import DataConfig
 from unskew.data.federation import Federation
+from unskew.data.open_npz import is_source, npz_federation, npz_source, read_arrays
 from unskew.data.preprocessing.spec import TEXT_LENGTH, VOCABULARY_SIZE
 from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
@@ -58,6 +59,8 @@ def open_data(config: DataConfig, seed: int) -> Federation:
             common=config.common,
             samples=config.samples,
         )
+    if path.suffix == ".npz" and path.is_file():
+        return _open_npz(config, path, seed)
     _reject(config, "defines its own clients", _SOURCE_OPTIONS)
     holdout = config.holdout or 0.0
     if path.is_dir() and is_saved(path):
@@ -78,6 +81,25 @@ def open_data(config: DataConfig, seed: int) -> Federation:
         task=config.task,
         holdout=holdout,
         seed=seed,
+    )
+
+
+def _open_npz(config: DataConfig, path: Path, seed: int) -> Federation:
+    """Open a file of arrays: samples with their clients, or a source to be partitioned."""
+    _reject(config, "is a file of arrays", (*_TABLE_OPTIONS, "size"))
+    arrays = read_arrays(path)
+    if not is_source(arrays):
+        _reject(config, "defines its own clients", _SOURCE_OPTIONS)
+        return npz_federation(path, arrays, config.holdout or 0.0, seed)
+    return federate(
+        npz_source(path, arrays),
+        config.skew or ("natural" if "group_train" in arrays else "iid"),
+        config.clients,
+        seed,
+        holdout=config.holdout,
+        pool=config.pool,
+        common=config.common,
+        samples=config.samples,
     )
 
 

@@ -6,7 +6,7 @@ Files are searched for in the folder ``$UNSKEW_DATA``, then in the cache folder 
 
 import csv
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +73,7 @@ def source(name: str) -> Source:
     if info.table is not None:
         raise UnskewError(f"{name}: is a table of a federation; open it with us.load({name!r})")
     path = local_file(name)
-    return _checked(name, info, path, read_npz(path))
+    return checked_source(name, info, path, read_npz(path))
 
 
 def cache_folder() -> Path:
@@ -98,10 +98,13 @@ def local_file(name: str) -> Path:
     return path
 
 
-def read_npz(path: Path) -> dict[str, Array]:
-    """Read the arrays of an ``.npz`` that unskew uses, under any of their known names."""
+def read_npz(path: Path, further: Sequence[str] = ()) -> dict[str, Array]:
+    """Read the arrays of an ``.npz`` that unskew uses, under any of their known names.
+
+    ``further`` names other arrays to read.
+    """
     with _opened(path) as (file, named):
-        return {key: file[named[key]] for key in _ARRAYS if key in named}
+        return {key: file[named[key]] for key in (*_ARRAYS, *further) if key in named}
 
 
 def count_rows(path: Path) -> int:
@@ -177,7 +180,7 @@ def _digits(info: SourceInfo) -> Source:
     )
 
 
-def _checked(name: str, info: SourceInfo, path: Path, arrays: Mapping[str, Array]) -> Source:
+def checked_source(name: str, info: SourceInfo, path: Path, arrays: Mapping[str, Array]) -> Source:
     """Build a source from a file's arrays, or raise an error that names the problem."""
     missing = [key for key in _REQUIRED if key not in arrays]
     if missing:

@@ -28,6 +28,15 @@ def is_saved(folder: Path) -> bool:
     return (folder / _METADATA).is_file()
 
 
+def check_writable(folder: Path, *, replace: bool) -> None:
+    """Raise if saving would mix with other files, or replace a federation without being asked."""
+    if is_saved(folder):
+        if not replace:
+            raise UnskewError(f"{folder}: holds a saved federation; replace it with --force")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UnskewError(f"{folder}: exists already; choose a folder that is new or empty")
+
+
 def write(federation: "Federation", folder: Path) -> None:
     """Write a federation into a folder, replacing a federation that is already there.
 
@@ -54,6 +63,7 @@ def write(federation: "Federation", folder: Path) -> None:
         "classes": federation.classes,
         "class_names": federation.class_names,
         "vocabulary": federation.vocabulary,
+        "feature_names": federation.feature_names,
         "report": federation.report.to_dict() if federation.report else None,
         "preparation": federation.preparation.to_json() if federation.preparation else None,
     }
@@ -78,6 +88,7 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
             fields[_NAMES] = _read_array(folder / f"{_NAMES}.npy", mmap)
         fields |= {name: metadata[name] for name in ("name", "classes")}
         fields |= {name: _tuple(metadata[name]) for name in ("class_names", "vocabulary")}
+        fields["feature_names"] = _tuple(metadata.get("feature_names"))
         fields["report"] = (
             PartitionReport.from_dict(metadata["report"]) if metadata["report"] else None
         )
