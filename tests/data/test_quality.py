@@ -101,6 +101,10 @@ def test_a_number_taken_for_classes_is_an_error(tmp_path):
     # Whole numbers may be classes, so they are only doubtful.
     whole = us.Federation.from_arrays(x, y.astype(int), np.arange(len(y)) % 4)
     assert "target" in found(whole, "warning")
+    # A score has many samples per value, but most of its values do not occur.
+    scores = 300 + 7 * np.arange(len(y)) % 203
+    scored = us.Federation.from_arrays(x, scores, np.arange(len(y)) % 4, holdout=0.2)
+    assert found(scored, "warning") == ["target"]
 
 
 @pytest.mark.parametrize("classes", [10, 21])

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unskew.stats.metric import ACCURACY
 
@@ -47,7 +47,7 @@ def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
     pairs = {run.seed: run for run in others}
     if not runs or {run.seed for run in runs} != set(pairs):
         return None
-    if not all(_rounds(run) and _rounds(run) == _rounds(pairs[run.seed]) for run in runs):
+    if not all(_same_rounds(run, pairs[run.seed]) for run in runs):
         return None
     other, reason = others[0].method, runs[0].facts.get("no_effect")
     because = f", because {reason}" if isinstance(reason, str) else " in every round"
@@ -63,8 +63,8 @@ def _majority(runs: "Sequence[Run]", level: str, judge: "Judge") -> Outcome | No
     if share >= 1 or math.isnan(accuracy) or accuracy > share + _TOLERANCE:
         return None
     return Outcome(
-        f"no better than always predicting the most frequent class ({100 * share:.2f} %); scale "
-        "the features (see unskew data check), or try another lr",
+        f"no better than always predicting the most frequent class ({100 * share:.2f} %); look "
+        "at unskew data check, or try another lr",
         "most frequent class",
     )
 
@@ -98,7 +98,10 @@ def _diverged(run: "Run") -> str:
     return f"the training loss rose from {least:.3g} to {final:.3g}"
 
 
-def _rounds(run: "Run") -> list[dict[str, Any]]:
-    if run.is_untrained:
-        return []
-    return [{key: row[key] for key in _COMPARED if key in row} for row in run.task_metrics]
+def _same_rounds(run: "Run", other: "Run") -> bool:
+    rows, others = run.task_metrics, other.task_metrics
+    if not rows or len(rows) != len(others) or run.is_untrained:
+        return False
+    # The last rounds first: methods differ most there, so most comparisons end with one round.
+    pairs = zip(reversed(rows), reversed(others), strict=True)
+    return all(row.get(key) == o.get(key) for row, o in pairs for key in _COMPARED)

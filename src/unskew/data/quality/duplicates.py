@@ -18,7 +18,7 @@ _BLOCK_BYTES = 2**22
 """Blocks that fit into a processor's cache are hashed fastest."""
 
 _WORTH_A_WARNING = 0.01
-"""The share of the test samples from which on duplicates are more than a note."""
+"""The share of the test samples from which on more than two duplicates are no mere note."""
 
 Hashes = NDArray[np.uint64]
 
@@ -46,7 +46,7 @@ def duplicate_findings(federation: "Federation") -> Iterator[Finding]:
         if excess < max(1.0, 3 * np.sqrt(by_chance * (1 - expected))):
             continue
         yield Finding(
-            "warning" if excess > _WORTH_A_WARNING * part.samples else "note",
+            "warning" if excess > max(2, _WORTH_A_WARNING * part.samples) else "note",
             "common test" if name == "common" else "test",
             f"{shared:,} of {plural(part.samples, 'sample')} have the same features as a training "
             "sample",

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 _MANY_CLASSES, _FEW_SAMPLES = 20, 10
-"""A target with more classes than this, and fewer samples per class, is taken for a quantity."""
+"""A target with more classes than this, and fewer samples per class, is taken for a quantity.
+
+So are many whole numbers of which most are missing.
+"""
 
 _MAX_CELLS = 50_000_000
 """Classes per client are counted if there are at most this many pairs of them."""
@@ -25,7 +28,7 @@ def label_findings(federation: "Federation", doubtful: Severity) -> Iterator[Fin
     if federation.train.y.dtype.kind not in "iu":
         return
     present = np.bincount(federation.train.y, minlength=federation.classes) > 0
-    continuous = list(_continuous(federation, int(present.sum())))
+    continuous = list(_continuous(federation, int(present.sum()))) if doubtful != "note" else []
     yield from continuous
     if continuous:  # a quantity has no classes that could be empty
         return
@@ -35,10 +38,8 @@ def label_findings(federation: "Federation", doubtful: Severity) -> Iterator[Fin
 
 
 def _continuous(federation: "Federation", present: int) -> Iterator[Finding]:
-    samples = federation.train.samples
-    if federation.report is not None or present <= _MANY_CLASSES:
-        return
-    if samples >= _FEW_SAMPLES * present:
+    samples, sparse = federation.train.samples, present < federation.classes / 2
+    if present <= _MANY_CLASSES or not (sparse or samples < _FEW_SAMPLES * present):
         return
     fractional = _fractional(federation.class_names or ())
     yield Finding(
