@@ -1,27 +1,40 @@
 """Print how often verdicts are wrong, and what they find, on simulated tables of results.
 
-python -m benchmarks.verdicts                 # the table in docs/verdicts.md, about five minutes
-python -m benchmarks.verdicts --tables 200    # a quick look
+python -m benchmarks.verdicts                 # the first table in docs/verdicts.md
+python -m benchmarks.verdicts --sets          # intervals and the set of possible best methods
+python -m benchmarks.verdicts --sequential    # seeds in waves
+python -m benchmarks.verdicts --tables 100    # a quick look
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, f, rankdata, shapiro, studentized_range
 from scipy.stats import t as student
 
-from unskew.stats.decisions import decide
+from unskew.stats.decisions import Settled, decide, is_beaten, is_inside
 from unskew.stats.moderated import Array
-from unskew.stats.pairwise import all_variances, differences_to, fit_model, holm
+from unskew.stats.pairwise import (
+    Differences,
+    all_variances,
+    differences_to,
+    fit_model,
+    holm,
+    noise_of_methods,
+)
+from unskew.stats.sequential import plan_waves, shares
 
 LEVEL, MARGIN, EFFECT = 0.05, 1.0, 4.0
 SEEDS, METHODS, SHOWN = (3, 5, 10, 20), (2, 3, 6, 12, 44), 12
+FIXED = (5, 10, 20, 30)
 _TABLES = {2: 10, 3: 6, 6: 4, 44: 1}
 """Tables in halves of what is asked for: many where they are cheap."""
 Rng = np.random.Generator
-Answers = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+Flags = NDArray[np.bool_]
+Answers = tuple[Flags, Flags]
 """Which rivals are called different from the baseline, and which equivalent to it."""
 
 
@@ -75,6 +88,7 @@ def _copies(rng: Rng, *shape: int) -> Array:
     return values
 
 
+ONE_COLLAPSES, COUNTED = "one collapses at times", "the same, and it counts"
 NOISE: dict[str, Callable[..., Array]] = {
     "equal, sd 1.5": _equal,
     "unequal, sd 0.4 to 4": _unequal,
@@ -83,26 +97,38 @@ NOISE: dict[str, Callable[..., Array]] = {
     "a quarter 6 times noisier": _noisy_rivals,
     "heavy tails (t3)": _heavy_tails,
     "all collapse at times": _collapse,
-    "one collapses at times": _one_collapses,
+    ONE_COLLAPSES: _one_collapses,
+    COUNTED: _one_collapses,
     "rounded, many ties": _ties,
     "a third are copies": _copies,
 }
 
 
-def chosen(values: Array) -> Answers:
-    """The procedure of ``unskew.stats.judge``."""
+def fitted(values: Array, reference: int = 0) -> Iterator[tuple[Flags, Differences]]:
+    """Return the differences to a reference as ``judge`` fits them, for parts of the tables."""
     variance, count = all_variances(values)
-    pairs = variance[:, *np.triu_indices(values.shape[1], 1)]
-    some = pairs.any(axis=1)  # a table without any variance has no model
-    found = np.zeros((2, len(values), values.shape[1] - 1), dtype=bool)
+    pairs = np.nan_to_num(variance[:, *np.triu_indices(values.shape[1], 1)])
+    some: Flags = np.asarray(pairs.any(axis=1))  # a table without any variance has no model
+    noise = noise_of_methods(values)
     for rows in (some, ~some):
         if rows.any():
             model = fit_model(variance[rows], count[rows])
-            gaps = differences_to(values[rows], 0, variance[rows], count[rows], model)
-            decisions = decide(gaps, MARGIN)
-            found[0, rows] = decisions.is_different(LEVEL)
-            found[1, rows] = decisions.is_equivalent(LEVEL)
+            part = values[rows], reference, variance[rows], count[rows], model, noise[rows]
+            yield rows, differences_to(*part)
+
+
+def chosen(values: Array) -> Answers:
+    """The procedure of ``unskew.stats.judge``."""
+    found = np.zeros((2, len(values), values.shape[1] - 1), dtype=bool)
+    for rows, gaps in fitted(values):
+        decisions = decide(gaps, MARGIN)
+        found[0, rows] = decisions.is_different(LEVEL)
+        found[1, rows] = decisions.is_equivalent(LEVEL)
     return found[0], found[1]
+
+
+def _raised(values: Array, shift: Array) -> Array:
+    return np.concatenate([values[:, :1], values[:, 1:] + shift[:, None]], axis=1)
 
 
 def plain(values: Array) -> Answers:
@@ -170,62 +196,181 @@ PROCEDURES: dict[str, Callable[[Array], Answers]] = {
 }
 
 
+def tables_of(noise: str, methods: int, seeds: int, tables: int, seed: int) -> tuple[Array, Array]:
+    """Return simulated tables with a shared seed effect, and the true differences of all rivals.
+
+    A method that collapses is 9 points worse on average, which no test can know if no seed has
+    shown it; NaN means that what is said about it does not count.
+    """
+    rng = np.random.default_rng([seed, methods, seeds, *noise.encode()])
+    values = NOISE[noise](rng, tables, methods, seeds) + 3 * rng.normal(size=(tables, 1, seeds))
+    truth = np.zeros(methods - 1)
+    if noise in (ONE_COLLAPSES, COUNTED):
+        truth[-1] = np.nan if noise == ONE_COLLAPSES else -9.0
+    return values, truth
+
+
+def half(methods: int, shift: float) -> Array:
+    """Return a shift for the second half of the rivals."""
+    return np.where(np.arange(1, methods) > (methods - 1) // 2, shift, 0.0)
+
+
+def is_wrong(answers: Answers, means: Array, truth: Array) -> Flags:
+    """Return which answers are wrong, given the estimated and the true differences."""
+    different, equivalent = answers
+    wrong_sign = (truth == 0) | ((means > 0) != (truth > 0))
+    wrong = (different & wrong_sign) | (equivalent & (np.abs(truth) >= MARGIN))
+    counted: Flags = wrong & ~np.isnan(truth)
+    return counted
+
+
 def measure(
-    procedure: Callable[[Array], Answers], noise: str, methods: int, seeds: int, tables: int
-) -> tuple[float, float]:
+    procedure: Callable[[Array], Answers],
+    noise: str, methods: int, seeds: int, tables: int, seed: int,
+) -> tuple[float, float]:  # fmt: skip
     """Return the largest share of tables with a false answer, and the share of effects found.
 
     Half of the rivals differ from the baseline by nothing at all, by the margin, or by 4 points.
     """
-    rng = np.random.default_rng([methods, seeds, *noise.encode()])
-    values = NOISE[noise](rng, tables, methods, seeds) + 3 * rng.normal(size=(tables, 1, seeds))
-    last = np.arange(1, methods) > (methods - 1) // 2
+    values, truth = tables_of(noise, methods, seeds, tables, seed)
+    means = values[:, 1:].mean(axis=2) - values[:, :1].mean(axis=2)
     worst, power = 0.0, np.nan
-    for shift in (0.0, MARGIN, EFFECT):
-        shifted = values.copy()
-        shifted[:, 1:][:, last] += shift
-        different, equivalent = procedure(shifted)
-        up = shifted[:, 1:].mean(axis=2) > shifted[:, 0].mean(axis=1)[:, None]
-        truth = np.where(last, shift, 0.0)
-        wrong = different & np.where(truth > 0, ~up, True)
-        wrong |= equivalent & (np.abs(truth) >= MARGIN)
-        if noise == "one collapses at times":  # its own mean is lower: only "better" is wrong
-            wrong[:, -1] = different[:, -1] & up[:, -1] & (shift == 0)
+    for size in (0.0, MARGIN, EFFECT):
+        shift = half(methods, size)
+        answers = procedure(_raised(values, shift))
+        wrong = is_wrong(answers, means + shift, truth + shift)
         worst = max(worst, float(wrong.any(axis=1).mean()))
-        power = float((different & up)[:, last].mean()) if last.any() else np.nan
+        if shift.any():
+            power = float((answers[0] & (means + shift > 0))[:, shift > 0].mean())
     return worst, power
+
+
+def sets(noise: str, methods: int, seeds: int, tables: int, seed: int) -> tuple[float, ...]:
+    """Return how often all intervals hold the truth and the best method is kept, and of how many.
+
+    The best is one method of equals, or one that is better by 4 points. The size is that of the
+    second case.
+    """
+    values, truth = tables_of(noise, methods, seeds, tables, seed)
+    covered, kept, size = np.ones(tables, dtype=bool), np.zeros((2, tables), dtype=bool), 0.0
+    for rows, gaps in fitted(values):
+        covered[rows] = (is_inside(gaps, truth, LEVEL) | np.isnan(truth)).all(axis=1)
+    better = np.zeros(methods)
+    better[1] = EFFECT
+    for reference in range(methods):
+        for rows, gaps in fitted(values, reference):
+            raised = np.delete(better, reference) - better[reference]
+            beaten = is_beaten(replace(gaps, mean=gaps.mean + raised), LEVEL)
+            size += float((~beaten).sum()) / tables
+            if reference == 1:
+                kept[:, rows] = ~is_beaten(gaps, LEVEL), ~beaten
+    return float(covered.mean()), float(kept.mean(axis=1).min()), size
+
+
+def in_waves(
+    values: Array, shift: Array, waves: Sequence[int]
+) -> tuple[Answers, Array, NDArray[np.int64]]:
+    """Return the answers of ``judge_waves``, the differences they rest on, and seeds per method."""
+    tables, methods, _ = values.shape
+    different, equivalent = np.zeros((2, tables, methods - 1), dtype=bool)
+    means = np.zeros((tables, methods - 1))
+    used = np.full((tables, methods), waves[0])
+    moved = _raised(values, shift)
+    for wave, share in zip(waves, shares(waves), strict=True):
+        open_ = ~(different | equivalent)
+        going = np.flatnonzero(open_.any(axis=1))
+        if not len(going):
+            break
+        used[going] = np.where(np.c_[np.ones(len(going), bool), open_[going]], wave, used[going])
+        cut = np.where(np.arange(wave) < used[going, :, None], moved[going, :, :wave], np.nan)
+        for rows, gaps in fitted(cut):
+            at, asked = going[rows], open_[going[rows]]
+            settled = Settled(different[at].sum(axis=1), equivalent[at].sum(axis=1))
+            part = replace(
+                gaps, seeds=np.where(asked, gaps.seeds, 0), is_identical=gaps.is_identical & asked
+            )
+            decisions = decide(part, MARGIN, 1 / share, settled)
+            different[at] |= asked & decisions.is_different(LEVEL)
+            equivalent[at] |= asked & decisions.is_equivalent(LEVEL)
+            means[at] = np.where(asked, gaps.mean, means[at])
+    return (different, equivalent), means, used
+
+
+def sequential(noise: str, tables: int, seed: int, waves: Sequence[int]) -> list[str]:
+    """Return error, share decided and seeds per method, in waves and with fixed numbers of seeds.
+
+    The error is the largest over the shifts of :func:`measure` and over 3, 12 and 44 methods; the
+    others are for 12 methods that differ from the baseline by 0, 2 or 4 points.
+    """
+    plans = [tuple(waves), *((seeds,) for seeds in FIXED)]
+    errors = np.zeros(len(plans))
+    cells = []
+    for methods in (3, 44, SHOWN):
+        number = tables * _TABLES.get(methods, 2) // 2
+        values, truth = tables_of(noise, methods, max(waves), number, seed)
+        mixed: Array = np.asarray(2.0 * (np.arange(1, methods) % 3))
+        for i, plan in enumerate(plans):
+            for shift in [half(methods, d) for d in (0.0, MARGIN, EFFECT)] + [mixed]:
+                answers, means, used = in_waves(values, shift, plan)
+                wrong = is_wrong(answers, means, truth + shift).any(axis=1)
+                errors[i] = max(errors[i], wrong.mean())
+            if methods == SHOWN:
+                decided = (answers[0] | answers[1]).mean()
+                cells.append(f"{100 * errors[i]:.1f} / {100 * decided:.0f} / {used.mean():.1f}")
+    return cells
+
+
+def _row(name: str, cells: Sequence[str]) -> None:
+    print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=int, default=1000, help="tables per cell")
+    parser.add_argument("--tables", type=int, default=800, help="tables per cell")
     parser.add_argument("--procedures", default=",".join(PROCEDURES))
     parser.add_argument("--methods", default=",".join(map(str, METHODS)))
+    parser.add_argument("--noise", default=",".join(NOISE).replace(", ", "; "))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sets", action="store_true", help="intervals and possible best methods")
+    parser.add_argument("--sequential", action="store_true", help="seeds in waves")
     options = parser.parse_args()
-    names = options.procedures.split(",")
     numbers = [int(number) for number in options.methods.split(",")]
-    print(f"Family-wise error (largest of {options.methods} methods) / effects of {EFFECT:g} found")
-    print(f"({SHOWN} methods), per cent; {options.tables} tables per cell.\n")
-    heads = [f"{name}, {seeds}" for name in names for seeds in SEEDS]
-    print("| noise | " + " | ".join(heads) + " |\n|---|" + "---:|" * len(heads))
-    for noise in NOISE:
-        cells = []
-        for name in names:
-            for seeds in SEEDS:
-                if name == "autorank" and seeds < 5:  # it rejects fewer than five values
-                    cells.append("-")
-                    continue
-                found = {
-                    methods: measure(
-                        PROCEDURES[name], noise, methods, seeds,
-                        options.tables * _TABLES.get(methods, 2) // 2,
-                    )
-                    for methods in numbers
-                }  # fmt: skip
-                error = max(worst for worst, _ in found.values())
-                power = found[SHOWN][1] if SHOWN in found else np.nan
-                cells.append(f"{100 * error:.1f} / {100 * power:.0f}")
-        print(f"| {noise} | " + " | ".join(cells) + " |", flush=True)
+    rows = [name.replace("; ", ", ") for name in options.noise.split(",")]
+    print(f"{options.tables} tables per cell of {SHOWN} methods, seed {options.seed}\n")
+
+    def cells_of(name: str, noise: str, seeds: int) -> str:
+        found = {
+            methods: (
+                sets(noise, methods, seeds, size, options.seed)
+                if options.sets
+                else measure(PROCEDURES[name], noise, methods, seeds, size, options.seed)
+            )
+            for methods in numbers
+            for size in [options.tables * _TABLES.get(methods, 2) // 2]
+        }
+        columns = list(zip(*found.values(), strict=True))
+        shown = found.get(SHOWN, (np.nan,) * 3)
+        if options.sets:
+            return f"{100 * min(columns[0]):.1f} / {100 * min(columns[1]):.1f} / {shown[2]:.1f}"
+        return f"{100 * max(columns[0]):.1f} / {100 * shown[1]:.0f}"
+
+    if options.sequential:
+        waves = plan_waves()
+        _row("noise", [f"waves {waves}", *(f"{seeds} seeds" for seeds in FIXED)])
+        for noise in rows:
+            _row(noise, sequential(noise, options.tables, options.seed, waves))
+        return
+    names = ["unskew"] if options.sets else options.procedures.split(",")
+    _row("noise", [f"{name}, {seeds}" for name in names for seeds in SEEDS])
+    for noise in rows:
+        # autorank rejects fewer than five values
+        few = {(name, seeds) for name in names for seeds in SEEDS if name == "autorank"} - {
+            (name, seeds) for name in names for seeds in SEEDS if seeds >= 5
+        }
+        _row(noise, [
+            "-" if (name, seeds) in few else cells_of(name, noise, seeds)
+            for name in names for seeds in SEEDS
+        ])  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t as student
 from scipy.stats import ttest_rel
 
 from unskew.errors import UnskewError
 from unskew.stats import judge
+from unskew.stats.decisions import Settled, decide
 from unskew.stats.moderated import fit_variances
-from unskew.stats.pairwise import all_variances, fit_model, holm
+from unskew.stats.pairwise import (
+    Differences,
+    all_variances,
+    fit_model,
+    holm,
+    noise_of_methods,
+)
 
 NAN = math.nan
 TABLES = st.integers(0, 2**32 - 1).map(lambda seed: table(np.random.default_rng(seed)))
@@ -58,14 +66,15 @@ def test_equivalence_is_two_one_sided_tests_by_hand():
 def test_equal_variances_are_pooled_as_in_a_two_way_analysis_of_variance():
     """With an infinite prior d0 the scale is the mean over pairs: here with equal variances."""
     variance = np.full((1, 66), 4.0)
-    model = fit_variances(variance, np.full(66, 20.0), 12)
-    assert model.variance(variance, np.full(66, 20.0))[0, 0] == pytest.approx(4.0, rel=0.02)
+    seeds = np.full((1, 66), 20.0)
+    model = fit_variances(variance, seeds, 12)
+    assert model.variance(variance, seeds)[0, 0] == pytest.approx(4.0, rel=0.02)
     assert model.weight[model.dof > 10].sum() > 0.8
 
 
 def test_the_variance_of_a_noisy_pair_is_pulled_towards_the_others():
     variance = np.array([[1.0] * 9 + [9.0]])
-    seeds = np.full(10, 4.0)
+    seeds = np.full((1, 10), 4.0)
     model = fit_variances(variance, seeds, 5)
     found = model.variance(variance, seeds)[0]
     assert 1.0 < found[0] < found[-1] < 9.0
@@ -83,6 +92,54 @@ def test_holm_by_hand():
     found = holm(np.array([[0.01, 0.04, 0.03, NAN]]))
     assert found[0, :3] == pytest.approx([0.03, 0.06, 0.06])
     assert math.isnan(found[0, 3])
+
+
+def differences(mean, seeds=20):
+    """Differences with variance 1 and no model: the t-tests of each pair."""
+    means = np.array([mean], dtype=float)
+    ones = np.ones_like(means)
+    none = np.zeros_like(means)
+    return Differences(
+        means, ones, seeds * ones, None, ones, none, np.ones((1, 1)), np.zeros(means.shape, bool)
+    )
+
+
+def test_a_pair_that_differs_makes_other_tests_easier_and_an_equivalent_one_does_not():
+    """Three pairs, t = mean * sqrt(20): Holm's factors are 3, 2 and 1 for differences, and the
+    test of equivalence counts all three pairs."""
+    found = decide(differences([3.0, 0.5, 0.0]), margin=1.0)
+    t = [mean * 20**0.5 for mean in (3.0, 0.5, 1.0)]
+    p = [student.sf(value, 19) for value in t]
+    assert found.p[0, :2] == pytest.approx([3 * 2 * p[0], 2 * 2 * p[1]])
+    assert found.p_equivalent[0, 2] == pytest.approx(3 * p[2])
+    assert found.is_equivalent(0.05)[0].tolist() == [False, False, True]
+    alone = decide(differences([0.5, 0.0, 0.0]), margin=1.0)
+    assert alone.p[0, 0] == pytest.approx(3 * 2 * p[1])
+
+
+def test_pairs_answered_earlier_still_count():
+    """One of two earlier answers was a difference: factor 2 for differences, 3 for equivalence."""
+    settled = Settled(np.array([1]), np.array([1]))
+    found = decide(differences([0.5]), 1.0, 5.0, settled)
+    t = 0.5 * 20**0.5
+    assert found.p[0, 0] == pytest.approx(5 * 2 * 2 * student.sf(t, 19))
+    close = decide(differences([0.0]), 1.0, 5.0, settled)
+    assert close.p_equivalent[0, 0] == pytest.approx(5 * 3 * student.sf(20**0.5, 19))
+
+
+def test_the_noise_of_a_method_is_its_variance_around_the_others_median():
+    rows = np.array([[[1.0, -1.0, 0.0], [0.0, 0.0, 0.0], [2.0, -2.0, 0.0]]])
+    # Medians of the others: (1, -1, 0), (1.5, -1.5, 0) and (0.5, -0.5, 0).
+    assert noise_of_methods(rows)[0] == pytest.approx([0.0, 1.5**2, 1.5**2])
+
+
+def test_rounded_values_that_tie_by_chance_are_not_identical():
+    rows = {"a": [1, 2, 3], "b": [1, 2, 3], "c": [1, 3, 3], "d": [2, 2, 3], "e": [1, 2, 4]}
+    assert not judge(rows).pair("b").is_identical
+    exact = {
+        name: [value + 0.01 * i for value in row] for i, (name, row) in enumerate(rows.items())
+    }
+    assert judge(exact | {"b": exact["a"]}).pair("b").is_identical
 
 
 def test_a_noisy_table_of_three_seeds_is_decided_by_what_methods_share():

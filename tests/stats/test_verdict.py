@@ -61,6 +61,16 @@ def test_methods_with_the_same_scores_are_identical(row):
     assert not verdict.is_significant
 
 
+def test_identical_methods_are_not_counted_as_equivalent():
+    row = [0.70, 0.72, 0.71, 0.70, 0.71]
+    near = [value + 0.0001 * (-1) ** s for s, value in enumerate(row)]
+    verdict = runs_of({"fedavg": row, "copy": row, "near": near}).verdict()
+    assert str(verdict).startswith(
+        "Of 2 rivals of fedavg, 1 equivalent within 1 point and 1 identical to fedavg."
+    )
+    assert [verdict.note(method) for method in ("copy", "near")] == ["identical", "equivalent"]
+
+
 def test_a_verdict_names_the_local_tests():
     runs = runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}, level="local")
     assert str(runs.verdict()).startswith("By the clients' own tests, on average: b is")

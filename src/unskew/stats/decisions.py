@@ -1,8 +1,9 @@
 """Decisions about all pairs with one method: better, worse, equivalent or undecided.
 
 Every pair has two p-values, that of no difference and that of a difference of at least the margin
-(two one-sided tests). The smaller of the two decides, and is what Holm's method orders: a pair that
-is decided in either way makes the tests of the others easier.
+(two one-sided tests). The smaller of the two decides. Holm's method corrects the first: a pair that
+differs makes the tests of the others easier. An equivalent pair does not, because its difference
+may well be zero, so the second is multiplied by the number of pairs.
 """
 
 from collections.abc import Callable
@@ -13,13 +14,21 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from unskew.stats.moderated import Array
-from unskew.stats.pairwise import CALIBRATION, Differences, holm_factors
+from unskew.stats.pairwise import CALIBRATION, Differences
 
 MAX_SEEDS = 1000
 """A number of seeds above this is not named."""
 
 _POWER = 0.842
 """The normal quantile of a probability of 80 % to decide."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How many pairs have been answered at earlier looks, per table."""
+
+    different: NDArray[np.int64]
+    equivalent: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,41 +50,74 @@ class Decisions:
         return (self.p < level) & ~self.is_equivalent(level)
 
 
-def decide(differences: Differences, margin: float, looks: float = 1.0) -> Decisions:
-    """Test every difference, corrected for the number of pairs and of looks."""
-    size = np.abs(differences.mean)
+def decide(
+    differences: Differences, margin: float, looks: float = 1.0, settled: Settled | None = None
+) -> Decisions:
+    """Test every difference, corrected for the number of pairs and of looks.
+
+    ``settled`` is how many other pairs have been answered at earlier looks.
+    """
+    size, tested = np.abs(differences.mean), differences.seeds > 1
     moderated, alone = (2 * tail for tail in differences.tails(size))
     inside, inside_alone = differences.tails(margin - size)
-    smaller = np.fmin(moderated, inside)
-    factors = holm_factors(smaller)
-    order = np.argsort(smaller, axis=1, kind="stable")
-    steps = np.fmax.accumulate(np.take_along_axis(smaller * factors, order, 1), axis=1)
-    before = np.zeros_like(smaller)
-    shifted = np.concatenate([np.zeros((len(steps), 1)), steps[:, :-1]], axis=1)
-    np.put_along_axis(before, order, shifted, 1)
+    pairs = tested.sum(axis=1)
+    if settled is not None:
+        pairs = pairs + settled.equivalent
+    p = _step_down(np.where(tested, moderated, np.nan), alone, pairs)
+    if settled is not None:
+        pairs = pairs + settled.different
+    p_equivalent = np.maximum(pairs[:, None] * inside, inside_alone)
 
-    def corrected(p: Array, own: Array) -> Array:
-        found = np.maximum(np.fmax(before, 0.0), np.maximum(factors * p, own))
-        found = np.minimum(1.0, looks * found)
-        return np.where(differences.seeds > 1, found, np.nan)
+    def corrected(found: Array) -> Array:
+        return np.where(tested, np.minimum(1.0, looks * found), np.nan)
 
-    identical = (size == 0) & ~(differences.variance > 0) & (differences.seeds > 0)
-    equivalent = np.where(inside <= moderated, corrected(inside, inside_alone), 1.0)
-    return Decisions(
-        np.where(identical, 1.0, corrected(moderated, alone)), np.where(identical, 0.0, equivalent)
+    equivalent = np.where(inside <= moderated, corrected(p_equivalent), 1.0)
+    identical = differences.is_identical
+    return Decisions(np.where(identical, 1.0, corrected(p)), np.where(identical, 0.0, equivalent))
+
+
+def _step_down(p: Array, alone: Array, pairs: NDArray[np.int64]) -> Array:
+    """Correct p-values by Holm's method; each must also be significant alone, uncorrected."""
+    # A pair that is not significant alone comes late, so that it does not help the others.
+    order = np.argsort(np.maximum(p, alone / np.maximum(pairs[:, None], 1)), axis=1, kind="stable")
+    factors = np.maximum(pairs[:, None] - np.arange(p.shape[1]), 1)
+    steps = np.maximum(
+        factors * np.take_along_axis(p, order, 1), np.take_along_axis(alone, order, 1)
     )
+    found = np.empty_like(p)
+    np.put_along_axis(found, order, np.fmax.accumulate(steps, axis=1), 1)
+    return found
+
+
+def is_beaten(differences: Differences, level: float, looks: float = 1.0) -> NDArray[np.bool_]:
+    """Return, per table, whether any method is significantly better than the reference.
+
+    Only the truly best method can be called beaten wrongly, so the correction is for its rivals
+    alone.
+    """
+    moderated, alone = differences.tails(differences.mean)
+    rivals = np.maximum(1, (differences.seeds > 1).sum(axis=1, keepdims=True))
+    found = (looks * np.fmax(rivals * moderated, alone) < level) & (differences.seeds > 1)
+    return np.asarray(found.any(axis=1))
+
+
+def is_inside(differences: Differences, truth: Array, level: float) -> NDArray[np.bool_]:
+    """Return which simultaneous intervals hold a true difference."""
+    return _is_near(differences, np.abs(differences.mean - truth), level)
 
 
 def half_widths(differences: Differences, level: float) -> Array:
     """Return half the widths of intervals that hold all differences with probability 1 - level."""
-    pairs = int((differences.seeds > 1).sum())
-
-    def excess(distance: Array) -> NDArray[np.bool_]:
-        moderated, alone = differences.tails(distance)
-        return (2 * pairs * moderated > level) | (2 * alone > level)
-
-    found = _root(excess, np.abs(differences.mean))
+    found = _root(lambda distance: _is_near(differences, distance, level), np.abs(differences.mean))
     return np.where(differences.seeds > 1, found, np.nan)
+
+
+def _is_near(differences: Differences, distance: Array, level: float) -> NDArray[np.bool_]:
+    """Return which distances from the mean no test rejects, corrected for the number of pairs."""
+    pairs = (differences.seeds > 1).sum(axis=1, keepdims=True)
+    moderated, alone = differences.tails(distance)
+    near: NDArray[np.bool_] = (2 * pairs * moderated > level) | (2 * alone > level)
+    return near
 
 
 def _root(excess: Callable[[Array], NDArray[np.bool_]], start: Array) -> Array:
@@ -94,22 +136,19 @@ def _root(excess: Callable[[Array], NDArray[np.bool_]], start: Array) -> Array:
     return np.where(never, np.inf, np.exp(high))
 
 
-def seeds_needed(differences: Differences, margin: float, level: float) -> list[int | None]:
+def seeds_needed(
+    differences: Differences, variance: Array, margin: float, level: float
+) -> list[int | None]:
     """Return how many seeds would decide each pair with a probability of 80 %; None if too many.
 
-    The observed difference and variance are taken for the true ones.
+    The observed differences and the estimated variances are taken for the true ones.
     """
     pooled = differences.model is not None
-    variance = (
-        differences.model.variance(differences.variance, differences.seeds)
-        if differences.model is not None
-        else differences.variance
-    )
     pairs = max(1, int((differences.seeds > 1).sum()))
     share = level / pairs / (CALIBRATION if pooled else 1)
     found: list[int | None] = []
     for mean, spread, count in zip(
-        differences.mean[0], variance[0], differences.seeds, strict=True
+        differences.mean[0], variance[0], differences.seeds[0], strict=True
     ):
         seeds = np.arange(count + 1, MAX_SEEDS + 1)
         dof = (seeds - 1) * (2 if pooled else 1)

@@ -8,9 +8,14 @@ from typing import Literal
 import numpy as np
 
 from unskew.errors import UnskewError
-from unskew.stats.decisions import decide, half_widths, seeds_needed
+from unskew.stats.decisions import Settled, decide, half_widths, is_beaten, seeds_needed
 from unskew.stats.moderated import Array
-from unskew.stats.pairwise import all_variances, differences_to, fit_model
+from unskew.stats.pairwise import (
+    all_variances,
+    differences_to,
+    fit_model,
+    noise_of_methods,
+)
 
 BySeed = Mapping[int, float]
 """A method's score for each seed."""
@@ -105,11 +110,13 @@ def judge_rivals(
     margin: float = MARGIN,
     level: float = LEVEL,
     looks: float = 1.0,
+    settled: Settled | None = None,
 ) -> tuple[Pair, ...]:
     """Compare some methods with a reference, and correct for their number alone.
 
     The other methods help to estimate the variances of differences. ``looks`` multiplies p-values
-    if the same methods are judged several times (:mod:`unskew.stats.sequential`).
+    if the same methods are judged several times, and ``settled`` counts the pairs that have been
+    answered before (:mod:`unskew.stats.sequential`).
     """
     table, names = table_of(values), list(values)
     check_settings(names, reference, margin, level)
@@ -117,23 +124,31 @@ def judge_rivals(
     # The single pair of a single look is tested by the paired t-test alone.
     model = fit_model(variance, count) if len(rivals) > 1 or looks > 1 else None
     places = [names.index(rival) for rival in rivals]
-    differences = differences_to(table, names.index(reference), variance, count, model, places)
-    decisions = decide(differences, margin, looks)
-    widths = half_widths(differences, level / looks)[0]
-    needed = seeds_needed(differences, margin, level / looks)
+    place, noise = names.index(reference), noise_of_methods(table)
+    differences = differences_to(table, place, variance, count, model, noise, places)
+    estimate = differences.variance
+    if model is not None:
+        # What few seeds may have missed makes tests more careful, not estimates.
+        unbiased = model.raised_to(noise[:, place], np.array([np.inf]))
+        estimate = unbiased.variance(estimate, differences.seeds)
+    decisions = decide(differences, margin, looks, settled)
+    done = 0 if settled is None else int(settled.different[0] + settled.equivalent[0])
+    share = level / looks * len(rivals) / max(1, len(rivals) + done)
+    widths = half_widths(differences, share)[0]
+    needed = seeds_needed(differences, estimate, margin, share)
     pairs = []
     for i, method in enumerate(rivals):
         mean, width = float(differences.mean[0, i]), float(widths[i])
         answer: Answer = "undecided"
         if decisions.is_equivalent(level)[0, i]:
             answer = "equivalent"
-            if mean == 0 and not differences.variance[0, i] > 0:
+            if differences.is_identical[0, i]:
                 width = 0.0
         elif decisions.is_different(level)[0, i]:
             answer = "better" if mean > 0 else "worse"
         low, high = _interval(answer, mean, width, margin)
         p, open_ = float(decisions.p[0, i]), answer == "undecided"
-        seeds = int(differences.seeds[i])
+        seeds = int(differences.seeds[0, i])
         pairs.append(Pair(method, answer, mean, low, high, p, needed[i] if open_ else None, seeds))
     return tuple(pairs)
 
@@ -197,12 +212,11 @@ def possible_best(
 ) -> tuple[str, ...]:
     """Return the methods that no other method is significantly better than, the best mean first.
 
-    Only the truly best method can be left out wrongly, so the correction is for its rivals alone.
     ``looks`` is that of :func:`judge_rivals`.
     """
     table, names = table_of(values), list(values)
     variance, count = all_variances(table)
-    model = fit_model(variance, count)
+    model, noise = fit_model(variance, count), noise_of_methods(table)
     means = {
         name: float(np.nanmean(row)) if not np.isnan(row).all() else math.nan
         for name, row in zip(names, table[0], strict=True)
@@ -210,10 +224,7 @@ def possible_best(
     measured = [name for name in names if not math.isnan(means[name])]
     kept = []
     for name in measured:
-        gaps = differences_to(table, names.index(name), variance, count, model)
-        moderated, alone = gaps.tails(gaps.mean)
-        rivals = max(1, int((gaps.seeds > 1).sum()))
-        beaten = looks * np.maximum(rivals * moderated, alone) < level
-        if not beaten.any():
+        gaps = differences_to(table, names.index(name), variance, count, model, noise)
+        if not is_beaten(gaps, level, looks)[0]:
             kept.append(name)
     return tuple(sorted(kept, key=lambda name: -means[name]))

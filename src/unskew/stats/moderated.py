@@ -19,16 +19,23 @@ from scipy.special import digamma, gammaln, ndtr, polygamma, stdtr
 
 Array = NDArray[np.float64]
 
-_PRIOR_DOF = (1.0, 2.0, 4.0, 8.0, 16.0, 1e6)
-"""The values of d0 that are averaged over, equally probable before the data."""
+_PRIOR_DOF = {1.0: 1.0, 2.0: 1.0, 4.0: 1.0, 8.0: 1.0, 16.0: 1.0, 1e6: 20.0}
+"""The values of d0 that are averaged over, and how probable they are before the data.
 
-_STEPS = np.linspace(-3.5, 6.0, 13)
+Methods that train the same network on the same data mostly have similar noise, so equal variances
+are the most probable; the paired t-test of each pair guards against the others.
+"""
+
+_STEPS = np.linspace(-3.5, 6.0, 8)
 """The grid of log s0², in standard errors around its estimate."""
+
+_FEW_SEEDS = 64.0
+"""How much the variance of the method in all pairs is raised if there are few seeds."""
 
 _NORMAL = 1e5
 """With more degrees of freedom, Student's distribution is a normal one."""
 
-_NEGLIGIBLE = 1e-7
+_NEGLIGIBLE = 1e-6
 """Grid points with a smaller weight are left out."""
 
 
@@ -44,19 +51,22 @@ class VarianceModel:
     location: Array
     dof: Array
 
-    def raised_to(self, variance: Array) -> "VarianceModel":
+    def raised_to(self, variance: Array, seeds: Array) -> "VarianceModel":
         """Return the model of pairs with a method whose own noise has this variance, if larger.
 
-        A pair of ordinary methods has the location s0², half of it from each.
+        A pair of ordinary methods has the location s0², half of it from each. Few seeds often
+        underestimate a variance, and that of a method in all pairs makes all of them wrong, so its
+        excess over s0² / 2 counts 5 times with three seeds, 1.25 times with five.
         """
-        raised = np.maximum(self.location, variance + self.location / 2)
+        factor = 1 + _FEW_SEEDS / np.maximum(seeds - 1, 1) ** 4
+        excess = factor * (variance - self.location / 2)
+        raised = self.location + np.maximum(excess, 0.0)
         return VarianceModel(self.weight, raised, self.dof)
 
     def tail(self, distance: Array, variance: Array, seeds: Array) -> Array:
         """Return the probability that a mean exceeds its expectation by ``distance``.
 
-        ``distance`` and ``variance`` have one row per table and one column per pair; ``seeds`` has
-        one entry per pair.
+        All have one row per table and one column per pair.
         """
         own = np.maximum(seeds - 1, 0)
         if len(distance) == 1:  # all grid points at once
@@ -69,10 +79,10 @@ class VarianceModel:
         found = np.zeros(np.broadcast_shapes(distance.shape, variance.shape))
         for weight, location, dof in zip(self.weight, self.location, self.dof, strict=True):
             rows = weight > _NEGLIGIBLE
-            pooled = (dof * location[rows, None] + own * variance[rows]) / (dof + own)
+            pooled = (dof * location[rows, None] + own[rows] * variance[rows]) / (dof + own[rows])
             with np.errstate(divide="ignore", invalid="ignore"):
-                t = np.nan_to_num(distance[rows] / np.sqrt(pooled / seeds), nan=0.0)
-            tails = stdtr(dof + own, -t) if dof < _NORMAL else ndtr(-t)
+                t = np.nan_to_num(distance[rows] / np.sqrt(pooled / seeds[rows]), nan=0.0)
+            tails = stdtr(dof + own[rows], -t) if dof < _NORMAL else ndtr(-t)
             found[rows] += weight[rows, None] * tails
         return found
 
@@ -86,16 +96,18 @@ class VarianceModel:
 
 
 def fit_variances(variances: Array, seeds: Array, methods: int) -> VarianceModel:
-    """Fit the model to the variances of all pairs of methods, one row per table.
+    """Fit the model to the variances of all pairs of methods and their numbers of seeds.
 
-    ``seeds`` has one entry per pair. The pairs of M methods hold as much information as M - 1
-    independent variances, so each counts 2 / M. Variances of zero (identical methods) are left
-    out, and every table must have a positive one.
+    Both have one row per table and one column per pair. The pairs of M methods hold as much
+    information as M - 1 independent variances, so each counts 2 / M. Variances of zero (identical
+    methods) are left out, and every table must have a positive one.
     """
     known = (variances > 0) & (seeds > 1)
     share = np.where(known, 2.0 / methods, 0.0)
     total = share.sum(1)
-    own = np.maximum(seeds - 1.0, 1.0)
+    # Most tables have all seeds of all methods: one row then serves for all.
+    rows = seeds[:1] if (seeds == seeds[:1]).all() else seeds
+    own = np.maximum(rows - 1.0, 1.0)
     logs = np.log(np.where(known, variances, 1.0))
     # The expectation and variance of a log chi-squared variable, and the same of the prior below.
     bias, noise = digamma(own / 2) - np.log(own / 2), polygamma(1, own / 2)
@@ -103,7 +115,7 @@ def fit_variances(variances: Array, seeds: Array, methods: int) -> VarianceModel
     typical = (share * noise).sum(1) / total
     ratio = np.where(known, np.exp(logs - center[:, None]), 0.0)
     scores, locations, dofs = [], [], []
-    for dof in _PRIOR_DOF:
+    for dof, prior in _PRIOR_DOF.items():
         shift = digamma(dof / 2) - np.log(dof / 2)
         error = np.sqrt((typical + polygamma(1, dof / 2)) / total)
         constant = own / 2 * np.log(own / dof) + (
@@ -117,7 +129,7 @@ def fit_variances(variances: Array, seeds: Array, methods: int) -> VarianceModel
                 + own / 2 * (logs - center[:, None] - log_location[:, None])
                 - (dof + own) / 2 * np.log1p(own / dof * scaled)
             )
-            scores.append((share * likelihood).sum(1) + np.log(error))
+            scores.append((share * likelihood).sum(1) + np.log(prior * error))
             locations.append(np.exp(center + log_location))
             dofs.append(dof)
     weight = np.exp(np.array(scores) - np.max(scores, axis=0))

@@ -2,19 +2,22 @@
 
 A table has one row per method and one column per seed; NaN means that there is no value. The test
 of a pair combines two: the moderated test of :mod:`unskew.stats.moderated`, corrected for the
-number of pairs, and the paired t-test of the pair alone, not corrected. Both must reject. The first
-provides the power; the second limits the error where one method is much noisier than the others.
+number of pairs, and a t-test with the noise of the noisier of the two methods, not corrected. Both
+must reject. The first provides the power; the second limits the error where one method is much
+noisier than the others.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from unskew.stats.moderated import Array, VarianceModel, fit_variances
 
-CALIBRATION = 1.2
+CALIBRATION = 1.1
 """p-values of three or more methods are multiplied by this.
 
 It keeps the family-wise error below 6 % where variances differ much; ``benchmarks/verdicts.py``.
@@ -26,13 +29,25 @@ _RESOLUTION = 1e-9
 _FLOOR = 0.01
 """A pair's own variance counts as at least this share of the median over all pairs."""
 
+_MUCH = 8.0
+"""A method with this many times the median variance is much noisier than most."""
+
+_UNLIKELY = 0.01
+"""The probability of a tie with every seed, over all pairs, below which it is no chance."""
+
 
 @dataclass(frozen=True)
 class Differences:
     """The differences of methods to a reference: one row per table, one column per method.
 
+    ``seeds`` is the number of seeds that both have; without two there is no test.
     ``variance`` is that of a single difference, NaN with one seed; ``model`` is None for tables
     of two methods and for those without any variance, which have only the paired t-test.
+    ``own_variance`` is that of the t-test of the pair alone, which is corrected for ``noisy``, the
+    number of methods that are much noisier than most (at least one). ``rounding`` is half of the
+    smallest step by which a mean difference can change: if values are rounded, a tail begins that
+    much earlier (the correction for continuity). ``is_identical`` marks the methods with the
+    reference's value with every seed, unless that is likely among rounded values.
     """
 
     mean: Array
@@ -40,28 +55,31 @@ class Differences:
     seeds: Array
     model: VarianceModel | None
     own_variance: Array
+    rounding: Array
+    noisy: Array
+    is_identical: NDArray[np.bool_]
 
     def tails(self, distance: Array) -> tuple[Array, Array]:
-        """Return the one-sided tails of both tests: moderated, and paired t-test alone."""
+        """Return the one-sided tails of both tests: moderated, and t-test of the pair alone."""
+        distance = distance - self.rounding
         own = np.maximum(self.seeds - 1, 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = distance / np.sqrt(self.own_variance / self.seeds)
-        alone = np.where(np.isnan(t), np.where(distance > 0, 0.0, 0.5), student.sf(t, own))
+        alone = np.where(np.isnan(t), np.where(distance > 0, 0.0, 0.5), stdtr(own, -t))
         # Constant differences: the sign test, whose smallest p-value is two over 2 ** seeds.
         signs = np.where(distance > 0, 0.5**self.seeds, np.where(distance < 0, 1.0, 0.5))
         alone = np.where(self.own_variance > 0, alone, signs)
         alone = np.where(self.seeds > 1, alone, np.nan)
         if self.model is None:
             return alone, alone
-        return CALIBRATION * self.model.tail(distance, self.variance, self.seeds), (
-            CALIBRATION * alone
-        )
+        moderated = self.model.tail(distance, self.variance, self.seeds)
+        return CALIBRATION * moderated, CALIBRATION * self.noisy * alone
 
 
 def all_variances(values: Array) -> tuple[Array, Array]:
     """Return the variances of all pairs of rows and their numbers of common seeds.
 
-    Both are square matrices per table. Missing values must be in the same places in all tables.
+    Both are square matrices per table.
     """
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
@@ -86,7 +104,21 @@ def fit_model(variance: Array, count: Array) -> VarianceModel | None:
     pairs = np.where(np.isnan(variance), 0.0, variance)[:, first, second]
     if methods < 3 or not pairs.any(axis=1).all():
         return None
-    return fit_variances(pairs, count[0, first, second], methods)
+    return fit_variances(pairs, count[:, first, second], methods)
+
+
+def noise_of_methods(values: Array) -> Array:
+    """Return the variance of each method around the median of the others, seed by seed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # methods or seeds without values
+        centered = values - np.nanmean(values, axis=2, keepdims=True)
+        median = np.nanmedian if np.isnan(values).any() else np.median
+        methods = range(values.shape[1])
+        gaps = np.stack(
+            [centered[:, m] - median(np.delete(centered, m, axis=1), axis=1) for m in methods], 1
+        )
+        found: Array = np.nanvar(gaps, axis=2, ddof=1)
+    return np.nan_to_num(found)
 
 
 def differences_to(
@@ -95,54 +127,57 @@ def differences_to(
     variance: Array,
     count: Array,
     model: VarianceModel | None,
+    noise: Array,
     rivals: Sequence[int] | None = None,
 ) -> Differences:
     """Return the differences of other methods to one, given the variances of all pairs.
 
-    ``rivals`` are the other methods' positions, by default those of all.
+    ``noise`` is that of all methods, from :func:`noise_of_methods`. ``rivals`` are the other
+    methods' positions, by default those of all.
     """
     everyone = [method for method in range(values.shape[1]) if method != reference]
     others = everyone if rivals is None else list(rivals)
     gaps = values[:, others] - values[:, [reference]]
-    counted = count[0, reference, others]
+    counted = count[:, reference, others]
     own = variance[:, reference, others]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.nansum(gaps, axis=2) / counted
+    equal = (mean == 0) & ~(own > 0) & (counted > 0)
     if model is None:
-        return Differences(mean, own, counted, None, own)
+        return Differences(
+            mean, own, counted, None, own, np.zeros_like(mean), np.ones((len(mean), 1)), equal
+        )
+    # How often other methods tie with the reference, which happens if values are rounded.
+    others_known = ~np.isnan(gaps) & ~equal[:, :, None]
+    ties = ((gaps == 0) & others_known).sum((1, 2)) / np.maximum(others_known.sum((1, 2)), 1)
+    equal &= len(others) * ties[:, None] ** counted < _UNLIKELY
     first, second = np.triu_indices(values.shape[1], 1)
     floor = _FLOOR * np.nanmedian(variance[:, first, second], axis=1)[:, None]
-    noise = _noise_of(values, reference, everyone)
-    return Differences(mean, own, counted, model.raised_to(noise), np.maximum(own, floor))
+    noisier = np.maximum(np.maximum(noise[:, [reference]], noise[:, others]), floor)
+    noisy = noise[:, others] > _MUCH * np.median(noise, axis=1, keepdims=True)
+    number = np.maximum(noisy.sum(axis=1, keepdims=True), 1.0)
+    raised = model.raised_to(noise[:, reference], count[:, reference, reference])
+    rounding = _step(values - values[:, [reference]])[:, None] / 2 / np.maximum(counted, 1)
+    return Differences(mean, own, counted, raised, noisier, rounding, number, equal)
 
 
-def _noise_of(values: Array, reference: int, others: list[int]) -> Array:
-    """Return the variance of a method around the median of the others, seed by seed."""
-    sums, counts = np.nansum(values, axis=2, keepdims=True), (~np.isnan(values)).sum(2)[..., None]
-    centered = values - sums / np.maximum(counts, 1)
-    rest = centered[:, others]
-    everywhere = ~np.isnan(rest).all(axis=(0, 1)) & ~np.isnan(centered[0, reference])
-    if everywhere.sum() < 2:
-        return np.zeros(len(values))
-    gaps = centered[:, reference, everywhere] - np.nanmedian(rest[:, :, everywhere], axis=1)
-    # Few seeds often underestimate a variance; the factor is 1.5 with three and 1.1 with five.
-    found: Array = gaps.var(axis=1, ddof=1) * (1 + 2 / (gaps.shape[1] - 1) ** 2)
-    return found
+def _step(gaps: Array) -> Array:
+    """Return the smallest distance between two different values of a table; 0 if all are equal.
 
-
-def holm_factors(p: Array) -> Array:
-    """Return by what Holm's step-down method multiplies each p-value; NaN p-values do not count."""
-    order = np.argsort(p, axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.broadcast_to(np.arange(p.shape[1]), p.shape), 1)
-    factors: Array = (~np.isnan(p)).sum(1)[:, None] - rank
-    return np.maximum(factors, 1).astype(float)
+    It is the unit of rounded values, and next to nothing for others.
+    """
+    ordered = np.sort(gaps.reshape(len(gaps), -1), axis=1)
+    steps = np.diff(ordered, axis=1)
+    scale = np.nanmax(np.abs(ordered), axis=1, keepdims=True)
+    smallest = np.where(steps > _RESOLUTION * scale, steps, np.inf).min(axis=1)
+    return np.where(np.isfinite(smallest), smallest, 0.0)
 
 
 def holm(p: Array) -> Array:
-    """Return p-values corrected by Holm's method, row by row."""
+    """Return p-values corrected by Holm's method, row by row; NaN p-values do not count."""
     order = np.argsort(p, axis=1, kind="stable")
-    scaled = np.take_along_axis(p * holm_factors(p), order, 1)
+    factors = np.maximum((~np.isnan(p)).sum(1)[:, None] - np.arange(p.shape[1]), 1)
     corrected = np.empty_like(p)
-    np.put_along_axis(corrected, order, np.fmax.accumulate(scaled, axis=1), 1)
+    steps = np.take_along_axis(p, order, 1) * factors
+    np.put_along_axis(corrected, order, np.fmax.accumulate(steps, axis=1), 1)
     return np.where(np.isnan(p), np.nan, np.minimum(corrected, 1.0))

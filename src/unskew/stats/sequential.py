@@ -1,10 +1,10 @@
 """Verdicts while seeds are added in waves, with the error rate of a single verdict.
 
 Every look at the same methods is another chance to be wrong, so each look gets a share of the
-level (alpha spending), and the shares add up to the whole. An answer, once given, stays; Holm's
-method then corrects the later looks for the pairs without an answer alone. If all answers so far
-are right, no fewer pairs than the true hypotheses are open, so the probability of a first false
-answer is at most the look's share of the level, whatever the earlier looks have shown.
+level (alpha spending), and the shares add up to the whole. An answer, once given, stays. The pairs
+that are known to differ make later tests easier, as in Holm's method: until the first false
+difference none of them is truly zero, so the correction is for at least as many pairs as are, and
+the probability that a look gives a first false answer is at most its share of the level.
 
 Everything here is a function of the values: after an interruption, :func:`judge_waves` repeats all
 looks and comes to the same answers.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unskew.errors import UnskewError
+from unskew.stats.decisions import Settled
 from unskew.stats.judging import (
     LEVEL,
     MARGIN,
@@ -119,7 +120,9 @@ def judge_waves(
         cut = _until(values, wave, stopped)
         answered = [m for m, pair in pairs.items() if pair.answer != "undecided"]
         rivals = [name for name in names if name != chosen and name not in answered]
-        found = judge_rivals(cut, chosen, rivals, margin, level, 1 / share)
+        equivalent = sum(pairs[method].answer == "equivalent" for method in answered)
+        settled = Settled(np.array([len(answered) - equivalent]), np.array([equivalent]))
+        found = judge_rivals(cut, chosen, rivals, margin, level, 1 / share, settled)
         pairs |= {pair.method: pair for pair in found}
         left = [name for name in possible_best(cut, level, 1 / share) if name in candidates]
         gains = {chosen: 0.0} | {method: pair.difference for method, pair in pairs.items()}

@@ -142,13 +142,15 @@ class Verdict:
             return f"One seed cannot show how methods differ from {self.baseline}; use five."
         if len(tested) == 1:
             return self._only(tested[0])
-        within = f" within {self._amount(self.verdicts.margin)}"
         words = {
-            "better": "significantly better", "worse": "significantly worse",
-            "equivalent": f"equivalent{within}", "undecided": "undecided",
-        }  # fmt: skip
-        counts = {answer: sum(p.answer == answer for p in tested) for answer in words}
-        parts = [f"{counts[answer]} {word}" for answer, word in words.items() if counts[answer]]
+            "better": "significantly better",
+            "worse": "significantly worse",
+            "equivalent": f"equivalent within {self._amount(self.verdicts.margin)}",
+            "identical": f"identical to {self.baseline}",
+            "undecided": "undecided",
+        }
+        answers = ["identical" if pair.is_identical else pair.answer for pair in tested]
+        parts = [f"{answers.count(a)} {word}" for a, word in words.items() if a in answers]
         text = f"Of {plural(len(tested), 'rival')} of {self.baseline}, {joined(parts)}"
         needed = [p.seeds_needed for p in tested if p.answer == "undecided" and p.seeds_needed]
         if needed:
