@@ -94,6 +94,46 @@ def test_the_metric_decides_the_table_and_the_verdict(terminal, visits, tmp_path
     assert "rmse is for a regression target and this one is binary" in error
 
 
+@pytest.fixture
+def stays(tmp_path):
+    """A table of 60 stays at two sites: days, a number, by age."""
+    rows = [f"{i},{3 + 0.25 * i},{'ab'[i % 2]}" for i in range(60)]
+    path = tmp_path / "stays.csv"
+    path.write_text("\n".join(["age,days,site", *rows]) + "\n")
+    return path
+
+
+def test_a_column_of_numbers_is_a_regression(terminal, stays, tmp_path):
+    columns = ("--label-column", "days", "--client-column", "site", "--holdout", "0.25")
+    rows = terminal.json(
+        *compare(stays, "--model", "linear", "--methods", "fedavg,ida", *columns, "--json")
+    )
+    assert {row["level"] for row in rows} == {"local"}
+    assert set(rows[0]["others"]) == {"mae", "r2"}
+    error = terminal.error(*compare(stays, "--methods", "feddisco", *columns))
+    assert "feddisco needs classes, and the target is a regression's" in error
+    error = terminal.error(*compare(stays, "--methods", "fedavg", *columns, "--task", "binary"))
+    assert "binary needs two classes, and there are 60" in error
+    shown = terminal.output("data", "show", stays, *columns[:4])
+    assert "regression" in shown
+    (tmp_path / "run.toml").write_text(f'''
+        method = "fedavg"
+        model = "linear"
+        [data]
+        name = "{stays}"
+        label_column = "age"
+        client_column = "site"
+        task = "regression"
+        holdout = 0.25
+        [train]
+        rounds = 1
+        loss = "huber"
+        metric = "mae"
+    ''')
+    levels = terminal.json("run", tmp_path / "run.toml", "--json")["levels"]
+    assert next(iter(levels["local"])) == "mae"
+
+
 def test_errors_for_data_without_tests_or_columns_name_the_fix(terminal, visits):
     columns = ("--label-column", "ill", "--features", "pulse")
     assert "--holdout 0.2" in terminal.error(*compare(visits, *columns))

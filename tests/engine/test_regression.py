@@ -12,7 +12,7 @@ from unskew.methods import METHODS
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.regression import ScaledLinear, make_loss
 
-OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1, "progress": False}
+OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.2, "progress": False}
 
 
 def sites(clients=3, samples=40, features=4, holdout=0.25):
@@ -26,7 +26,7 @@ def sites(clients=3, samples=40, features=4, holdout=0.25):
 
 def test_losses_by_hand():
     error = torch.tensor([0.5, -2.0])
-    assert make_loss("mse").of(error).tolist() == [0.25, 4.0]
+    assert make_loss("mse").of(error).tolist() == [0.125, 2.0]
     assert make_loss("huber").of(error).tolist() == [0.125, 1.5]
     assert make_loss("huber:delta=2").of(error).tolist() == [0.125, 2.0]
 
@@ -43,7 +43,7 @@ def test_a_network_predicts_in_units_of_the_target_and_its_loss_has_none():
     torch.testing.assert_close(predicted, center + scale * raw)
     vector = torch.cat([each.detach().flatten() for each in module.parameters()])
     losses = network.losses(vector, {}, Batch(x, y, torch.ones(len(y))))
-    torch.testing.assert_close(losses, ((predicted - y) / scale) ** 2)
+    torch.testing.assert_close(losses, 0.5 * ((predicted - y) / scale) ** 2)
 
 
 def test_units_of_the_target_do_not_change_the_training():
@@ -78,8 +78,10 @@ def test_a_regression_is_judged_by_its_rmse_and_reports_mae_and_r2():
 
 def test_the_loss_can_be_set():
     federation = sites()
-    huber, mse = (us.train(federation, loss=loss, **OPTIONS) for loss in ("huber:delta=0.5", None))
+    losses = ("huber:delta=0.5", "huber:delta=100", None)
+    huber, wide, mse = (us.train(federation, loss=loss, **OPTIONS) for loss in losses)
     assert huber.metrics[0]["train_loss"] < mse.metrics[0]["train_loss"]
+    assert wide.metrics[0]["train_loss"] == mse.metrics[0]["train_loss"]
     with pytest.raises(us.UnskewError, match="did you mean 'huber'"):
         us.train(federation, loss="hubert", **OPTIONS)
     classes = us.Federation.from_arrays(np.zeros((4, 2)), [0, 1, 0, 1])
@@ -180,7 +182,7 @@ def test_diabetes_by_site_matches_pooled_ridge_regression():
     for seed in range(3):
         federation = us.Federation.from_arrays(x, y, site, holdout=0.25, seed=seed)
         run = us.train(
-            federation, model="linear", rounds=60, lr=0.05, lr_decay=0.95, seed=seed, progress=False
+            federation, model="linear", rounds=60, lr=0.1, lr_decay=0.95, seed=seed, progress=False
         )
         ridge = Ridge(alpha=1.0).fit(federation.train.x, federation.train.y)
         errors = ridge.predict(federation.test.x) - federation.test.y

@@ -148,7 +148,7 @@ class Federation:
             test=replace(empty, y=y[:0]),
             common=Columns.whole(self.train.x[:0], y[:0]),
             classes=BINS,
-            class_names=tuple(f"bin {i + 1} of the target" for i in range(BINS)),
+            class_names=tuple(f"bin {i + 1}" for i in range(BINS)),
         )
 
     @property

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @checked_dataclass(frozen=True, config=OPTIONS)
 class MSE:
-    """The squared error."""
+    """Half the squared error, which is the Huber loss without its linear part."""
 
     def of(self, error: Tensor) -> Tensor:
         """Return each sample's loss, given its error."""
-        return error.square()
+        return 0.5 * error.square()
 
 
 @checked_dataclass(frozen=True, config=OPTIONS)
