@@ -31,6 +31,7 @@ from unskew.flower.greeting import Admission
 from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
+from unskew.flower.requirements import check_metrics_of_nodes
 from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
 
@@ -60,6 +61,7 @@ def train_on_ray(
             f"engine: {setup.method.spec} trains in one place, which flower-ray cannot "
             "distribute; use engine='unskew'"
         )
+    check_metrics_of_nodes(setup.metrics)
     if out is not None:
         check_run_folder(Path(out))
     runs: list[Run] = []

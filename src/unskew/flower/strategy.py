@@ -31,7 +31,7 @@ from unskew.flower.nodes import Nodes
 from unskew.flower.preparing import FittedNodes, PreparationExchange
 from unskew.flower.registry import AnonymousNodes, NodeRegistry
 from unskew.flower.remote import NodeBackend
-from unskew.flower.requirements import check_runs_on_nodes
+from unskew.flower.requirements import check_metrics_of_nodes, check_runs_on_nodes
 from unskew.flower.results import as_result
 from unskew.flower.round_log import RoundLog, log_start
 from unskew.flower.server_view import RemoteFederation
@@ -45,7 +45,6 @@ from unskew.runs.file_names import CHECKPOINTS, RUN
 from unskew.runs.json_files import read_json_object
 from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
-from unskew.stats.metric import POOLED
 
 
 class Strategy(FlowerStrategy):
@@ -149,12 +148,7 @@ class Strategy(FlowerStrategy):
         setup = TrainingSetup.of(
             self._federation(registry, fitted), self.method, self._model, self.settings
         )
-        if setup.metrics.judged is not None and setup.metrics.judged.is_pooled:
-            raise UnskewError(
-                f"metric: {setup.metrics.judged.name} needs the predictions of all nodes in one "
-                "place, which nodes do not send; use the mean over clients, "
-                f"{setup.metrics.judged.name.removeprefix(POOLED)}"
-            )
+        check_metrics_of_nodes(setup.metrics)
         if setup.metrics.computed:
             log(INFO, "unskew: nodes send metrics, not predictions; local and personal metrics are "
                 "means over clients")  # fmt: skip
