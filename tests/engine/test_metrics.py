@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import unskew as us
+from unskew.report.charts import all_charts
 from unskew.report.reproduce import python_text
 from unskew.runs.read import read_run
 from unskew.runs.runs import Runs
@@ -134,6 +135,9 @@ def test_a_comparison_is_judged_by_the_metric(tmp_path):
     by_f1 = Runs(list(runs), metric="pooled_f1")
     assert by_f1.table().columns[1] == "pooled_f1"
     assert not np.isnan(by_f1.summaries()[0].accuracy)
+    titles = {chart.name: chart.title for chart in all_charts(by_f1)}
+    assert titles["local-pooled_f1"] == "F1 of all local tests together"
+    assert "clients-local" in titles
     with pytest.raises(us.UnskewError, match="did you mean 'pooled_auc'"):
         Runs(list(runs), metric="pooled_aucc")
 

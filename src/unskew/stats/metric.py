@@ -24,7 +24,12 @@ class Metric:
     def worst(self) -> str:
         """The key of the worst client's value in a summary over clients."""
         end = "min" if self.more_is_better else "max"
-        return self.worst_key or f"{self.name.removeprefix(POOLED)}_{end}"
+        return self.worst_key or f"{self.of_client}_{end}"
+
+    @property
+    def of_client(self) -> str:
+        """The name under which a table of clients has the value of each client."""
+        return self.name.removeprefix(POOLED)
 
     @property
     def sign(self) -> float:

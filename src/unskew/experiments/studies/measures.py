@@ -131,8 +131,9 @@ def worst_clients(run: Run, count: int) -> list[int]:
     if not tables:
         return []
     sign = 1 if run.metric.more_is_better else -1
-    scores = zip(tables[-1][run.metric.name], tables[-1]["client"], strict=True)
-    return sorted(client for _, client in sorted((sign * score, k) for score, k in scores)[:count])
+    scores = zip(tables[-1][run.metric.of_client], tables[-1]["client"], strict=True)
+    known = [(sign * score, k) for score, k in scores if score is not None]
+    return sorted(client for _, client in sorted(known)[:count])
 
 
 def _sent(row: Mapping[str, Any]) -> float:

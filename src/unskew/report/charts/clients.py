@@ -22,7 +22,7 @@ def box_charts(runs: Runs) -> list[Chart]:
 
 
 def _chart(runs: Runs, level: str) -> Chart:
-    metric = runs.metric.name
+    metric = runs.metric.of_client
     model = "the global model" if level == "local" else "personal models"
     boxes, rows, listed = [], [], set[int]()
     for method in runs.methods:

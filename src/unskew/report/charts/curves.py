@@ -7,6 +7,7 @@ import numpy as np
 from unskew.report.charts.chart import Chart, cell, thinned, tidied
 from unskew.runs.curves import seed_curves
 from unskew.runs.runs import Runs
+from unskew.stats.metric import Metric
 from unskew.utils.tables import Table
 
 _POINTS = 200
@@ -22,7 +23,7 @@ def curve_charts(runs: Runs) -> list[Chart]:
     name, worst = runs.metric.name, runs.metric.worst
     specs = [
         (f"global-{name}", "global", name, f"{name} on the common test"),
-        (f"local-{name}", "local", name, f"mean {name} on local tests"),
+        (f"local-{name}", "local", name, _on_local_tests(runs.metric)),
         (f"worst-{name}", "local", worst, f"{name} of the worst client"),
         (f"personal-{name}", "personal", name, f"mean {name} of personal models"),
         ("test-loss", runs.level, "loss", _LOSS[runs.level]),
@@ -41,6 +42,12 @@ def curve_charts(runs: Runs) -> list[Chart]:
         specs.append((pooled.name, "local", pooled.name, f"{name} of all local tests together"))
     charts = [_chart(runs, *spec, shares.get(spec[0])) for spec in specs]
     return [chart for chart in charts if chart.data["series"]]
+
+
+def _on_local_tests(metric: Metric) -> str:
+    if metric.is_pooled:
+        return f"{metric.of_client} of all local tests together"
+    return f"mean {metric.name} on local tests"
 
 
 def _spec(level: str, name: str) -> tuple[str, str, str, str]:

@@ -35,7 +35,7 @@ def embedding_charts(runs: Runs) -> list[Chart]:
     verdict = runs.verdict()
     leader = runs.methods[0] if verdict is None else verdict.leader
     run = next((run for run in runs.of(leader) if run.seed == runs[0].seed), runs[0])
-    values = _client_values(run, runs.metric.name)
+    values = _client_values(run, runs.metric.of_client)
     listed = "" if len(values) in (0, len(counts)) else f" It is known of {len(values)} clients."
     points = [
         [tidy(float(x)), tidy(float(y)), tidy(values.get(k)), int(counts[k].sum())]
@@ -72,4 +72,6 @@ def _label_counts(runs: Runs) -> NDArray[np.int64]:
 
 def _client_values(run: Run, metric: str) -> dict[int, float]:
     tables = [table for table in run.client_tables if table["kind"] == "local"]
-    return dict(zip(tables[-1]["client"], tables[-1][metric], strict=True)) if tables else {}
+    if not tables or metric not in tables[-1]:
+        return {}
+    return dict(zip(tables[-1]["client"], tables[-1][metric], strict=True))
