@@ -49,6 +49,16 @@ smokes = "boolean", admitted = "2024-01-01..2024-12-31"}
     assert terminal.json("run", "visits.toml")["rounds"] == 1
 
 
+def test_show_lists_what_the_columns_became(terminal, tmp_path):
+    show = ["data", "show", write_hospitals(tmp_path), *ROLES]
+    lines = terminal.output(*show).splitlines()
+    (ward,) = (line.split() for line in lines if line.strip().startswith("ward"))
+    assert ward == ["ward", "category", "3", "categories", "5", "yes"]
+    (admitted,) = (line.split() for line in lines if line.strip().startswith("admitted"))
+    assert admitted[:3] == ["admitted", "date", "2024-07-01"]
+    assert terminal.json(*show)["preparation"]["spec"] == "federated"
+
+
 def test_errors_are_one_line(terminal, tmp_path):
     visits = write_hospitals(tmp_path, samples=40)
     compare = ["compare", "--data", visits, *QUICK]

@@ -12,7 +12,8 @@ from toys import vector_of
 RUN = ("README.md", "docs/index.md", "docs/composition.md", "docs/skew.md", "docs/tuning.md",
        "docs/tutorial.md", "docs/verdicts.md", "docs/your-data.md", "docs/your-method.md",
        "docs/your-network.md", "docs/command-line.md", "docs/methods/fedfusion.md",
-       "docs/add-a-method.md", "docs/check.md", "docs/metrics.md", "docs/summary.md")  # fmt: skip
+       "docs/add-a-method.md", "docs/check.md", "docs/metrics.md", "docs/summary.md",
+       "docs/tables.md", "docs/text.md")  # fmt: skip
 """Pages that are run from top to bottom."""
 
 ELSEWHERE = {

@@ -109,7 +109,8 @@ class RawTable:
             if _is_empty(value):
                 raise UnskewError(f"{self.where}: column {name!r} is empty in row {row + 1}")
         try:
-            whole = column.astype(np.int64)
+            with np.errstate(invalid="ignore"):  # infinite numbers are no ids, as is seen below
+                whole = column.astype(np.int64)
         except (ValueError, OverflowError, TypeError):
             return column.astype(str)
         exact = column.dtype.kind == "U" or np.array_equal(whole, column)

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UnskewError
 
+T = TypeVar("T")
 Stored = Literal["text", "number", "boolean", "date"]
 """How a file stores a column; a CSV file stores texts only."""
 
@@ -107,8 +108,14 @@ class Column:
         """Return the number that each text stands for; every distinct text is parsed once."""
         if self.stored != "text":
             return self.values
-        distinct, index = np.unique(self.values, return_inverse=True)
-        return np.array([parse(text) for text in distinct.tolist()], np.float64)[index]
+        return np.array(mapped(self.values, parse), np.float64)
+
+
+def mapped(texts: NDArray[np.str_], function: Callable[[str], T]) -> list[T]:
+    """Return a function of each text; it is called once for every distinct text."""
+    listed = texts.tolist()
+    found = {text: function(text) for text in set(listed)}
+    return [found[text] for text in listed]
 
 
 def number_of(text: str) -> float:
@@ -203,8 +210,5 @@ def _is_gap(cell: object) -> bool:
 
 def _without_gaps(texts: NDArray[np.str_]) -> NDArray[np.str_]:
     """Return texts without surrounding spaces, and with every kind of gap as an empty text."""
-    if not len(texts):
-        return texts.astype("<U1")
-    distinct, index = np.unique(texts, return_inverse=True)
-    plain = [text.strip() for text in distinct.tolist()]
-    return np.array(["" if text in GAPS else text for text in plain], str)[index]
+    plain = (text.strip() for text in texts.tolist())
+    return np.array(["" if text in GAPS else text for text in plain], str)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.cells import Column, mapped
 
 Kind = Literal["number", "boolean", "date", "category", "text", "empty"]
 """What a column holds; ``empty`` is a column without a single value."""
@@ -44,9 +44,7 @@ class Evidence:
             is_boolean &= ~is_number  # 0 and 1 are numbers, unless the file says otherwise
         words = 0
         if column.stored == "text":
-            distinct, counts = np.unique(column.values, return_counts=True)
-            lengths = [len(text.split()) for text in distinct.tolist()]
-            words = int(np.dot(lengths, counts))
+            words = sum(mapped(column.values, lambda text: len(text.split())))
         return Evidence(
             present=int(present.sum()),
             numbers=int(is_number.sum()),

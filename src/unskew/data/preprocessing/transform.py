@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.cells import Column, mapped
 from unskew.data.preprocessing.kinds import LARGEST
 from unskew.data.preprocessing.names import check_has_columns
 from unskew.data.text import SPECIAL, Vocabulary
@@ -85,14 +85,12 @@ class ColumnStep(BaseModel):
 
     def _category(self, texts: NDArray[np.str_]) -> NDArray[np.int64]:
         """Return the feature of each cell: its category's or bucket's, or that of all others."""
-        distinct, inverse = np.unique(texts, return_inverse=True)
-        if self.levels is not None:
-            places = {level: place for place, level in enumerate(self.levels)}
-            found = [places.get(text, len(places)) for text in distinct.tolist()]
-        else:
-            assert self.buckets is not None
-            found = [bucket_of(self.name, text, self.buckets) for text in distinct.tolist()]
-        return np.array(found, np.int64)[inverse]
+        places = {level: place for place, level in enumerate(self.levels or ())}
+        buckets = self.buckets
+        if buckets is None:
+            return np.array(mapped(texts, lambda text: places.get(text, len(places))), np.int64)
+        found = mapped(texts, lambda text: bucket_of(self.name, text, buckets))
+        return np.array(found, np.int64)
 
 
 class Transform(BaseModel):
