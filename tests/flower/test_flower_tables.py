@@ -8,6 +8,7 @@ import torch
 import unskew as us
 from hospitals import HOSPITALS, hospital_rows, write_csv
 from unskew.errors import UnskewError
+from unskew.runs.read import read_run
 
 grids = pytest.importorskip("grids")
 
@@ -95,6 +96,22 @@ def test_texts_of_nodes_get_one_vocabulary(tmp_path):
     simulated = simulate(rows)
     assert nodes.network == "bilstm"
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
+
+
+def test_labels_that_are_numbers_at_one_node_only_are_names(tmp_path):
+    rows = hospital_rows(120)
+    for row in rows:
+        if row["hospital"] == "east":
+            row["outcome"] = "1"
+    nodes = run_on_nodes(tmp_path, rows).run
+    assert nodes.facts["data"]["class_names"] == ["1", "died", "left"]
+    assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulate(rows).model))
+
+
+def test_a_run_may_have_more_classes_than_its_nodes(tmp_path):
+    run = run_on_nodes(tmp_path, classes=5, out=tmp_path / "run").run
+    assert read_run(run.folder).facts["data"]["class_names"] is None
+    assert run.predictor.predict_proba(hospital_rows(1)).shape == (1, 5)
 
 
 def test_a_common_test_of_raw_rows(tmp_path):

@@ -93,6 +93,10 @@ def list_traffic(
 
     rows = [preview_traffic(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)
+    if not json:
+        typer.echo(
+            "nodes with raw tables also send statistics: unskew flower sends --prepare federated"
+        )
 
 
 @app.command("up")

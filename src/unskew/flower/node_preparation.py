@@ -132,8 +132,7 @@ class NodePreparation:
         transform = Transform.from_json(fitted["transform"])
         self._check_columns(transform.names)
         classes = Classes.from_json(fitted["classes"])
-        missing = set(describe_labels(self.raw.labels)) - set(classes.names or ())
-        if classes.names is not None and missing:
+        if classes.lacks(self.raw.labels):
             raise Refusal("the server's classes lack some of its labels")
         return self.raw.prepared(transform, classes)
 

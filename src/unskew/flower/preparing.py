@@ -72,12 +72,15 @@ class FittedNodes:
         """Return the features and classes of raw test samples on the server."""
         transform = self.preparation.transform
         columns = RawTable.of(rows, "common").cells(transform.names)
-        known, given = self.classes.names, np.asarray(labels)
-        unknown = [] if known is None else sorted(set(given.astype(str).tolist()) - set(known))
-        if unknown:
-            raise UnskewError(f"common: no node has the label {unknown[0]!r}")
+        given = np.asarray(labels)
+        if self.classes.lacks(given):
+            raise UnskewError("common: some of its labels are of no class that a node has")
         x = transform.apply(columns, "common")
         return x, checks.labels(self.classes.numbers_of(given), "common[1]")
+
+    def class_names(self, classes: int | None) -> tuple[str, ...] | None:
+        """Return the names of the classes; None if the run has more classes than names."""
+        return self.classes.names if classes in (None, self.classes.count) else None
 
     def info(self, info: NodeInfo) -> NodeInfo:
         """Return what a node would report about its prepared samples."""

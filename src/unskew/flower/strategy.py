@@ -253,7 +253,7 @@ class Strategy(FlowerStrategy):
             self._classes,
             common,
             None if fitted is None else fitted.preparation,
-            None if fitted is None else fitted.classes.names,
+            None if fitted is None else fitted.class_names(self._classes),
         )
         if self._resume and self._out is not None and federation.is_regression:
             federation = replace(federation, target_units=_stored_units(self._out, federation))

@@ -30,6 +30,12 @@ class Classes:
             return Classes(plain)
         raise UnskewError("classes: must be a number or a list of names")
 
+    def lacks(self, labels: NDArray[Any]) -> bool:
+        """Return whether some label is of none of the classes."""
+        if self.names is None:
+            return labels.dtype.kind not in "iu" or int(labels.max(initial=0)) >= self.count
+        return bool(set(labels.astype(str).tolist()) - set(self.names))
+
     def numbers_of(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         """Return the number of each label's class."""
         if self.names is None:
