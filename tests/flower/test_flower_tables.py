@@ -157,10 +157,19 @@ def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     records = [each.content.config_records["reply"]["json"] for each in (reply, again)]
     assert records[0] == records[1]
     request = json.loads(message.content.config_records["request"]["json"])
-    request["schema"]["age"] = ["number", 0.0, 60.0, None]
-    message.content["request"] = ConfigRecord({"json": json.dumps(request)})
+    for asked, reason in (
+        (["number", 0.0, 60.0, None], "has spent the privacy budget"),
+        (["number", 0.0, None, None], "has no range"),
+        (["text", None, None, None], "is text"),
+    ):
+        changed = {**request, "schema": {**request["schema"], "age": asked}}
+        message.content["request"] = ConfigRecord({"json": json.dumps(changed)})
+        refused = first.grid.app(message, first.grid.contexts[node])
+        assert reason in refused.content.config_records["refusal"]["reason"]
+    changed = {**request, "step": "describe"}
+    message.content["request"] = ConfigRecord({"json": json.dumps(changed)})
     refused = first.grid.app(message, first.grid.contexts[node])
-    assert "has spent the privacy budget" in refused.content.config_records["refusal"]["reason"]
+    assert "does not describe" in refused.content.config_records["refusal"]["reason"]
 
 
 def test_a_node_takes_part_only_in_the_preparation_it_agreed_to(tmp_path):

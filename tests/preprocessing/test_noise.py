@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from test_federated_equals_pooled import prepared
 
-from unskew.data.preprocessing.declared import declared_columns
+from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.declared import Declared, declared_columns
 from unskew.data.preprocessing.moments import Moments
 from unskew.data.preprocessing.noise import NoisySums, noise_scale
+from unskew.data.preprocessing.protocol import declared_schema, summarise_columns
+from unskew.data.preprocessing.spec import parse_prepare
 from unskew.errors import UnskewError
 
 DECLARED = declared_columns("age=0..100,ward=A|B,smokes=boolean")
@@ -67,6 +70,18 @@ def test_with_little_data_noise_leaves_a_usable_scale():
     ).transform.columns
     assert 0 <= age.center <= 100
     assert 0 < age.scale <= 50
+
+
+@pytest.mark.parametrize("ends", [(None, None), (0.0, None), (None, 1.0)])
+def test_a_number_without_a_range_is_never_sent(ends):
+    columns = {"age": Column.of(np.arange(3.0))}
+    schema, private = {"age": Declared("number", *ends)}, parse_prepare("federated:epsilon=1")
+    with pytest.raises(UnskewError, match="has no range"):
+        summarise_columns(columns, schema, private, np.random.default_rng(0))
+    with pytest.raises(UnskewError, match="has no range"):
+        declared_schema(["age"], schema, private, "server")
+    with pytest.raises(UnskewError, match="no source of noise"):
+        summarise_columns(columns, {"age": Declared("number", 0, 1)}, private)
 
 
 def test_nothing_is_found_out_from_the_data():

@@ -75,7 +75,7 @@ def declared_schema(names: Sequence[str], declared: Schema, prepare: Prepare, wh
         known = declared.get(name)
         if known is None:
             problem[name] = "is not declared"
-        elif known.kind in ("number", "date") and known.low is None:
+        elif known.kind in ("number", "date") and known.bounds is None:
             problem[name] = "has no range"
         elif known.kind == "category" and known.levels is None and prepare.categories == "onehot":
             problem[name] = "has no list of categories (or use categories=hashed)"
@@ -114,13 +114,14 @@ def summarise_columns(
 
     ``rng`` draws the noise if there is a privacy budget.
     """
-    ranged = [name for name, column in schema.items() if column.kind in ("number", "date")]
-    scale = noise_scale(len(ranged), prepare.budget) if prepare.budget and ranged else None
-    return {
-        name: _summary(name, columns[name], column, prepare, scale, rng)
-        for name, column in schema.items()
-        if column.kind != "empty"
-    }
+    known = {name: column for name, column in schema.items() if column.kind != "empty"}
+    if prepare.budget is None:
+        return {n: _summary(n, columns[n], column, prepare) for n, column in known.items()}
+    if rng is None:
+        raise UnskewError("epsilon: there is no source of noise")
+    ranged = sum(column.kind in ("number", "date") for column in known.values())
+    scale = noise_scale(ranged, prepare.budget)
+    return {n: _noisy_summary(n, columns[n], column, scale, rng) for n, column in known.items()}
 
 
 def fit(messages: Sequence[Message], schema: Schema, prepare: Prepare) -> Transform:
@@ -142,20 +143,21 @@ def with_local_statistics(transform: Transform, columns: Mapping[str, Column]) -
     return Transform(columns=tuple(steps))
 
 
-def _summary(
-    name: str,
-    column: Column,
-    declared: Declared,
-    prepare: Prepare,
-    noise: float | None,
-    rng: np.random.Generator | None,
+def _noisy_summary(
+    name: str, column: Column, declared: Declared, noise: float, rng: np.random.Generator
 ) -> Message:
-    gaps = int((~column.is_present()).sum())
-    missing = {"missing": gaps} if prepare.budget is None else {}
+    """Return sums with noise of a number, and nothing of any other kind."""
+    if declared.kind not in ("number", "date"):
+        return {}
+    if declared.bounds is None:
+        raise UnskewError(f"column {name!r}: has no range, so its sums cannot have noise")
+    return asdict(NoisySums.of(_numbers(column, declared), *declared.bounds, noise, rng))
+
+
+def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) -> Message:
+    missing = {"missing": int((~column.is_present()).sum())}
     if declared.kind in ("number", "date"):
         values = _numbers(column, declared)
-        if noise is not None and rng is not None and declared.bounds is not None:
-            return asdict(NoisySums.of(values, *declared.bounds, noise, rng))
         if prepare.mode == "local":
             return missing
         summary = {**missing, **asdict(Moments.of(values))}
