@@ -64,10 +64,16 @@ def test_keys_can_be_named():
         Federation.from_dataset(Listed([([1.0], 0)]), label="c")
 
 
-@pytest.mark.parametrize("item", [(1, 2, 3), 5, ([1.0], "a")])
+@pytest.mark.parametrize("item", [(1, 2, 3), 5, ([1.0], "a"), ([1.0], [1, 2])])
 def test_other_items_are_errors(item):
     with pytest.raises(UnskewError, match="dataset must hold"):
         Federation.from_dataset(Listed([item]))
+
+
+@pytest.mark.parametrize("label", [1.0, True, torch.tensor(1), np.uint8(1)])
+def test_labels_are_whole_numbers_of_any_type(label):
+    federation = Federation.from_dataset(Listed([([1.0], label), ([2.0], 0)]))
+    assert federation.train.y.tolist() == [1, 0]
 
 
 def flipped(item):

@@ -1,6 +1,5 @@
 """Read the items of a dataset: pairs or mappings, with arrays, tensors or PIL images."""
 
-import math
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,10 @@ LABEL_KEYS = ("label", "labels", "y", "target", "fine_label", "class")
 
 _READ_TWICE = 16
 """How many items are read twice, to find out whether they are transformed at random."""
+
+
+_FEW = 20
+"""Whole numbers of another type than integer, such as 1.0, are labels if this few are distinct."""
 
 
 class Items(Protocol):
@@ -43,7 +46,7 @@ def read_items(dataset: Items, features: str | None, label: str | None) -> tuple
         )
     try:
         x = np.stack([as_features(each) for each, _ in pairs])
-        y = np.array([_number(each) for _, each in pairs])
+        y = _labels([each for _, each in pairs])
     except (ValueError, TypeError, OverflowError) as error:
         raise UnskewError(
             "dataset must hold at least one pair of features and a number, all of the "
@@ -100,10 +103,13 @@ def _pair(item: Any, features: str | None, label: str | None) -> tuple[Any, Any]
     return x, y
 
 
-def _number(target: Any) -> int | float:
-    """Return a label as an integer, or the number of a regression."""
-    number = float(target)
-    return int(number) if math.isfinite(number) and number == int(number) else number
+def _labels(labels: Sequence[Any]) -> Array:
+    """Return labels as an array; a few whole numbers are integers, whatever their type."""
+    array = np.array([each.item() if hasattr(each, "item") else each for each in labels])
+    if array.dtype.kind not in "iufb" or array.ndim != 1:
+        raise ValueError(f"labels are {array.dtype}")
+    whole = array.dtype.kind == "b" or len(np.unique(array)) <= _FEW
+    return array.astype(np.int64) if whole and np.all(array == np.round(array)) else array
 
 
 def _changes(

@@ -53,7 +53,7 @@ def _majority(federation: "Federation") -> dict[str, float]:
     if federation.is_regression:
         return found
     for level, part in (("global", federation.common), ("local", federation.test)):
-        if part.samples:
+        if part.samples and part.y.dtype.kind in "iu":
             counts = part.label_counts(federation.classes)[part.sizes > 0]
             shares = counts / counts.sum(axis=1, keepdims=True)
             found[level] = float(shares.mean(axis=0).max())

@@ -21,8 +21,9 @@ def finite_findings(federation: "Federation") -> Iterator[Finding]:
     """Yield an error for each part of the federation that has values that are not finite."""
     for part in ("train", "test", "common"):
         columns: Columns = getattr(federation, part)
-        if not is_finite(columns.x):
-            yield _finding(federation, part, columns)
+        for name, values in (("x", columns.x), ("y", columns.y)):
+            if not is_finite(values):
+                yield _finding(federation, part, name, columns)
 
 
 def is_finite(x: Array) -> bool:
@@ -39,11 +40,12 @@ def _block_is_finite(block: Array) -> bool:
     return bool(np.isfinite(block).all())
 
 
-def _finding(federation: "Federation", part: str, columns: Columns) -> Finding:
+def _finding(federation: "Federation", part: str, name: str, columns: Columns) -> Finding:
+    values = columns.x if name == "x" else columns.y
     kinds: Counter[str] = Counter()
     features: Counter[int] = Counter()
     rows: list[int] = []
-    for start, block in _blocks(columns.x):
+    for start, block in _blocks(values):
         flat = block.reshape(len(block), -1)
         kinds["NaN"] += int(np.isnan(flat).sum())
         kinds["infinite"] += int(np.isinf(flat).sum())
@@ -52,7 +54,7 @@ def _finding(federation: "Federation", part: str, columns: Columns) -> Finding:
         features.update(feature.tolist())
     counts = " and ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
     where = []
-    if len(federation.shape) == 1:
+    if name == "x" and len(federation.shape) == 1:
         named = (f"{column_name(federation, c)} ({n:,})" for c, n in features.most_common())
         where.append(listed(named))
     if part != "common":
@@ -63,8 +65,8 @@ def _finding(federation: "Federation", part: str, columns: Columns) -> Finding:
     places = f": {'; '.join(where)}" if where else ""
     return Finding(
         "error",
-        f"{part} x",
-        f"has values that are not finite numbers ({counts} of {columns.x.size:,}){places}",
+        f"{part} {name}",
+        f"has values that are not finite numbers ({counts} of {values.size:,}){places}",
         "replace them or remove their samples",
     )
 
