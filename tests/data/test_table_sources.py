@@ -1,7 +1,9 @@
 """Sources that are tables of real federations: fetching, checking and opening them."""
 
+import csv
 import hashlib
 import io
+import os
 import sys
 import tarfile
 import zipfile
@@ -16,7 +18,7 @@ from unskew.data.config import DataConfig
 from unskew.data.fetch import fetch
 from unskew.data.fetch_archives import member_at
 from unskew.data.load import open_data
-from unskew.data.sources import source
+from unskew.data.sources import local_file, source
 from unskew.errors import UnskewError
 
 TABLES = {name: info for name, info in CATALOGUE.items() if info.table}
@@ -184,6 +186,20 @@ def test_labels_are_numbered_from_zero(machine, monkeypatch):
 def test_a_table_is_no_source_of_samples(heart):
     with pytest.raises(UnskewError, match=r"us\.load\('heart'\)"):
         source("heart")
+
+
+@pytest.mark.real_data
+@pytest.mark.skipif("UNSKEW_DATA" not in os.environ, reason="needs the real files")
+@pytest.mark.parametrize("name", TABLES)
+def test_checksums_and_columns_are_those_of_the_real_tables(name):
+    content = local_file(name).read_bytes()
+    info = TABLES[name]
+    assert hashlib.sha256(content).hexdigest() == info.package.sha256
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    assert len(rows) == info.train
+    assert {info.table.label, info.table.client, *info.table.features} <= set(rows[0])
+    clients = {row[info.table.client] for row in rows} - {"NA"}
+    assert info.groups.startswith(f"{len(clients)} ")
 
 
 def test_every_table_has_roles_and_checksums():
