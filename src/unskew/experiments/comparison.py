@@ -235,7 +235,7 @@ class _FederationCache:
         fixed = isinstance(given, Federation)
         if self._last is None or not (fixed or self._last[0] == seed):
             federation = given if isinstance(given, Federation) else given(seed)
-            found = check_before_training(federation, self._shown)
+            found = check_before_training(federation, self._shown, stacklevel=5)
             self._shown.update(finding.subject for finding in found)
             self._last = seed, federation, found
         return self._last[1:]

@@ -74,15 +74,16 @@ def _channels_last(federation: "Federation") -> Iterator[Finding]:
 
 
 def check_before_training(
-    federation: "Federation", shown: Container[str] = frozenset()
+    federation: "Federation", shown: Container[str] = frozenset(), *, stacklevel: int = 3
 ) -> DataCheck:
     """Check a federation, raise if there are errors, and show warnings.
 
     Warnings about the subjects in ``shown`` were shown before, for the federation of another seed.
+    They refer to the line of code ``stacklevel`` calls up.
     """
     found = check(federation)
     found.raise_errors()
     for finding in found.warnings:
         if finding.subject not in shown:
-            warnings.warn(DataWarning(f"{federation.name}: {finding}"), stacklevel=3)
+            warnings.warn(DataWarning(f"{federation.name}: {finding}"), stacklevel=stacklevel)
     return found
