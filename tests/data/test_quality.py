@@ -216,6 +216,12 @@ def test_data_without_any_test_samples_is_doubtful():
     assert only(cells(holdout=0)).text == "there are no test samples, so nothing can be evaluated"
 
 
+def test_a_federation_without_training_samples_is_an_error():
+    nothing = (np.empty((0, 3)), [])
+    (error,) = check(federation_of(nothing, nothing)).errors
+    assert error.text == "no client has a sample to train on"
+
+
 def test_empty_classes_are_found():
     warning = only(cells(y=Y + 1))
     assert warning.text == "class 0 has no training samples"

@@ -45,8 +45,8 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
     if not federation.has_samples:
         return
     if not federation.train.samples:
-        text = "no client has a sample to train on"
-        yield Finding("error", "train", text, "check the columns or the share that is held out")
+        fix = "add training samples, or hold out fewer"
+        yield Finding("error", "train", "no client has a sample to train on", fix)
         return
     report = federation.report
     natural = report is None or report.skew.startswith("natural")
