@@ -87,17 +87,25 @@ def test_no_wave_is_left_after_the_last():
 
 
 def test_the_search_for_the_best_ends_when_one_is_left():
-    values = table(np.random.default_rng(3), effects=(0.0, 15.0, 1.0, 1.0))
+    values = table(np.random.default_rng(3), effects=(0.0, 25.0, 12.0, 12.0))
     wave = judge_waves(first(values, 5), WAVES, best=True)
     assert wave.verdicts.best == ("m1",)
     assert wave.open_methods == ()
 
 
 def test_the_search_for_the_best_drops_methods_that_cannot_be():
-    values = table(np.random.default_rng(4), effects=(0.0, 15.0, 15.0, 1.0))
+    values = table(np.random.default_rng(4), effects=(0.0, 25.0, 25.0, 12.0))
     wave = judge_waves(first(values, 5), WAVES, best=True)
+    assert wave.verdicts.answered("better") == ["m1", "m2", "m3"]
     assert set(wave.verdicts.best) == {"m1", "m2"}
     assert wave.open_methods == ("m0", "m1", "m2")
+
+
+def test_a_method_that_cannot_be_the_best_is_open_until_it_has_an_answer():
+    values = table(np.random.default_rng(3), effects=(0.0, 25.0, 1.0))
+    wave = judge_waves(first(values, 5), WAVES, best=True)
+    assert wave.verdicts.best == ("m1",)
+    assert wave.open_methods == ("m0", "m2")
 
 
 def test_the_search_for_the_best_ends_when_the_rest_is_equivalent():

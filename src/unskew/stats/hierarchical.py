@@ -20,7 +20,13 @@ from scipy.stats import t as student
 from unskew.errors import UnskewError
 from unskew.stats.judging import MARGIN, table_of
 from unskew.stats.moderated import Array, VarianceModel
-from unskew.stats.pairwise import Differences, all_variances, differences_to, fit_model
+from unskew.stats.pairwise import (
+    Differences,
+    all_variances,
+    differences_to,
+    fit_model,
+    noise_of_methods,
+)
 
 SCALE = 10.0
 """The scale of the half-normal prior of the spread between federations, in percentage points."""
@@ -82,12 +88,13 @@ def paired_effects(values: Mapping[str, Sequence[float]], baseline: str) -> dict
     table = table_of(values)
     variance, count = all_variances(table)
     model = fit_model(variance, count)
-    found = differences_to(table, names.index(baseline), variance, count, model)
+    noise = noise_of_methods(table)
+    found = differences_to(table, names.index(baseline), variance, count, model, noise)
     rivals = [name for name in names if name != baseline]
     return {
         name: Effect(float(mean), float(error))
         for name, mean, error, seeds in zip(
-            rivals, found.mean[0], _errors(found)[0], found.seeds, strict=True
+            rivals, found.mean[0], _errors(found)[0], found.seeds[0], strict=True
         )
         if seeds > 1
     }

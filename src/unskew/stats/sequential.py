@@ -98,8 +98,8 @@ def judge_waves(
     :func:`plan_waves`. They must not change between waves. The looks for which there are seeds are
     repeated one by one; the values of a method after its answer do not count.
 
-    By default, methods are open until they have an answer. With ``best``, they are open while they
-    may be the best, until one is left or all that are left are equivalent to each other.
+    Methods are open until they have an answer. With ``best``, those that may be the best are open
+    too, until one is left or all that are left are equivalent to each other.
 
     >>> rows = {"fedavg": [70.1, 68.9, 71.0, 70.2, 69.5], "new": [75.3, 74.2, 76.1, 75.0, 74.4]}
     >>> wave = judge_waves(rows, plan_waves(30))
@@ -131,7 +131,7 @@ def judge_waves(
         open_methods = {m for m, pair in pairs.items() if pair.answer == "undecided"}
         if best:
             known = _all_equivalent(cut, candidates, margin, level, 1 / share)
-            open_methods = set() if known else set(candidates)
+            open_methods |= set() if known else set(candidates)
         open_methods -= {name for name in names if not np.isfinite(cut[name]).any()}
         last = look + 1
         if not open_methods or last == len(plan) or plan[last] > seeds:
