@@ -15,6 +15,7 @@ def compare(data: Path, *options: object) -> tuple[object, ...]:
 def test_compare_prints_one_row_per_method(terminal, data):
     output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1,buffers=local"))
     assert "custom, 4 clients, logistic, 2 rounds, 2 seeds" in output
+    assert "All seeds have the same clients and test samples" in output
     assert "fedprox:buffers=local,mu=0.1" in output
     assert "rounds to" in output
 

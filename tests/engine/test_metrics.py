@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import unskew as us
+from unskew.models.functional import FunctionalModel
 from unskew.report.charts import all_charts
 from unskew.report.reproduce import python_text
 from unskew.runs.read import read_run
@@ -69,6 +70,13 @@ def test_metrics_change_nothing_else():
             assert with_none[level] == {name: with_auc[level][name] for name in with_none[level]}
     assert "metrics" not in plain.facts
     assert set(plain.metrics[0]["global"]) == {"accuracy", "loss"}
+
+
+def test_predictions_are_not_gathered_by_default(monkeypatch):
+    monkeypatch.setattr(FunctionalModel, "capture_passes", None)
+    us.train(sites(), **OPTIONS)
+    with pytest.raises(TypeError):
+        us.train(sites(), metrics=["auc"], **OPTIONS)
 
 
 def test_personal_models_are_measured_with_their_own_predictions():

@@ -158,7 +158,7 @@ def compare_methods(
     --tune-trials 6 --tune-rounds 15[/bold]
     """
     from unskew.data.config import DataConfig  # noqa: PLC0415
-    from unskew.data.load import open_data  # noqa: PLC0415
+    from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
@@ -198,8 +198,12 @@ def compare_methods(
         "metric": metric,
         **set_values(settings or ()),
     }
+
+    def federation(seed: int) -> "Federation":
+        return _with_test_samples(open_data(data_config, seed))
+
     runs = compare(
-        lambda seed: _with_test_samples(open_data(data_config, seed)),
+        federation if depends_on_seed(data_config) else federation(0),
         methods,
         seeds=seeds,
         model=model,

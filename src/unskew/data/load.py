@@ -37,6 +37,15 @@ _TABLE_OPTIONS = ("label_column", "client_column", "features", "task", "prepare"
 """Options that have no effect on other kinds of data."""
 
 
+def depends_on_seed(config: DataConfig) -> bool:
+    """Return whether the seed decides which client has which samples, or which are test samples.
+
+    It does not for a folder or table that names its clients if nothing is held out.
+    """
+    is_source = config.name in CATALOGUE or not Path(config.name).exists()
+    return is_source or bool(config.holdout)
+
+
 def open_data(config: DataConfig, seed: int) -> Federation:
     """Open a source by name, or the folder or table at a path, which defines its clients."""
     path = Path(config.name)

@@ -11,7 +11,7 @@ from unskew.stats.metric import Metric
 
 FIXED_SPLIT = (
     "All seeds have the same clients and test samples, so ± does not include how they were drawn; "
-    "to draw them per seed, pass a function of the seed, such as lambda seed: us.load(...)."
+    "--holdout, or in Python a function of the seed as federation, draws them per seed."
 )
 """The note below a table whose seeds share one federation."""
 
