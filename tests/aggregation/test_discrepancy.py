@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import unskew as us
 from unskew.aggregation import Uploads, by_samples, discrepancy, label_divergence
 from unskew.errors import UnskewError
 
@@ -142,3 +144,18 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(UnskewError, match=f"^{field} must be"):
             make()
+
+
+MEASURED = ("kl", "l1", "l2", "cosine")
+
+
+@pytest.mark.parametrize("measure", MEASURED)
+@pytest.mark.filterwarnings("ignore::unskew.errors.UnskewWarning")
+def test_balanced_clients_have_no_discrepancy_in_training(measure):
+    """Clients of 10, 20 and 70 samples with even labels: 0.1 + 0.1, 0.2 + 0.1, 0.7 + 0.1."""
+    sizes = [10, 20, 70]
+    y = np.concatenate([np.arange(size) % 10 for size in sizes])
+    x = np.random.default_rng(0).normal(size=(len(y), 3))
+    federation = us.Federation.from_arrays(x, y, np.repeat([0, 1, 2], sizes))
+    run = us.train(federation, f"feddisco:measure={measure}", model="logistic", rounds=1)
+    assert run.weights[0].tolist() == pytest.approx([0.2 / 1.3, 0.3 / 1.3, 0.8 / 1.3])

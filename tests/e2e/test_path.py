@@ -34,8 +34,9 @@ def test_a_comparison_calls_the_documented_functions_in_order(tmp_path, monkeypa
         if event == "call" and step in path and step not in called:
             called.append(step)
 
-    command = "unskew compare --methods fedavg --clients 2 --rounds 1 --seeds 2 --jobs 1 --out"
-    monkeypatch.setattr(sys, "argv", [*command.split(), str(tmp_path / "out")])
+    command = "unskew compare --methods fedavg --clients 2 --rounds 1 --seeds 2 --jobs 1"
+    options = ["--set", "runner=loop", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", [*command.split(), *options])
     sys.setprofile(record_first_call)
     try:
         with pytest.raises(SystemExit, match="0"):

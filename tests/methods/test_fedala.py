@@ -103,9 +103,9 @@ def test_the_first_mix_is_trained_until_it_converges_then_one_epoch_per_round(
     monkeypatch.setattr(FedALA, "_step", counted)
     received, own = vectors()
     client = client_of(federation)
-    method = make_method(FedALA(batch_size=1000, max_epochs=30))
+    method = make_method(FedALA(batch_size=1000, max_epochs=30, eta=1e-6))
     start = method.prepare(client, {"model": received}, {"fedala/own": own})
-    assert 10 <= len(passes) <= 30
+    assert len(passes) == 11  # the losses hardly change, so the first test succeeds
     passes.clear()
     state = {"fedala/own": own, "fedala/mix": start.refs["fedala/mix"]}
     method.prepare(client, {"model": received}, state)

@@ -73,7 +73,8 @@ def label_divergence(
     def values(uploads: Uploads) -> Tensor:
         if uploads.label_counts is None:
             raise UnskewError("label_counts are missing: label_divergence needs one row per client")
-        counts = uploads.label_counts
+        # Counts are integers, whose quotients are float32 by default: too coarse for _ROUNDING.
+        counts = uploads.label_counts.to(torch.float64)
         sizes = counts.sum(1, keepdim=True)
         if not bool((sizes > 0).all()):
             empty = uploads.clients[int(sizes.argmin())]

@@ -23,7 +23,8 @@ from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
 _WINDOW, _MAX_DEVIATION = 10, 0.1
-"""The first mix has converged when the last 10 losses deviate by less than 0.1."""
+"""The first mix has converged after more than 10 passes whose last 10 losses deviate by less than
+0.1, as in the authors' code."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -95,7 +96,7 @@ class FedALA(ClientSide, Personalization):
                 loss, mix = self._step(client, received, own, mix, rows)
                 total += loss * len(rows)
             losses.append(total / max(1, len(chosen)))
-            if len(losses) >= _WINDOW and pstdev(losses[-_WINDOW:]) < _MAX_DEVIATION:
+            if len(losses) > _WINDOW and pstdev(losses[-_WINDOW:]) < _MAX_DEVIATION:
                 break
         return mix
 

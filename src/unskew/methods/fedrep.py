@@ -25,7 +25,7 @@ from unskew.utils.specs import OPTIONS
 class FedRep(FedPer, ClientSide):
     """FedPer with the head trained first, and the body after it."""
 
-    head_epochs: Annotated[int, Field(ge=1)] = 10
+    head_epochs: Annotated[int, Field(ge=1)] = 4
     """Epochs of the head per round, before the body is trained."""
 
     about: ClassVar[About] = About(
@@ -36,7 +36,7 @@ class FedRep(FedPer, ClientSide):
         down="body",
         up="body",
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 5, 10, 15)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"head_epochs": (1, 4, 10)}
 
     repeats_training = True
 
