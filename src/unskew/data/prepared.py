@@ -49,9 +49,8 @@ def with_features(
     unknown = [name for name in declared if name not in columns]
     if unknown:
         raise UnskewError(f"columns: {unknown[0]!r} is no feature column of {where}")
-    train, test = (_columns_of_clients(part, columns) for part in (placed.train, placed.test))
     preparation = prepare_clients(
-        train,
+        _columns_of_clients(placed.train, columns),
         prepare,
         declared,
         where=where,
@@ -61,8 +60,8 @@ def with_features(
     )
     lenient = prepare.budget is not None  # there, nobody has looked at the training samples
     x_train, x_test = (
-        _features(part, preparation, what, lenient=lenient)
-        for part, what in ((train, where), (test, f"{where}, test samples"))
+        _features(part, columns, preparation, what, lenient=lenient)
+        for part, what in ((placed.train, where), (placed.test, f"{where}, test samples"))
     )
     return replace(
         placed,
@@ -94,12 +93,17 @@ def _labels_of_clients(placed: "Federation", class_names: tuple[str, ...]) -> li
 
 
 def _features(
-    clients: list[dict[str, Column]], preparation: Preparation, where: str, *, lenient: bool
+    part: Columns, columns: RawColumns, preparation: Preparation, where: str, *, lenient: bool
 ) -> NDArray[Any]:
+    if not preparation.own:
+        rows = part.x[:, 0].astype(np.int64)
+        taken = {name: column.take(rows) for name, column in columns.items()}
+        return preparation.transform.apply(taken, where, lenient=lenient)
+    clients = _columns_of_clients(part, columns)
     return np.concatenate(
         [
-            preparation.of_client(client).apply(columns, where, lenient=lenient)
-            for client, columns in enumerate(clients)
+            own.apply(taken, where, lenient=lenient)
+            for own, taken in zip(preparation.own, clients, strict=True)
         ]
     )
 

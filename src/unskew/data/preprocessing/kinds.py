@@ -1,7 +1,7 @@
 """What a column holds, decided from counts that add up over clients."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -57,7 +57,8 @@ class Evidence:
     @staticmethod
     def total(parts: "Sequence[Evidence]") -> "Evidence":
         """Add up the evidence of several clients."""
-        return Evidence(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
+        rows = (vars(part).values() for part in parts)
+        return Evidence(*(sum(column) for column in zip(*rows, strict=True)))
 
     def kind(self) -> Kind:
         """Return what the column holds."""

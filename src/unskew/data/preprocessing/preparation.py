@@ -112,7 +112,9 @@ def prepare_clients(
         schema = declared_schema(names, declared, prepare, where)
     try:
         summaries = [
-            summarise_columns(columns, schema, prepare, noise_of(seed, client))
+            summarise_columns(
+                columns, schema, prepare, noise_of(seed, client) if prepare.budget else None
+            )
             for client, columns in enumerate(clients)
         ]
     except UnskewError as error:

@@ -11,7 +11,6 @@ Messages are plain JSON values, so a simulation and a federation of nodes send t
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ MAX_LEVELS = 10_000
 
 def describe_columns(columns: Mapping[str, Column]) -> Message:
     """Return a client's first message: how many cells can be read in which way."""
-    return {name: asdict(Evidence.of(column)) for name, column in columns.items()}
+    return {name: vars(Evidence.of(column)) for name, column in columns.items()}
 
 
 def agree_on_schema(messages: Sequence[Message], declared: Schema, where: str) -> Schema:
@@ -151,7 +150,7 @@ def _noisy_summary(
         return {}
     if declared.bounds is None:
         raise UnskewError(f"column {name!r}: has no range, so its sums cannot have noise")
-    return asdict(NoisySums.of(_numbers(column, declared), *declared.bounds, noise, rng))
+    return {**vars(NoisySums.of(_numbers(column, declared), *declared.bounds, noise, rng))}
 
 
 def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) -> Message:
@@ -160,7 +159,7 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
         values = _numbers(column, declared)
         if prepare.mode == "local":
             return missing
-        summary = {**missing, **asdict(Moments.of(values))}
+        summary = {**missing, **vars(Moments.of(values))}
         if prepare.scale == "robust":
             points = len(values) if prepare.mode == "pooled" else prepare.points
             summary["sketch"] = QuantileSketch.of(values, points).to_json()
