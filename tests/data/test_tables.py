@@ -15,14 +15,14 @@ def visits(tmp_path_factory):
 
 
 def steps(federation):
-    return {step.name: step for step in federation.preparation.transform.columns}
+    return {step.name: step for step in federation.preprocessing.transform.columns}
 
 
 def test_a_raw_table_becomes_features(visits):
     federation = Federation.from_table(visits, **ROLES, holdout=0.25)
     assert federation.name == "visits"
     assert federation.class_names == ("died", "left")
-    assert federation.preparation.transform.feature_names == [
+    assert federation.preprocessing.transform.feature_names == [
         "age", "age is missing", "income", "income is missing", "pressure", "pressure is missing",
         "ward=eyes", "ward=heart", "ward=surgery", "ward=(other)", "ward is missing", "smokes",
         "smokes is missing", "admitted", "admitted is missing",
@@ -71,11 +71,11 @@ def test_statistics_are_those_of_training_samples(visits):
     for row in split.test.x.astype(int):
         changed[row]["age"] = "1000"
     after = Federation.from_table(write_csv(visits.with_name("changed.csv"), changed), **options)
-    assert after.preparation.transform == federation.preparation.transform
+    assert after.preprocessing.transform == federation.preprocessing.transform
     assert after.test.x.max() > 50
 
 
-def test_local_preparation_scales_every_client_by_itself(visits):
+def test_local_preprocessing_scales_every_client_by_itself(visits):
     federation = Federation.from_table(visits, **ROLES, prepare="local")
     for client in range(len(federation)):
         x, _ = federation.train.client(client)
@@ -126,11 +126,11 @@ def test_a_common_test_table_is_prepared_like_the_others(visits):
         Federation.from_table(visits, **ROLES, common=tests, prepare="local")
 
 
-def test_a_prepared_federation_is_saved_with_its_preparation(visits, tmp_path):
+def test_a_prepared_federation_is_saved_with_its_preprocessing(visits, tmp_path):
     federation = Federation.from_table(visits, **ROLES)
     federation.save(tmp_path / "saved")
     opened = Federation.open(tmp_path / "saved")
-    assert opened.preparation.to_json() == federation.preparation.to_json()
+    assert opened.preprocessing.to_json() == federation.preprocessing.to_json()
 
 
 def test_all_misspelt_columns_and_all_odd_cells_are_named_at_once(tmp_path):
@@ -164,7 +164,7 @@ def test_texts_become_tokens_of_a_vocabulary_of_training_texts():
     federation = Federation.from_arrays(TEXTS, ILL, [0, 1] * 6, holdout=0.5)
     assert federation.train.x.dtype == np.int32
     assert federation.vocabulary[:2] == ("<pad>", "<unk>")
-    assert federation.preparation.sent.bytes_up > 0
+    assert federation.preprocessing.sent.bytes_up > 0
     rare = Federation.from_arrays(
         np.array([*TEXTS, "never seen before"]), [*ILL, 1], common=(["seen zebra"], [0])
     )

@@ -56,7 +56,7 @@ def test_show_lists_what_the_columns_became(terminal, tmp_path):
     assert ward == ["ward", "category", "3", "categories", "5", "yes"]
     (admitted,) = (line.split() for line in lines if line.strip().startswith("admitted"))
     assert admitted[:3] == ["admitted", "date", "2024-07-01"]
-    assert terminal.json(*show)["preparation"]["spec"] == "federated"
+    assert terminal.json(*show)["preprocessing"]["spec"] == "federated"
 
 
 def test_errors_are_one_line(terminal, tmp_path):

@@ -118,18 +118,18 @@ def test_a_changed_folder_is_one_line(tmp_path):
     run = us.train(small_federation(), rounds=1, out=tmp_path / "run", progress=False)
     path = run.folder / "run.json"
     facts = json.loads(path.read_text())
-    for change in ({"inputs": {"shape": [10**12]}}, {"inputs": 3}, {"preparation": {"spec": 1}}):
+    for change in ({"inputs": {"shape": [10**12]}}, {"inputs": 3}, {"preprocessing": {"spec": 1}}):
         path.write_text(json.dumps({**facts, **change}))
         with pytest.raises(us.UnskewError) as error:
             _ = read_run(run.folder).predictor
         assert "\n" not in str(error.value)
 
 
-def test_the_preparation_counts_in_the_first_round(folder):
+def test_the_preprocessing_counts_in_the_first_round(folder):
     federation, run = train(folder)
-    sent = federation.preparation.sent
+    sent = federation.preprocessing.sent
     first, second = run.metrics[0]["traffic"], run.metrics[1]["traffic"]
     for name, number in vars(sent).items():
         assert first[name] - second[name] == number > 0
-    assert run.metrics[0]["preparation"] == vars(sent)
+    assert run.metrics[0]["preprocessing"] == vars(sent)
     assert run.cost.bytes_up == 10 * second["bytes_up"] + sent.bytes_up

@@ -1,4 +1,4 @@
-"""Nodes with raw tables: the preparation precedes the first round and gives the same bits."""
+"""Nodes with raw tables: the preprocessing precedes the first round and gives the same bits."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_nodes_and_a_simulation_give_the_same_bits(tmp_path, prepare, columns):
     nodes = run_on_nodes(tmp_path, prepare=prepare, columns=columns).run
     simulated = simulate(prepare=prepare, columns=columns)
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
-    ours, theirs = (run.facts["preparation"] for run in (nodes, simulated))
+    ours, theirs = (run.facts["preprocessing"] for run in (nodes, simulated))
     assert ours["transform"] == theirs["transform"]
     assert [row["traffic"] for row in nodes.metrics] == [r["traffic"] for r in simulated.metrics]
     if prepare != "local":
@@ -128,7 +128,7 @@ def test_local_tests_are_held_out_and_prepared(tmp_path):
     assert 0 < nodes.last("local") <= 1
 
 
-def test_only_the_messages_of_the_preparation_precede_the_first_round(tmp_path):
+def test_only_the_messages_of_the_preprocessing_precede_the_first_round(tmp_path):
     grid = run_on_nodes(tmp_path).grid
     kinds = [kind for name, kind, *_ in grid.log if name == "north"]
     assert kinds == ["query.unskew", *["query.unskew_prepare"] * 3, *["train.unskew"] * 2]
@@ -146,7 +146,7 @@ def test_only_the_messages_of_the_preparation_precede_the_first_round(tmp_path):
 def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     options = {"prepare": "federated:epsilon=1", "columns": COLUMNS, "noise": "secret"}
     first, second = (run_on_nodes(tmp_path, **options) for _ in range(2))
-    transforms = [each.run.facts["preparation"]["transform"] for each in (first, second)]
+    transforms = [each.run.facts["preprocessing"]["transform"] for each in (first, second)]
     assert transforms[0] != transforms[1]
     (message, reply), *_ = [
         (sent, reply) for name, sent, reply in first.grid.of_kind("query.unskew_prepare")
@@ -172,7 +172,7 @@ def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     assert "does not describe" in refused.content.config_records["refusal"]["reason"]
 
 
-def test_a_node_takes_part_only_in_the_preparation_it_agreed_to(tmp_path):
+def test_a_node_takes_part_only_in_the_preprocessing_it_agreed_to(tmp_path):
     with pytest.raises(UnskewError, match=r"it prepares its table by federated:epsilon=1.0, but"):
         run_on_nodes(tmp_path, node={"prepare": "federated:epsilon=1"}, columns=COLUMNS)
     for prepare in ("pooled", "none"):
@@ -188,7 +188,7 @@ def test_problems_of_all_columns_reach_the_server(tmp_path):
 
 
 def changed(step, change):
-    """Change the reply of the node ``west`` to one step of the preparation."""
+    """Change the reply of the node ``west`` to one step of the preprocessing."""
     steps = []
 
     def spoil(name, kind, reply):
@@ -243,7 +243,7 @@ def test_a_node_that_sends_something_wrong_drops_out_alone(tmp_path, step, chang
         assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(expected.model))
 
 
-def test_a_resumed_run_keeps_its_preparation(tmp_path):
+def test_a_resumed_run_keeps_its_preprocessing(tmp_path):
     out = {"out": tmp_path / "run", "state": tmp_path / "states"}
     run_on_nodes(tmp_path, **out)
     longer = run_on_nodes(tmp_path, **out, resume=True, rounds=4)
@@ -259,13 +259,13 @@ def test_a_resumed_run_keeps_its_preparation(tmp_path):
 
 
 def test_the_preview_lists_what_nodes_send(tmp_path):
-    from unskew.flower.preparation_preview import preview_preparation
+    from unskew.flower.preprocessing_preview import preview_preprocessing
 
     for prepare, columns in (("federated:scale=robust", None), ("federated:epsilon=1", COLUMNS)):
         grid = run_on_nodes(tmp_path, prepare=prepare, columns=columns).grid
         listed = {
             (row["step"], row["kind of column"]): row["sent up by every node"]
-            for row in preview_preparation(prepare)
+            for row in preview_preprocessing(prepare)
         }
         kinds = {"age": "number", "ward": "category", "smokes": "boolean", "admitted": "date"}
         for name, message, reply in grid.of_kind("query.unskew_prepare"):
@@ -278,4 +278,4 @@ def test_the_preview_lists_what_nodes_send(tmp_path):
                 found = listed[step, "every kind" if step == "describe" else kind]
                 assert ", ".join(columns_sent[column]) == found.removeprefix("-")
     with pytest.raises(UnskewError, match="pooled is not possible on nodes"):
-        preview_preparation("pooled")
+        preview_preprocessing("pooled")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.fitted import Preprocessing, encode, prepare_clients
 from unskew.data.preprocessing.moments import Moments
-from unskew.data.preprocessing.preparation import Preparation, encode, prepare_clients
 from unskew.data.preprocessing.sketch import QuantileSketch
 from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.preprocessing.transform import Transform
@@ -139,10 +139,10 @@ def test_robust_scaling_uses_median_and_quartiles():
 
 
 def test_local_statistics_stay_with_the_client():
-    preparation = prepared(VISITS, "local")
-    assert [own.columns[0].center for own in preparation.own] == [30, 60]
-    assert preparation.transform.columns[0].center == 0
-    assert preparation.transform.columns[1].levels == ("A", "B", "C")
+    preprocessing = prepared(VISITS, "local")
+    assert [own.columns[0].center for own in preprocessing.own] == [30, 60]
+    assert preprocessing.transform.columns[0].center == 0
+    assert preprocessing.transform.columns[1].levels == ("A", "B", "C")
 
 
 def test_what_is_sent_is_counted():
@@ -161,10 +161,10 @@ def test_all_columns_with_problems_are_listed_at_once():
 
 
 def test_a_transformation_survives_json_and_refuses_other_rows():
-    preparation = prepared(VISITS, "local")
-    again = Preparation.from_json(preparation.to_json())
-    assert again.own == preparation.own
-    assert again.transform == preparation.transform
+    preprocessing = prepared(VISITS, "local")
+    again = Preprocessing.from_json(preprocessing.to_json())
+    assert again.own == preprocessing.own
+    assert again.transform == preprocessing.transform
     with pytest.raises(UnskewError, match="has no column 'smokes'"):
         apply(again.transform, {"age": ["1"], "ward": ["A"]})
     with pytest.raises(UnskewError, match=r"'age' \(number\): 1; 'smokes' \(boolean\): 1"):

@@ -188,10 +188,10 @@ def _show(federation: "Federation") -> None:
     typer.echo(repr(federation))
     print_rich(distribution_table(federation))
     print_rich(diagnosis_table(diagnose(federation)))
-    if federation.preparation is not None:
-        from unskew.cli.preparation_table import preparation_table  # noqa: PLC0415
+    if federation.preprocessing is not None:
+        from unskew.cli.preprocessing_table import preprocessing_table  # noqa: PLC0415
 
-        print_rich(preparation_table(federation.preparation))
+        print_rich(preprocessing_table(federation.preprocessing))
     for note in federation.report.notes if federation.report else ():
         typer.echo(f"note: {note}")
 
@@ -209,5 +209,5 @@ def _federation_facts(federation: "Federation") -> dict[str, Any]:
         "shape": list(federation.shape),
         "diagnosis": diagnose(federation).to_dict(),
         "report": federation.report.to_dict() if federation.report else None,
-        "preparation": federation.preparation.to_json() if federation.preparation else None,
+        "preprocessing": federation.preprocessing.to_json() if federation.preprocessing else None,
     }

@@ -39,7 +39,7 @@ ColumnKinds = Annotated[
     typer.Option(
         "--columns",
         help="Tables: what columns hold, such as ward=category,age=0..120,sex=f|m,note=text.",
-        show_default="found out from the data",
+        show_default="inferred from the data",
     ),
 ]
 Size = Annotated[

@@ -62,7 +62,7 @@ def list_traffic(
     prepare: Annotated[
         str | None,
         typer.Option(
-            help="List what the preparation of raw tables sends instead, such as "
+            help="List what the preprocessing of raw tables sends instead, such as "
             "federated:scale=robust or federated:epsilon=1."
         ),
     ] = None,
@@ -82,11 +82,11 @@ def list_traffic(
     from unskew.cli.tables import show_rows  # noqa: PLC0415
 
     if prepare is not None:
-        from unskew.flower.preparation_preview import preview_preparation  # noqa: PLC0415
+        from unskew.flower.preprocessing_preview import preview_preprocessing  # noqa: PLC0415
 
         if methods:
-            raise UnskewError("prepare: list methods or a preparation, not both")
-        show_rows(preview_preparation(prepare), "what the preparation sends", json=json)
+            raise UnskewError("prepare: list methods or a preprocessing, not both")
+        show_rows(preview_preprocessing(prepare), "what the preprocessing sends", json=json)
         return
     from unskew.flower.traffic_preview import preview_traffic  # noqa: PLC0415
     from unskew.methods import METHODS  # noqa: PLC0415

@@ -20,7 +20,7 @@ from unskew.data.columns import Array, Columns
 from unskew.data.huggingface import huggingface_federation
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
-from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.spec import NoPrepare, Prepare
 from unskew.data.read_items import read_items
 from unskew.data.read_once import read_once
@@ -67,7 +67,7 @@ class Federation:
     vocabulary: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     report: "PartitionReport | None" = field(default=None)
-    preparation: Preparation | None = None
+    preprocessing: Preprocessing | None = None
     """How raw columns or texts became the features; None if they were numbers already."""
     target_units: tuple[float, float] | None = None
     """The mean and standard deviation of a regression's targets, if this process knows them from
@@ -319,7 +319,7 @@ class Federation:
         Numbers, categories, booleans, dates and gaps become features as ``prepare`` says:
         ``federated`` (statistics that clients send), ``pooled``, ``local`` or ``none``, with
         options such as ``federated:scale=robust`` (``docs/tables.md``). Statistics are those of
-        training samples. ``columns`` says what a column holds where it should not be found out:
+        training samples. ``columns`` says what a column holds where it should not be inferred:
         a kind, a range or categories, ``{"ward": "category", "age": (0, 120)}``. ``common`` is a
         table of test samples that belong to no client. The other ``options`` are those of
         :meth:`from_arrays`.

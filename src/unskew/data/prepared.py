@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from unskew.data.columns import Array, Columns
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.fitted import Preprocessing, prepare_clients
 from unskew.data.preprocessing.labels import Classes, describe_labels
-from unskew.data.preprocessing.preparation import Preparation, prepare_clients
 from unskew.data.preprocessing.spec import Prepare
 from unskew.errors import UnskewError
 
@@ -49,7 +49,7 @@ def with_features(
     unknown = [name for name in declared if name not in columns]
     if unknown:
         raise UnskewError(f"columns: {unknown[0]!r} is no feature column of {where}")
-    preparation = prepare_clients(
+    preprocessing = prepare_clients(
         _columns_of_clients(placed.train, columns),
         prepare,
         declared,
@@ -60,17 +60,17 @@ def with_features(
     )
     lenient = prepare.budget is not None  # there, nobody has looked at the training samples
     x_train, x_test = (
-        _features(part, columns, preparation, what, lenient=lenient)
+        _features(part, columns, preprocessing, what, lenient=lenient)
         for part, what in ((placed.train, where), (placed.test, f"{where}, test samples"))
     )
     return replace(
         placed,
         train=replace(placed.train, x=x_train),
         test=replace(placed.test, x=x_test),
-        common=_common(common, preparation, placed, x_train),
-        vocabulary=preparation.transform.vocabulary,
-        feature_names=tuple(preparation.transform.feature_names) or None,
-        preparation=preparation,
+        common=_common(common, preprocessing, placed, x_train),
+        vocabulary=preprocessing.transform.vocabulary,
+        feature_names=tuple(preprocessing.transform.feature_names) or None,
+        preprocessing=preprocessing,
     )
 
 
@@ -93,33 +93,33 @@ def _labels_of_clients(placed: "Federation", class_names: tuple[str, ...]) -> li
 
 
 def _features(
-    part: Columns, columns: RawColumns, preparation: Preparation, where: str, *, lenient: bool
+    part: Columns, columns: RawColumns, preprocessing: Preprocessing, where: str, *, lenient: bool
 ) -> NDArray[Any]:
-    if not preparation.own:
+    if not preprocessing.own:
         rows = part.x[:, 0].astype(np.int64)
         taken = {name: column.take(rows) for name, column in columns.items()}
-        return preparation.transform.apply(taken, where, lenient=lenient)
+        return preprocessing.transform.apply(taken, where, lenient=lenient)
     clients = _columns_of_clients(part, columns)
     return np.concatenate(
         [
             own.apply(taken, where, lenient=lenient)
-            for own, taken in zip(preparation.own, clients, strict=True)
+            for own, taken in zip(preprocessing.own, clients, strict=True)
         ]
     )
 
 
 def _common(
     common: tuple[RawColumns, Array] | None,
-    preparation: Preparation,
+    preprocessing: Preprocessing,
     placed: "Federation",
     like: Array,
 ) -> Columns:
     if common is None:
         return Columns.whole(like[:0], placed.train.y[:0])
-    if preparation.own:
+    if preprocessing.own:
         raise UnskewError(
             "common: with prepare=local every client has its own scale, and these samples belong "
             "to none; use prepare=federated"
         )
     columns, labels = common
-    return Columns.whole(preparation.transform.apply(columns, "common"), labels)
+    return Columns.whole(preprocessing.transform.apply(columns, "common"), labels)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unskew.data.columns import Array, Columns
-from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.targets import BINS
 from unskew.errors import UnskewError
 from unskew.utils.folders import check_folder
@@ -65,7 +65,7 @@ def write(federation: "Federation", folder: Path) -> None:
         "vocabulary": federation.vocabulary,
         "feature_names": federation.feature_names,
         "report": federation.report.to_dict() if federation.report else None,
-        "preparation": federation.preparation.to_json() if federation.preparation else None,
+        "preprocessing": federation.preprocessing.to_json() if federation.preprocessing else None,
     }
     (folder / _UNFINISHED).write_text(json.dumps(metadata))
     (folder / _UNFINISHED).replace(folder / _METADATA)
@@ -92,8 +92,8 @@ def read(folder: Path, *, mmap: bool) -> dict[str, Any]:
         fields["report"] = (
             PartitionReport.from_dict(metadata["report"]) if metadata["report"] else None
         )
-        if metadata.get("preparation") is not None:
-            fields["preparation"] = Preparation.from_json(metadata["preparation"])
+        if metadata.get("preprocessing") is not None:
+            fields["preprocessing"] = Preprocessing.from_json(metadata["preprocessing"])
         if fields["report"] is not None:
             is_regression = fields["train"].y.dtype.kind == "f"
             fields["report"].check(

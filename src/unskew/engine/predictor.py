@@ -14,7 +14,7 @@ from unskew.composition.values import Server
 from unskew.data import checks
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.cells import Column
-from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.read_tables import RawTable
 from unskew.engine.client import to_tensor
@@ -72,7 +72,7 @@ class Predictor:
 
     module: nn.Module
     inputs: InputFormat
-    preparation: Preparation | None = None
+    preprocessing: Preprocessing | None = None
     class_names: tuple[str, ...] | None = None
     client_names: tuple[str, ...] | None = None
 
@@ -102,12 +102,12 @@ class Predictor:
 
     def features(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return what the network receives for raw samples."""
-        if self.preparation is None:
+        if self.preprocessing is None:
             x = checks.features(rows, "rows", tokens=self.inputs.words is not None)
         else:
-            transform = self.preparation.transform
-            if parse_prepare(self.preparation.spec).mode == "local":
-                transform = self.preparation.of_client(self._client_number(client))
+            transform = self.preprocessing.transform
+            if parse_prepare(self.preprocessing.spec).mode == "local":
+                transform = self.preprocessing.of_client(self._client_number(client))
             x = transform.apply(_raw_columns(rows, transform.names))
         if x.shape[1:] != tuple(self.inputs.shape):
             raise UnskewError(
@@ -116,8 +116,8 @@ class Predictor:
         return x.astype(self.inputs.dtype, copy=False)
 
     def _client_number(self, client: str | int | None) -> int:
-        assert self.preparation is not None
-        count = len(self.preparation.own)
+        assert self.preprocessing is not None
+        count = len(self.preprocessing.own)
         if not count:
             raise UnskewError("predictor: every node scales its numbers by itself (prepare=local)")
         names = self.client_names or tuple(map(str, range(count)))
@@ -136,12 +136,12 @@ def predictor_of(run: Run) -> Predictor:
     if "inputs" not in run.facts:
         raise UnskewError("predictor: the run does not record its inputs; run it again")
     inputs = validated(InputFormat, run.facts["inputs"], "run.json: inputs: ")
-    prepared, data = run.facts.get("preparation"), run.facts.get("data", {})
+    prepared, data = run.facts.get("preprocessing"), run.facts.get("data", {})
     names, clients = data.get("class_names"), data.get("client_names")
     return Predictor(
         module=_module_in_folder(run, inputs) if run.model is None else run.model,
         inputs=inputs,
-        preparation=None if prepared is None else Preparation.from_json(prepared),
+        preprocessing=None if prepared is None else Preprocessing.from_json(prepared),
         class_names=None if names is None else tuple(names),
         client_names=None if clients is None else tuple(clients),
     )
@@ -184,7 +184,7 @@ def _check_size(server: Server, size: int, run: Run) -> None:
 
 
 def _raw_columns(rows: Rows, names: list[str]) -> Mapping[str, Column]:
-    """Return the raw columns of rows; texts are the column of a preparation that has one."""
+    """Return the raw columns of rows; texts are the column of a preprocessing that has one."""
     texts = [rows] if isinstance(rows, str) and not _is_file(rows) else rows
     if len(names) == 1 and not isinstance(rows, Mapping) and checks.are_texts(texts):
         return {names[0]: Column.of(np.asarray(texts, object), names[0])}

@@ -221,7 +221,7 @@ class TrainingSetup:
 
 def _input_facts(federation: Federation) -> dict[str, Any]:
     """Return what a predictor must know: the samples' format, and how raw rows are prepared."""
-    preparation, words = federation.preparation, federation.vocabulary
+    preprocessing, words = federation.preprocessing, federation.vocabulary
     facts: dict[str, Any] = {
         "inputs": {
             "shape": list(federation.shape),
@@ -230,8 +230,8 @@ def _input_facts(federation: Federation) -> dict[str, Any]:
             "classes": federation.classes,
         }
     }
-    if preparation is not None:
-        facts["preparation"] = preparation.to_json()
+    if preprocessing is not None:
+        facts["preprocessing"] = preprocessing.to_json()
     return facts
 
 

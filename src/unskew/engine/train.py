@@ -219,11 +219,11 @@ class StageRun:
         They hold evaluation results if this round is evaluated.
         """
         row = round_row(self._stage.name, position.round, outcome)
-        preparation = self._context.federation.preparation
-        if preparation is not None and (position.stage, position.round) == (0, 1):
+        preprocessing = self._context.federation.preprocessing
+        if preprocessing is not None and (position.stage, position.round) == (0, 1):
             # What clients and server sent before the first round counts in it.
-            sent = Traffic(**vars(preparation.sent))
-            row["preparation"] = sent.to_dict()
+            sent = Traffic(**vars(preprocessing.sent))
+            row["preprocessing"] = sent.to_dict()
             row["traffic"] = add_up([outcome.total, sent]).to_dict()
         if self._context.private is not None:
             row["privacy"] = self._context.private.spent(position.round)

@@ -17,7 +17,7 @@ from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import make_metric
 from unskew.flower.node import Node, refusal
-from unskew.flower.node_preparation import PrepareRequest
+from unskew.flower.node_preprocessing import PrepareRequest
 from unskew.flower.site import Data, DataFn, Site
 from unskew.flower.wire import (
     ACTION,
@@ -107,7 +107,7 @@ def _describe_node(node: Node, message: Message, context: Context) -> RecordDict
 
 def _prepare(node: Node, message: Message, context: Context) -> RecordDict:
     request = PrepareRequest.of(message.content.config_records[REQUEST])
-    reply = node.preparation(request.run, context).reply_to(request)
+    reply = node.preprocessing(request.run, context).reply_to(request)
     return RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
 
 

@@ -30,7 +30,7 @@ from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
 from unskew.errors import UnskewError
-from unskew.flower.node_preparation import NodePreparation
+from unskew.flower.node_preprocessing import NodePreprocessing
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
@@ -127,18 +127,18 @@ class Node:
             metrics |= {f"{level}/{name}": value for name, value in values.items()}
         return RecordDict({METRICS: MetricRecord(metrics)})
 
-    def preparation(self, run: str, context: Context) -> NodePreparation:
-        """Return the preparation of the node's raw table in a run."""
+    def preprocessing(self, run: str, context: Context) -> NodePreprocessing:
+        """Return the preprocessing of the node's raw table in a run."""
         raw = self.site.raw
         if raw is None:
             raise Refusal("it has no raw table to prepare")
-        return NodePreparation(raw, context, self.folder, run, self.site.name, self.secret_noise)
+        return NodePreprocessing(raw, context, self.folder, run, self.site.name, self.secret_noise)
 
     def _prepared(self, run: str, context: Context) -> "Node":
         """Return the node with features, if it has a raw table."""
         if self.site.raw is None:
             return self
-        data = self.preparation(run, context).federation()
+        data = self.preprocessing(run, context).federation()
         return replace(self, site=Site(self.site.name, data))
 
     def context(self, request: Request) -> ClientContext:

@@ -1,4 +1,4 @@
-"""A node's raw table, which becomes features once the nodes have agreed on a preparation."""
+"""A node's raw table, which becomes features once the nodes have agreed on a preprocessing."""
 
 import hashlib
 from collections.abc import Sequence

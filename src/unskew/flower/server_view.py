@@ -10,7 +10,7 @@ import numpy as np
 
 from unskew.data.columns import Array, Columns
 from unskew.data.federation import Federation
-from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.targets import center_and_scale
 from unskew.errors import UnskewError
 from unskew.flower.greeting import NodeInfo
@@ -37,7 +37,7 @@ class RemoteFederation(Federation):
         infos: Sequence[NodeInfo],
         classes: int | None = None,
         common: tuple[Array, Array] | None = None,
-        preparation: Preparation | None = None,
+        preprocessing: Preprocessing | None = None,
         class_names: tuple[str, ...] | None = None,
     ) -> "RemoteFederation":
         """Build the federation from what the nodes report, in the order of ``names``."""
@@ -72,7 +72,7 @@ class RemoteFederation(Federation):
             client_names=np.array(names),
             class_names=class_names,
             vocabulary=("",) * words if words else None,
-            preparation=preparation,
+            preprocessing=preprocessing,
         )
 
 

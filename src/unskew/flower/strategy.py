@@ -28,7 +28,7 @@ from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of
 from unskew.flower.greeting import Admission, is_raw
 from unskew.flower.nodes import Nodes
-from unskew.flower.preparing import FittedNodes, PreparationExchange
+from unskew.flower.preprocessing import FittedNodes, PreprocessingExchange
 from unskew.flower.registry import AnonymousNodes, NodeRegistry
 from unskew.flower.remote import NodeBackend
 from unskew.flower.requirements import check_metrics_of_nodes, check_runs_on_nodes
@@ -218,7 +218,7 @@ class Strategy(FlowerStrategy):
         if not is_raw(nodes.registry.infos()[0]):
             return None
         assert isinstance(self._prepare, Prepare)
-        exchange = PreparationExchange(nodes, self._prepare, self.settings.seed)
+        exchange = PreprocessingExchange(nodes, self._prepare, self.settings.seed)
         fitted = FittedNodes.read(self._out) if self._resume and self._out is not None else None
         if fitted is None:
             fitted = exchange.fit(self._columns)
@@ -227,9 +227,9 @@ class Strategy(FlowerStrategy):
             if self._out is not None:
                 fitted.write(self._out)
             return fitted
-        if fitted.preparation.spec != self._prepare.spec:
+        if fitted.preprocessing.spec != self._prepare.spec:
             raise UnskewError(
-                f"prepare: the run was prepared by {fitted.preparation.spec} (got "
+                f"prepare: the run was prepared by {fitted.preprocessing.spec} (got "
                 f"{self._prepare.spec}); change it back, or choose another folder"
             )
         exchange.apply(fitted)  # nodes without a reply have it from the first start
@@ -252,7 +252,7 @@ class Strategy(FlowerStrategy):
             infos,
             self._classes,
             common,
-            None if fitted is None else fitted.preparation,
+            None if fitted is None else fitted.preprocessing,
             None if fitted is None else fitted.class_names(self._classes),
         )
         if self._resume and self._out is not None and federation.is_regression:

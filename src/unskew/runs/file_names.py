@@ -23,10 +23,10 @@ MANIFEST = "manifest.json"
 
 NODES = "nodes.json"
 
-NODE_PREPARATION = "preparation.json"
+NODE_PREPROCESSING = "preprocessing.json"
 """What the nodes of a Flower federation agreed on before the first round."""
 
-SERVER_FILES = (NODES, "start.safetensors", NODE_PREPARATION)
+SERVER_FILES = (NODES, "start.safetensors", NODE_PREPROCESSING)
 """What the server of a Flower federation writes before the run starts: nodes, initial weights."""
 
 LOCK = "run.lock"

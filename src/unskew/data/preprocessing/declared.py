@@ -14,7 +14,7 @@ _FORMS = "a kind (number, boolean, date, category, text), a range (0..120) or ca
 
 @dataclass(frozen=True)
 class Declared:
-    """What the user says about a column, so that nothing has to be found out from the data."""
+    """What the user says about a column, so that nothing has to be inferred from the data."""
 
     kind: Kind
     low: float | None = None

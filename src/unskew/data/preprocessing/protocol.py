@@ -82,7 +82,7 @@ def declared_schema(names: Sequence[str], declared: Schema, prepare: Prepare, wh
             problem[name] = "is text, whose vocabulary has no noise"
     if problem:
         raise UnskewError(
-            f"{where}: with epsilon, nothing may be found out from the data: "
+            f"{where}: with epsilon, nothing may be inferred from the data: "
             f"{'; '.join(f'column {name!r} {why}' for name, why in problem.items())}; say what "
             "they hold with columns, such as age=0..120,sex=f|m,smokes=boolean"
         )

@@ -92,7 +92,7 @@ PREPARE: dict[str, type[Prepare] | type[NoPrepare]] = {
 
 
 def parse_prepare(text: str | Prepare | NoPrepare) -> Prepare | NoPrepare:
-    """Return the preparation that a spec string such as ``federated:epsilon=1`` names."""
+    """Return the preprocessing that a spec string such as ``federated:epsilon=1`` names."""
     if isinstance(text, Prepare | NoPrepare):
         chosen: Prepare | NoPrepare = text
     elif isinstance(text, str):

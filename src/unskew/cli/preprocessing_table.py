@@ -2,21 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 
-from unskew.data.preprocessing.preparation import Preparation
+from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.transform import ColumnStep
 from unskew.utils.tables import Table
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def preparation_table(preparation: Preparation) -> Table:
+def preprocessing_table(preprocessing: Preprocessing) -> Table:
     """Return one row per column: its kind, its statistics and its features."""
     rows = [
         [step.name, step.kind, _statistics(step), str(_features(step)), "yes" if step.gap else "no"]
-        for step in preparation.transform.columns
+        for step in preprocessing.transform.columns
     ]
     heads = ["column", "kind", "center and scale", "features", "gaps"]
-    return Table(heads, rows, title=f"prepared: {preparation.spec}")
+    return Table(heads, rows, title=f"prepared: {preprocessing.spec}")
 
 
 def _features(step: ColumnStep) -> int:

@@ -1,4 +1,4 @@
-"""A node's part of the preparation: what it sends about its columns, and what it keeps."""
+"""A node's part of the preprocessing: what it sends about its columns, and what it keeps."""
 
 import json
 import secrets
@@ -13,8 +13,8 @@ from flwr.app import ConfigRecord, Context
 
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.declared import Declared, read_schema
+from unskew.data.preprocessing.fitted import noise_of
 from unskew.data.preprocessing.labels import Classes, describe_labels
-from unskew.data.preprocessing.preparation import noise_of
 from unskew.data.preprocessing.protocol import (
     Message,
     declared_schema,
@@ -27,7 +27,7 @@ from unskew.flower.node_table import RawSamples
 from unskew.flower.wire import Refusal
 from unskew.runs.atomic import write_bytes
 
-_RECORD = "unskew.preparation"
+_RECORD = "unskew.preprocessing"
 Step = Literal["describe", "summarise", "apply"]
 
 
@@ -56,8 +56,8 @@ class PrepareRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class NodePreparation:
-    """The preparation of one node in one run; what it keeps survives a restart."""
+class NodePreprocessing:
+    """The preprocessing of one node in one run; what it keeps survives a restart."""
 
     raw: RawSamples
     context: Context
@@ -89,7 +89,7 @@ class NodePreparation:
         """Return the node's samples with the features that all nodes use."""
         fitted = self._read("fitted")
         if fitted is None:
-            raise Refusal("it has no preparation of this run; resume the run to send it again")
+            raise Refusal("it has no preprocessing of this run; resume the run to send it again")
         return self._prepared(json.loads(fitted))
 
     def _describe(self, request: PrepareRequest) -> Message:
@@ -159,4 +159,4 @@ class NodePreparation:
     def _path(self, key: str) -> Path | None:
         if self.folder is None:
             return None
-        return self.folder / self.run / quote(self.name, safe="") / f"preparation-{key}.json"
+        return self.folder / self.run / quote(self.name, safe="") / f"preprocessing-{key}.json"

@@ -48,7 +48,7 @@ class SentMessages:
 
 
 @dataclass(frozen=True, eq=False)
-class Preparation:
+class Preprocessing:
     """How the columns of a federation were prepared, and what that cost."""
 
     spec: str
@@ -72,16 +72,16 @@ class Preparation:
         }
 
     @staticmethod
-    def from_json(plain: Any) -> "Preparation":
+    def from_json(plain: Any) -> "Preprocessing":
         """Read plain values, which anybody may have changed."""
         try:
             spec = str(plain["spec"])
             own = tuple(Transform.from_json(each) for each in plain["own"])
             sent = SentMessages(**{name: int(n) for name, n in plain["sent"].items()})
             parse_prepare(spec)
-            return Preparation(spec, Transform.from_json(plain["transform"]), own, sent)
+            return Preprocessing(spec, Transform.from_json(plain["transform"]), own, sent)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise UnskewError(f"preparation: it is damaged ({type(error).__name__})") from None
+            raise UnskewError(f"preprocessing: it is damaged ({type(error).__name__})") from None
 
 
 def prepare_clients(
@@ -93,7 +93,7 @@ def prepare_clients(
     seed: int = 0,
     labels: Sequence[list[Any]] = (),
     classes: Classes | None = None,
-) -> Preparation:
+) -> Preprocessing:
     """Fit the transformation to the training samples of all clients.
 
     ``clients`` holds the raw columns of each client's training samples. ``seed`` is that of the
@@ -123,13 +123,13 @@ def prepare_clients(
     sent = sent.plus(up=summaries, down=transform.to_json(), clients=count)
     if classes is not None:
         sent = sent.plus(up=labels, down=classes.to_json(), clients=count)
-    preparation = Preparation(prepare.spec, transform, sent=sent)
+    preprocessing = Preprocessing(prepare.spec, transform, sent=sent)
     if prepare.mode == "pooled":
-        return replace(preparation, sent=SentMessages())
+        return replace(preprocessing, sent=SentMessages())
     if prepare.mode == "local":
         own = tuple(with_local_statistics(transform, columns) for columns in clients)
-        return replace(preparation, own=own)
-    return preparation
+        return replace(preprocessing, own=own)
+    return preprocessing
 
 
 def noise_of(seed: int, client: int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""What the preparation of raw tables sends, found by preparing a toy table."""
+"""What the preprocessing of raw tables sends, found by preparing a toy table."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared
-from unskew.data.preprocessing.preparation import noise_of
+from unskew.data.preprocessing.fitted import noise_of
 from unskew.data.preprocessing.protocol import (
     agree_on_schema,
     declared_schema,
@@ -22,7 +22,7 @@ _COLUMNS = ("step", "kind of column", "sent up by every node", "sent down to eve
 _SAMPLES = 40
 
 
-def preview_preparation(spec: str) -> list[dict[str, str]]:
+def preview_preprocessing(spec: str) -> list[dict[str, str]]:
     """Prepare a toy table and a toy text; return one row per step and kind of column."""
     prepare = parse_prepare(spec)
     if isinstance(prepare, NoPrepare) or prepare.mode == "pooled":
@@ -62,7 +62,7 @@ _DECLARED = {
 
 
 def _toy_table() -> dict[str, Column]:
-    random = generator(0, "what the preparation sends")
+    random = generator(0, "what the preprocessing sends")
     gaps = np.arange(_SAMPLES) % 5 == 0
     return {
         "number": Column("number", np.where(gaps, np.nan, random.normal(size=_SAMPLES))),

@@ -1,4 +1,4 @@
-"""The server's part of the preparation: it asks the nodes, merges their statistics, and replies."""
+"""The server's part of the preprocessing: it asks the nodes and merges their statistics."""
 
 import json
 from collections import Counter
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from unskew.data import checks
 from unskew.data.columns import Array
 from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.fitted import Preprocessing, SentMessages, schema_message
 from unskew.data.preprocessing.labels import Classes, agree_on_classes
-from unskew.data.preprocessing.preparation import Preparation, SentMessages, schema_message
 from unskew.data.preprocessing.protocol import (
     Message,
     Schema,
@@ -34,43 +34,43 @@ from unskew.data.preprocessing.spec import Prepare
 from unskew.data.read_tables import RawTable, TableLike
 from unskew.errors import UnskewError
 from unskew.flower.greeting import NodeInfo
-from unskew.flower.node_preparation import PrepareRequest
+from unskew.flower.node_preprocessing import PrepareRequest
 from unskew.flower.nodes import Nodes
 from unskew.flower.wire import PREPARE, REPLY, REQUEST, log
 from unskew.runs.atomic import write_json
-from unskew.runs.file_names import NODE_PREPARATION
+from unskew.runs.file_names import NODE_PREPROCESSING
 
 
 @dataclass(frozen=True, eq=False)
 class FittedNodes:
     """What the nodes agreed on: the transformation of their columns, and the classes."""
 
-    preparation: Preparation
+    preprocessing: Preprocessing
     classes: Classes
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"preparation": self.preparation.to_json(), "classes": self.classes.to_json()}
+        return {"preprocessing": self.preprocessing.to_json(), "classes": self.classes.to_json()}
 
     @staticmethod
     def read(folder: Path) -> "FittedNodes | None":
         """Read what the nodes of an earlier start of a run agreed on."""
-        path = folder / NODE_PREPARATION
+        path = folder / NODE_PREPROCESSING
         if not path.is_file():
             return None
         plain = json.loads(path.read_text(encoding="utf-8"))
         return FittedNodes(
-            Preparation.from_json(plain["preparation"]), Classes.from_json(plain["classes"])
+            Preprocessing.from_json(plain["preprocessing"]), Classes.from_json(plain["classes"])
         )
 
     def write(self, folder: Path) -> None:
         """Write a file that a resumed run reads."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / NODE_PREPARATION, self.to_json())
+        write_json(folder / NODE_PREPROCESSING, self.to_json())
 
     def common(self, rows: TableLike, labels: ArrayLike) -> tuple[Array, Array]:
         """Return the features and classes of raw test samples on the server."""
-        transform = self.preparation.transform
+        transform = self.preprocessing.transform
         columns = RawTable.of(rows, "common").cells(transform.names)
         given = np.asarray(labels)
         if self.classes.lacks(given):
@@ -84,7 +84,7 @@ class FittedNodes:
 
     def info(self, info: NodeInfo) -> NodeInfo:
         """Return what a node would report about its prepared samples."""
-        transform = self.preparation.transform
+        transform = self.preprocessing.transform
         words = transform.vocabulary
         length = next((step.length for step in transform.columns if step.length), None)
         return {
@@ -96,7 +96,7 @@ class FittedNodes:
         }
 
 
-class PreparationExchange:
+class PreprocessingExchange:
     """Asks all nodes, step by step; a node that refuses or sends something wrong drops out."""
 
     def __init__(self, nodes: Nodes, prepare: Prepare, seed: int) -> None:
@@ -126,20 +126,20 @@ class PreparationExchange:
         transform, classes = fit(summaries, schema, prepare), agree_on_classes(labels)
         sent = sent.plus(up=summaries, down=transform.to_json(), clients=len(self.clients))
         sent = sent.plus(up=labels, down=classes.to_json(), clients=len(self.clients))
-        return FittedNodes(Preparation(prepare.spec, transform, sent=sent), classes)
+        return FittedNodes(Preprocessing(prepare.spec, transform, sent=sent), classes)
 
     def apply(self, fitted: FittedNodes) -> None:
         """Send all nodes the transformation that they apply."""
         plain = {
-            "transform": fitted.preparation.transform.to_json(),
+            "transform": fitted.preprocessing.transform.to_json(),
             "classes": fitted.classes.to_json(),
         }
         self._ask(lambda k: self._request("apply", k, fitted=plain), lambda _, message: message)
         log(
             INFO,
-            "unskew: %d nodes apply the preparation %s",
+            "unskew: %d nodes apply the preprocessing %s",
             len(self.clients),
-            fitted.preparation.spec,
+            fitted.preprocessing.spec,
         )
 
     def _request(self, step: Any, client: int, **content: Any) -> RecordDict:
