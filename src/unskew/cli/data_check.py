@@ -6,10 +6,14 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    ColumnKinds,
     Features,
     Holdout,
     LabelColumn,
+    Prepare,
     Size,
+    Task,
+    column_kinds,
     column_names,
 )
 from unskew.cli.output import Json, print_json
@@ -34,8 +38,11 @@ def check_data(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the partition.")] = 0,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
+    task: Task = None,
     client_column: ClientColumn = None,
     features: Features = None,
+    prepare: Prepare = "federated",
+    columns: ColumnKinds = None,
     size: Size = None,
     json: Json = False,
 ) -> None:
@@ -61,8 +68,11 @@ def check_data(
         "clients": clients,
         "holdout": holdout,
         "label_column": label_column,
+        "task": task,
         "client_column": client_column,
         "features": column_names(features),
+        "prepare": prepare,
+        "columns": column_kinds(columns),
         "size": size,
     }
     found = check(open_data(validated(DataConfig, options), seed))

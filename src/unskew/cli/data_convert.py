@@ -7,10 +7,14 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    ColumnKinds,
     Features,
     Holdout,
     LabelColumn,
+    Prepare,
     Size,
+    Task,
+    column_kinds,
     column_names,
 )
 
@@ -40,8 +44,11 @@ def convert_data(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the partition and of holdout.")] = 0,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
+    task: Task = None,
     client_column: ClientColumn = None,
     features: Features = None,
+    prepare: Prepare = "federated",
+    columns: ColumnKinds = None,
     size: Size = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a saved federation.")] = False,
 ) -> None:
@@ -70,8 +77,11 @@ def convert_data(
         "clients": clients,
         "holdout": holdout,
         "label_column": label_column,
+        "task": task,
         "client_column": client_column,
         "features": column_names(features),
+        "prepare": prepare,
+        "columns": column_kinds(columns),
         "size": size,
     }
     federation = open_data(validated(DataConfig, options), seed)
