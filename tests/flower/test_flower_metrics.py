@@ -93,6 +93,12 @@ def test_a_node_without_the_function_refuses(caplog):
     assert run.metrics[-1]["global"]["spread"] > 0
 
 
+def test_a_common_test_of_numbers_needs_nodes_with_numbers():
+    x = np.zeros((30, 4), np.float32)
+    with pytest.raises(UnskewError, match=r"common\[1\] must hold integer labels"):
+        grids.run_on_grid(data(), "fedavg", common=(x, np.arange(30) / 7), **OPTIONS)
+
+
 def test_a_resumed_regression_keeps_its_units(tmp_path):
     federation = data(regression=True)
     first = on_grid(federation, out=tmp_path / "run", rounds=1)

@@ -242,6 +242,11 @@ class Strategy(FlowerStrategy):
             x, y = self._common
             is_regression = any(info.get("target") is not None for info in infos)
             targets = as_targets(y, "common[1]", "regression" if is_regression else None)
+            if targets.dtype.kind == "f" and not is_regression:
+                raise UnskewError(
+                    "common[1] must hold integer labels, since the nodes report no numbers to "
+                    "predict; with custom_loop, evaluate a regression with evaluate_fn"
+                )
             common = checks.features(x, "common[0]"), targets
         elif self._common is not None and fitted is not None:
             common = fitted.common(*self._common)
