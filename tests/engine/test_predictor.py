@@ -86,6 +86,36 @@ def test_with_local_statistics_the_client_is_named(folder):
     assert north != west
 
 
+@pytest.mark.parametrize("method", ["fedavg", "moon", "feddyn"])
+def test_a_regression_predicts_in_units_of_the_target(tmp_path, method):
+    federation = us.Federation.from_table(
+        hospital_rows(200, blank=0), label="income", client="hospital", features=["age", "ward"]
+    )
+    run = us.train(
+        federation, method, rounds=5, lr=0.02, loss="huber", progress=False, out=tmp_path / "run"
+    )
+    rows = hospital_rows(200, seed=5)
+    predicted = run.predictor.predict(rows)
+    assert predicted.shape == (200,)
+    center, scale = federation.target_center_and_scale
+    assert center > 30_000
+    assert np.abs(predicted - center).max() < 3 * scale
+    loaded = read_run(tmp_path / "run").predictor
+    assert loaded.predict(rows).tolist() == predicted.tolist()
+    with pytest.raises(us.UnskewError, match="has no classes to predict"):
+        loaded.predict_proba(rows)
+
+
+@pytest.mark.parametrize("target", [{"center": 1.0}, {"center": 1.0, "scale": 0.0}, [1.0, 2.0]])
+def test_changed_units_of_a_target_are_one_line(tmp_path, target):
+    x = np.random.default_rng(0).random((60, 3))
+    us.train(us.Federation.from_arrays(x, x.sum(1)), rounds=1, progress=False, out=tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "target": target}))
+    with pytest.raises(us.UnskewError, match=r"^[^\n]*target[^\n]*$"):
+        read_run(tmp_path / "run").predictor.predict(x)
+
+
 def test_texts(tmp_path):
     texts, labels = ["all is well", "very ill indeed"] * 20, [0, 1] * 20
     federation = us.Federation.from_arrays(texts, labels, [0, 1, 1, 0] * 10)

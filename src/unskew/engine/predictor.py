@@ -1,7 +1,7 @@
 """The final model of a run as a predictor of raw rows, in memory or from the run's folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,11 +18,11 @@ from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.read_tables import RawTable
 from unskew.engine.client import to_tensor
+from unskew.engine.model_factory import make_module
 from unskew.engine.settings import Settings
 from unskew.engine.stage import client_context
 from unskew.errors import UnskewError
 from unskew.methods import make_method, names_files
-from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import assign
@@ -49,21 +49,38 @@ class InputFormat(BaseModel):
     """The size of the vocabulary, if samples are tokens."""
     classes: _Size
 
-    def example(self) -> Federation:
-        """Return a federation of one client with two samples of this format."""
+    def example(self, units: "TargetUnits | None" = None) -> Federation:
+        """Return a federation of one client with two samples of this format.
+
+        With units, their targets are those of a regression.
+        """
         x = np.zeros((2, *self.shape), self.dtype)
         federation = Federation.from_arrays(
-            x, [0, 0], classes=self.classes, tokens=self.words is not None
+            x,
+            [0, 0],
+            classes=self.classes if units is None else None,
+            tokens=self.words is not None,
+            task=None if units is None else "regression",
         )
-        words = None if self.words is None else ("",) * self.words
-        return Federation(
-            federation.train, federation.test, federation.common, self.classes, vocabulary=words
+        return replace(
+            federation,
+            vocabulary=None if self.words is None else ("",) * self.words,
+            target_units=None if units is None else (units.center, units.scale),
         )
+
+
+class TargetUnits(BaseModel):
+    """The mean and standard deviation of a regression's targets, as ``run.json`` records them."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    center: float
+    scale: Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Predicts the class of raw samples with the global model of a run.
+    """Predicts the class of raw samples, or their number, with the global model of a run.
 
     If the run's features were prepared, samples are raw rows: a CSV or Parquet file, a DataFrame,
     a list of dicts, one dict, or a list of texts. Otherwise they are arrays like the ones that the
@@ -79,8 +96,13 @@ class Predictor:
     def predict(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return the most probable class of each row: its name, or its number if it has none.
 
+        For a regression, return the predicted number of each row, in units of the target.
         ``client`` is needed if every client scales its numbers by itself (``prepare=local``).
         """
+        network = FunctionalModel(self.module)
+        if network.goal.predicts == "values":
+            values = network.goal.predictions(self._outputs(network, rows, client))
+            return np.asarray(values.numpy(), np.float64)
         best = self.predict_proba(rows, client).argmax(1)
         return np.asarray(best if self.class_names is None else np.array(self.class_names)[best])
 
@@ -89,6 +111,11 @@ class Predictor:
         network = FunctionalModel(self.module)
         if network.goal is not CLASSIFY:
             raise UnskewError(f"predictor: {type(self.module).__name__} has no classes to predict")
+        scores = self._outputs(network, rows, client)[:, : self.inputs.classes].double()
+        probabilities: Tensor = torch.softmax(scores, dim=-1)
+        return np.asarray(probabilities.numpy(), np.float64)
+
+    def _outputs(self, network: FunctionalModel, rows: Rows, client: str | int | None) -> Tensor:
         x = self.features(rows, client)
         self.module.eval()
         with torch.no_grad():
@@ -96,9 +123,7 @@ class Predictor:
                 self.module(network.inputs(to_tensor(x[first : first + _BATCH])))
                 for first in range(0, len(x), _BATCH)
             ]
-        scores = torch.cat(parts)[:, : self.inputs.classes].double()
-        probabilities: Tensor = torch.softmax(scores, dim=-1)
-        return np.asarray(probabilities.numpy(), np.float64)
+        return torch.cat(parts)
 
     def features(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return what the network receives for raw samples."""
@@ -162,10 +187,11 @@ def _module_in_folder(run: Run, inputs: InputFormat) -> nn.Module:
     server = None if found is None or found[0].stage < len(stages) - 1 else found[0].server
     if server is None:
         raise UnskewError(f"{run.folder}: its task has no checkpoint yet; resume the run first")
-    example = inputs.example()
-    module = make(
-        run.network, example.shape, inputs.classes, seed=run.seed, vocabulary=inputs.words
-    )
+    target = run.facts.get("target")
+    units = None if target is None else validated(TargetUnits, target, "run.json: target: ")
+    example = inputs.example(units)
+    loss = run.facts.get("configuration", {}).get("loss")
+    _, module = make_module(example, run.network, run.seed, loss)
     context = client_context(
         stages[-1], module, example, Settings(seed=run.seed), torch.device("cpu"), last=True
     )
