@@ -97,6 +97,12 @@ def test_a_column_of_fractions_is_a_regression_not_classes(tmp_path):
     assert classes.classes == 40
 
 
+def test_a_row_without_a_target_is_named():
+    rows = [{"x": i, "days": "" if i == 4 else f"{i}.5"} for i in range(30)]
+    with pytest.raises(UnskewError, match=r"the label column 'days' .* row 5 .* remove rows witho"):
+        us.Federation.from_table(rows, label="days", task="regression")
+
+
 def test_a_torch_dataset_may_hold_numbers():
     pairs = [(np.zeros(2), float(value)) for value in NUMBERS]
     assert us.Federation.from_dataset(pairs).is_regression

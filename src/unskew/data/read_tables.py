@@ -81,6 +81,16 @@ class RawTable:
         self.check_has(names)
         return np.stack(list(_collected(names, self.where, self._numbers).values()), axis=1)
 
+    def target_numbers(self, name: str) -> NDArray[np.float32]:
+        """Return the column of a regression's targets, which has no gaps."""
+        self.check_has([name])
+        try:
+            return self._numbers(name)
+        except UnskewError as error:
+            raise UnskewError(
+                f"{self.where}: the label {error}; remove rows without a target"
+            ) from None
+
     def _numbers(self, name: str) -> NDArray[np.float32]:
         column = self._plain_column(name)
         try:

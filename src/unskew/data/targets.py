@@ -57,7 +57,7 @@ def table_targets(table: RawTable, name: str, task: TaskName | None) -> Array:
     A column of whole numbers holds classes unless the task says otherwise.
     """
     if task == "regression":
-        return table.numbers([name])[:, 0]
+        return table.target_numbers(name)
     found = table.ids(name)
     if task is None and found.dtype.kind == "U":
         try:
@@ -65,7 +65,7 @@ def table_targets(table: RawTable, name: str, task: TaskName | None) -> Array:
         except ValueError:
             return found
         if np.isfinite(numbers).all() and is_continuous(numbers):
-            return table.numbers([name])[:, 0]
+            return table.target_numbers(name)
     return found
 
 
