@@ -116,6 +116,12 @@ def info(**changes):
     return {**known, "classes": 1, "words": 0, "target": [10.0, 30.0], **changes}
 
 
+def test_what_a_node_reports_does_not_change_when_it_is_stored():
+    """A resumed run compares nodes that come back with what it has stored."""
+    reported = parse_node_info(json.dumps(info()))
+    assert json.loads(json.dumps(reported)) == reported
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -126,7 +132,7 @@ def info(**changes):
     ],
 )
 def test_impossible_sums_of_targets_are_refused(target, message):
-    assert parse_node_info(json.dumps(info()))["target"] == (10.0, 30.0)
+    assert parse_node_info(json.dumps(info()))["target"] == [10.0, 30.0]
     assert "target" not in parse_node_info(json.dumps(info(target=None)))
     with pytest.raises(ValueError, match=message):
         parse_node_info(json.dumps(info(target=target)))

@@ -55,8 +55,8 @@ def with_features(
         declared,
         where=where,
         seed=seed,
-        labels=_labels_of_clients(placed, class_names),
-        classes=Classes(placed.classes, class_names or None),
+        labels=() if placed.is_regression else _labels_of_clients(placed, class_names),
+        classes=None if placed.is_regression else Classes(placed.classes, class_names or None),
     )
     lenient = prepare.budget is not None  # there, nobody has looked at the training samples
     x_train, x_test = (

@@ -67,7 +67,8 @@ def client_app(
     With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
     the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
 
-    ``task`` is that of :meth:`unskew.Federation.from_arrays`, for samples given as arrays.
+    ``task`` is that of :meth:`unskew.Federation.from_arrays`, for samples given as arrays
+    and for raw tables that do not set theirs.
     ``metrics`` are the functions of the strategy's metrics; those with a name in unskew need not be
     given.
     """

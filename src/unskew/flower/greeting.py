@@ -7,12 +7,13 @@ is, so it is compared with what the other nodes report, and a node that stands o
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from unskew.errors import UnskewError
 from unskew.flower.uploads import MAX_COUNT
 
 NodeInfo = dict[str, Any]
@@ -65,7 +66,15 @@ def is_raw(info: NodeInfo) -> bool:
     return _RAW in info
 
 
-def _target(info: NodeInfo) -> dict[str, tuple[float, float]]:
+def have_numbers_to_predict(infos: Sequence[NodeInfo]) -> bool:
+    """Return whether nodes have the numbers of a regression; raise if only some have."""
+    found = {info.get("target") is not None for info in infos}
+    if len(found) > 1:
+        raise UnskewError("data: some nodes have numbers to predict and others classes; set task")
+    return True in found
+
+
+def _target(info: NodeInfo) -> dict[str, list[float]]:
     """Return the sum of a node's targets and of their squares; nothing if they are classes."""
     target = info.get("target")
     if target is None:
@@ -77,7 +86,7 @@ def _target(info: NodeInfo) -> dict[str, tuple[float, float]]:
     total, squares = map(float, target)
     if info["classes"] != 1 or squares * info["samples"] < total * total * (1 - 1e-9):
         raise ValueError("its target has sums that no numbers have")
-    return {"target": (total, squares)}
+    return {"target": [total, squares]}
 
 
 def _check_format(shape: list[Any], dtype: str) -> None:
@@ -158,7 +167,8 @@ class Admission:
 
 def _form(info: NodeInfo) -> str:
     if is_raw(info):
-        return f"a raw table of {info['shape'][0]} columns with the hash {info[_RAW]}"
-    words = f" with {info['words']} words" if info["words"] else ""
-    words += " and a number to predict" if info.get("target") is not None else ""
-    return f"{tuple(info['shape'])} of {np.dtype(info['dtype']).name}{words}"
+        form = f"a raw table of {info['shape'][0]} columns with the hash {info[_RAW]}"
+    else:
+        words = f" with {info['words']} words" if info["words"] else ""
+        form = f"{tuple(info['shape'])} of {np.dtype(info['dtype']).name}{words}"
+    return form + (" and a number to predict" if info.get("target") is not None else "")

@@ -43,7 +43,7 @@ class PrepareRequest:
     schema: Any = None
     """What the columns hold, for the step ``summarise``."""
     fitted: Any = None
-    """The transformation and the classes, for the step ``apply``."""
+    """The transformation and the classes (none for a regression), for the step ``apply``."""
 
     def to_record(self) -> ConfigRecord:
         """Return the record that is sent."""
@@ -121,6 +121,8 @@ class NodePreprocessing:
         if self.secret_noise:
             rng = np.random.default_rng(secrets.randbits(128))
         columns = summarise_columns(self.raw.train_columns(), schema, self.raw.prepare, rng)
+        if self.raw.placed.is_regression:  # its greeting has the sums of its targets
+            return {"columns": columns}
         return {"columns": columns, "labels": describe_labels(self.raw.labels)}
 
     def _apply(self, request: PrepareRequest) -> Message:
@@ -131,10 +133,19 @@ class NodePreprocessing:
     def _prepared(self, fitted: Any) -> Federation:
         transform = Transform.from_json(fitted["transform"])
         self._check_columns(transform.names)
-        classes = Classes.from_json(fitted["classes"])
+        return self.raw.prepared(transform, self._classes(fitted["classes"]))
+
+    def _classes(self, plain: Any) -> Classes | None:
+        is_regression = self.raw.placed.is_regression
+        if (plain is None) != is_regression:
+            kind = "numbers" if is_regression else "classes"
+            raise Refusal(f"its targets are {kind}, unlike those of the run")
+        if plain is None:
+            return None
+        classes = Classes.from_json(plain)
         if classes.lacks(self.raw.labels):
             raise Refusal("the server's classes lack some of its labels")
-        return self.raw.prepared(transform, classes)
+        return classes
 
     def _check_columns(self, names: list[str]) -> None:
         if set(names) - set(self.raw.columns):

@@ -18,6 +18,7 @@ from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
 from unskew.data.preprocessing.transform import Transform
 from unskew.data.read_tables import TableLike
 from unskew.data.readers import read_table
+from unskew.data.targets import TaskName
 from unskew.errors import UnskewError
 
 
@@ -28,7 +29,9 @@ class NodeTable:
     ``label`` names the column to predict; the features are the columns ``features``, or all
     remaining ones. ``holdout`` is the share of the rows that becomes the node's test set, chosen
     by ``seed``. The node takes part only if the server asks for the same ``prepare``, which says
-    what leaves the node (``docs/tables.md``).
+    what leaves the node (``docs/tables.md``). ``task`` is that of
+    :meth:`unskew.Federation.from_table`; nodes with few rows should set it for a regression, which
+    is recognised from many distinct numbers.
     """
 
     table: TableLike
@@ -37,6 +40,7 @@ class NodeTable:
     holdout: float = 0.0
     seed: int = 0
     prepare: str = "federated"
+    task: TaskName | None = None
 
     def load(self) -> "RawSamples":
         """Read the table and hold out the test set."""
@@ -45,13 +49,14 @@ class NodeTable:
             raise UnskewError(
                 f"prepare: {chosen.spec} is not possible on nodes; use federated or local"
             )
-        samples = read_table(self.table, label=self.label, features=self.features)
+        samples = read_table(self.table, label=self.label, features=self.features, task=self.task)
         placed = Federation.from_arrays(
             row_numbers(len(samples.y)),
             samples.y,
             tokens=True,
             holdout=self.holdout,
             seed=self.seed,
+            task=self.task,
         )
         labels = np.array(samples.class_names)[samples.y] if samples.class_names else samples.y
         columns = samples.table.cells(samples.features)
@@ -77,16 +82,19 @@ class RawSamples:
         """Return the columns of the training samples."""
         return self._columns_of(self.placed.train)
 
-    def prepared(self, transform: Transform, classes: Classes) -> Federation:
-        """Return the node's samples with the features and classes that all nodes use."""
+    def prepared(self, transform: Transform, classes: Classes | None) -> Federation:
+        """Return the node's samples with the features and classes that all nodes use.
+
+        A regression has no classes.
+        """
         if self.prepare.mode == "local":
             transform = with_local_statistics(transform, self.train_columns())
         lenient = self.prepare.budget is not None
-        numbers = classes.numbers_of(self.labels)
+        numbers = None if classes is None else classes.numbers_of(self.labels)
         train, test = (
             Columns.whole(
                 transform.apply(self._columns_of(part), where, lenient=lenient),
-                numbers[part.x[:, 0]],
+                part.y if numbers is None else numbers[part.x[:, 0]],
             )
             for part, where in (
                 (self.placed.train, "its table"),
@@ -98,8 +106,8 @@ class RawSamples:
             train=train,
             test=test,
             common=Columns.empty_like(train),
-            classes=classes.count,
-            class_names=classes.names,
+            classes=1 if classes is None else classes.count,
+            class_names=None if classes is None else classes.names,
             vocabulary=transform.vocabulary,
         )
 

@@ -32,8 +32,9 @@ from unskew.data.preprocessing.received import (
 )
 from unskew.data.preprocessing.spec import Prepare
 from unskew.data.read_tables import RawTable, TableLike
+from unskew.data.targets import as_targets
 from unskew.errors import UnskewError
-from unskew.flower.greeting import NodeInfo
+from unskew.flower.greeting import NodeInfo, have_numbers_to_predict
 from unskew.flower.node_preprocessing import PrepareRequest
 from unskew.flower.nodes import Nodes
 from unskew.flower.wire import PREPARE, REPLY, REQUEST, log
@@ -46,11 +47,16 @@ class FittedNodes:
     """What the nodes agreed on: the transformation of their columns, and the classes."""
 
     preprocessing: Preprocessing
-    classes: Classes
+    classes: Classes | None
+    """None for a regression."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"preprocessing": self.preprocessing.to_json(), "classes": self.classes.to_json()}
+        return {"preprocessing": self.preprocessing.to_json(), "classes": self.classes_json()}
+
+    def classes_json(self) -> int | list[str] | None:
+        """Return the classes as plain values."""
+        return None if self.classes is None else self.classes.to_json()
 
     @staticmethod
     def read(folder: Path) -> "FittedNodes | None":
@@ -59,8 +65,10 @@ class FittedNodes:
         if not path.is_file():
             return None
         plain = json.loads(path.read_text(encoding="utf-8"))
+        classes = plain["classes"]
         return FittedNodes(
-            Preprocessing.from_json(plain["preprocessing"]), Classes.from_json(plain["classes"])
+            Preprocessing.from_json(plain["preprocessing"]),
+            None if classes is None else Classes.from_json(classes),
         )
 
     def write(self, folder: Path) -> None:
@@ -69,18 +77,23 @@ class FittedNodes:
         write_json(folder / NODE_PREPROCESSING, self.to_json())
 
     def common(self, rows: TableLike, labels: ArrayLike) -> tuple[Array, Array]:
-        """Return the features and classes of raw test samples on the server."""
+        """Return the features and targets of raw test samples on the server."""
         transform = self.preprocessing.transform
         columns = RawTable.of(rows, "common").cells(transform.names)
+        return transform.apply(columns, "common"), self._targets(labels)
+
+    def _targets(self, labels: ArrayLike) -> Array:
+        if self.classes is None:
+            return as_targets(labels, "common[1]", "regression")
         given = np.asarray(labels)
         if self.classes.lacks(given):
             raise UnskewError("common: some of its labels are of no class that a node has")
-        x = transform.apply(columns, "common")
-        return x, checks.labels(self.classes.numbers_of(given), "common[1]")
+        return checks.labels(self.classes.numbers_of(given), "common[1]")
 
     def class_names(self, classes: int | None) -> tuple[str, ...] | None:
         """Return the names of the classes; None if the run has more classes than names."""
-        return self.classes.names if classes in (None, self.classes.count) else None
+        found = self.classes
+        return found.names if found is not None and classes in (None, found.count) else None
 
     def info(self, info: NodeInfo) -> NodeInfo:
         """Return what a node would report about its prepared samples."""
@@ -92,7 +105,7 @@ class FittedNodes:
             "shape": [len(transform.feature_names) if words is None else length],
             "dtype": "<f4" if words is None else "<i4",
             "words": 0 if words is None else len(words),
-            "classes": self.classes.count,
+            "classes": 1 if self.classes is None else self.classes.count,
         }
 
 
@@ -101,7 +114,9 @@ class PreprocessingExchange:
 
     def __init__(self, nodes: Nodes, prepare: Prepare, seed: int) -> None:
         self._nodes, self._prepare, self._seed = nodes, prepare, seed
-        self._samples = [info["samples"] for info in nodes.registry.infos()]
+        infos = nodes.registry.infos()
+        self._samples = [info["samples"] for info in infos]
+        self._is_regression = have_numbers_to_predict(infos)
         self.clients = list(range(len(self._samples)))
         """The nodes that have answered every question so far, by number."""
 
@@ -122,17 +137,19 @@ class PreprocessingExchange:
             lambda k, message: self._summary(k, message, schema),
         )
         summaries = [reply["columns"] for reply in replies.values()]
-        labels = [reply["labels"] for reply in replies.values()]
-        transform, classes = fit(summaries, schema, prepare), agree_on_classes(labels)
+        transform, classes = fit(summaries, schema, prepare), None
         sent = sent.plus(up=summaries, down=transform.to_json(), clients=len(self.clients))
-        sent = sent.plus(up=labels, down=classes.to_json(), clients=len(self.clients))
+        if not self._is_regression:
+            labels = [reply["labels"] for reply in replies.values()]
+            classes = agree_on_classes(labels)
+            sent = sent.plus(up=labels, down=classes.to_json(), clients=len(self.clients))
         return FittedNodes(Preprocessing(prepare.spec, transform, sent=sent), classes)
 
     def apply(self, fitted: FittedNodes) -> None:
         """Send all nodes the transformation that they apply."""
         plain = {
             "transform": fitted.preprocessing.transform.to_json(),
-            "classes": fitted.classes.to_json(),
+            "classes": fitted.classes_json(),
         }
         self._ask(lambda k: self._request("apply", k, fitted=plain), lambda _, message: message)
         log(
@@ -201,8 +218,10 @@ class PreprocessingExchange:
         return message
 
     def _summary(self, client: int, message: Message, schema: Schema) -> Message:
-        if set(message) != {"columns", "labels"} or not isinstance(message["columns"], dict):
-            raise ValueError("its summary must have columns and labels")
+        keys = ("columns",) if self._is_regression else ("columns", "labels")
+        if set(message) != set(keys) or not isinstance(message["columns"], dict):
+            raise ValueError(f"its summary must have {' and '.join(keys)}")
         check_summary(message["columns"], schema, self._prepare, self._samples[client])
-        check_labels(message["labels"])
+        if not self._is_regression:
+            check_labels(message["labels"])
         return message

@@ -13,7 +13,7 @@ from unskew.data.federation import Federation
 from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.targets import center_and_scale
 from unskew.errors import UnskewError
-from unskew.flower.greeting import NodeInfo
+from unskew.flower.greeting import NodeInfo, have_numbers_to_predict
 from unskew.utils.rng import generator
 
 
@@ -56,11 +56,9 @@ class RemoteFederation(Federation):
             )
         row = _placeholder_row(shape, dtype, words)
         samples = [info["samples"] for info in infos]
-        sums = [info["target"] for info in infos if info.get("target") is not None]
-        if sums and len(sums) < len(infos):
-            raise UnskewError(
-                "data: some nodes have numbers to predict and others classes; set task"
-            )
+        sums = [info["target"] for info in infos] if have_numbers_to_predict(infos) else []
+        if sums and classes is not None:
+            raise UnskewError("classes: the target is a regression's, which has none; remove it")
         target = np.float32(0) if sums else np.int64(0)
         return cls(
             train=_placeholder_columns(row, samples, target),

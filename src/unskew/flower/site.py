@@ -44,7 +44,7 @@ class Site:
         loaded = data(context) if callable(data) else data
         resolved_name = name or _name_of(context)
         if isinstance(loaded, NodeTable):
-            raw = loaded.load()
+            raw = replace(loaded, task=loaded.task or task).load()
             return Site(resolved_name, raw.placed, raw)
         if isinstance(loaded, Federation):
             return Site(resolved_name, _client_of(loaded, context))

@@ -19,14 +19,14 @@ from unskew.composition.parts import Part
 from unskew.data import checks
 from unskew.data.preprocessing.declared import declared_columns
 from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
-from unskew.data.targets import as_targets
+from unskew.data.targets import TaskName, as_targets
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of
-from unskew.flower.greeting import Admission, is_raw
+from unskew.flower.greeting import Admission, have_numbers_to_predict, is_raw
 from unskew.flower.nodes import Nodes
 from unskew.flower.preprocessing import FittedNodes, PreprocessingExchange
 from unskew.flower.registry import AnonymousNodes, NodeRegistry
@@ -240,8 +240,9 @@ class Strategy(FlowerStrategy):
         common, infos = None, registry.infos()
         if self._common is not None and fitted is None:
             x, y = self._common
-            is_regression = any(info.get("target") is not None for info in infos)
-            targets = as_targets(y, "common[1]", "regression" if is_regression else None)
+            is_regression = have_numbers_to_predict(infos)
+            task: TaskName | None = "regression" if is_regression else None
+            targets = as_targets(y, "common[1]", task)
             if targets.dtype.kind == "f" and not is_regression:
                 raise UnskewError(
                     "common[1] must hold integer labels, since the nodes report no numbers to "

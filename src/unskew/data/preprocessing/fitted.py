@@ -98,7 +98,7 @@ def prepare_clients(
 
     ``clients`` holds the raw columns of each client's training samples. ``seed`` is that of the
     noise, if there is a privacy budget. ``labels`` are those that each client has, and ``classes``
-    those of all, which are sent too.
+    those of all, which are sent too; a regression has none.
     """
     if prepare.mode == "pooled":
         clients = [pooled(clients)]
