@@ -77,6 +77,8 @@ class _Settings(_Part):
     steps: int | None = None
     batch_size: int = 1
     optimizer: str
+    metrics: list[str] = []
+    metric: str | None = None
 
 
 class _Data(_Part):
