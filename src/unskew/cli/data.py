@@ -182,6 +182,7 @@ app.command("convert")(convert_data)
 
 def _show(federation: "Federation") -> None:
     from unskew.cli.partitioner_tables import diagnosis_table  # noqa: PLC0415
+    from unskew.data.targets import BINS_NOTE  # noqa: PLC0415
     from unskew.report.distribution_figure import distribution_table  # noqa: PLC0415
     from unskew.skew.diagnosis import diagnose  # noqa: PLC0415
 
@@ -192,7 +193,8 @@ def _show(federation: "Federation") -> None:
         from unskew.cli.preprocessing_table import preprocessing_table  # noqa: PLC0415
 
         print_rich(preprocessing_table(federation.preprocessing))
-    for note in federation.report.notes if federation.report else ():
+    notes = federation.report.notes if federation.report else ()
+    for note in dict.fromkeys([*notes, *([BINS_NOTE] if federation.is_regression else [])]):
         typer.echo(f"note: {note}")
 
 
@@ -206,6 +208,7 @@ def _federation_facts(federation: "Federation") -> dict[str, Any]:
         "test": federation.test.samples,
         "common": federation.common.samples,
         "classes": federation.classes,
+        "task": federation.task,
         "shape": list(federation.shape),
         "diagnosis": diagnose(federation).to_dict(),
         "report": federation.report.to_dict() if federation.report else None,

@@ -17,7 +17,7 @@ from unskew.data.read_once import read_once
 from unskew.data.sources import Source, source
 from unskew.data.storage import is_saved
 from unskew.data.table_sources import HOLDOUT, open_table_source
-from unskew.data.targets import BINS, in_bins
+from unskew.data.targets import BINS, BINS_NOTE, in_bins
 from unskew.errors import UnskewError
 from unskew.partition.base import Indices, Partition, Partitioner, SamplePool
 from unskew.partition.feature_noise import unit_interval
@@ -336,7 +336,7 @@ def _notes(merged: bool, is_regression: bool) -> tuple[str, ...]:
             "training and test samples were merged; the local test sets form the common one"
         )
     if is_regression:
-        notes.append(f"{BINS} quantile bins of the target stand for classes")
+        notes.append(BINS_NOTE)
     return tuple(notes)
 
 

@@ -18,6 +18,8 @@ MANY_VALUES = 20
 BINS = 10
 """How many quantile bins of a regression's target stand for classes where classes are needed."""
 
+BINS_NOTE = f"{BINS} quantile bins of the target stand for classes"
+
 _PRECISION = 1e-5
 """The smallest range of targets, relative to their size, that float32 represents well."""
 

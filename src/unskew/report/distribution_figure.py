@@ -43,15 +43,16 @@ def draw_distribution(federation: "Federation", path: str | Path) -> Path:
 
 
 def distribution_figure(federation: "Federation") -> "Figure":
-    """Draw the number of training samples per client and class.
+    """Draw the number of training samples per client and class; bins of a regression's target.
 
     Up to 60 clients are drawn as bubbles whose area is the number of samples; more are sorted by
     their most frequent class and drawn as a map of label shares. Noise is shown by example images.
     """
     from unskew.report.figure import Figure  # noqa: PLC0415 (slow to import)
 
-    federation = federation.with_target_bins()
-    counts = federation.train.label_counts(federation.classes)
+    binned = federation.with_target_bins()
+    what = "quantile bin of the target" if federation.is_regression else "class"
+    counts = binned.train.label_counts(binned.classes)
     names = None if federation.client_names is None else list(map(str, federation.client_names))
     strip = _shows_images(federation)
     figure = Figure(figsize=_size(counts, strip), dpi=150, layout="constrained")
@@ -60,7 +61,7 @@ def distribution_figure(federation: "Federation") -> "Figure":
         height = figure.get_figheight() - 2.4
         upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[height, 2.4])[:, 0]
         _draw_strip(federation, lower)
-    top = _draw_counts(upper, counts, names, _class_names(federation))
+    top = _draw_counts(upper, counts, names, _class_names(binned), what)
     top.set_title(_title(federation, counts), fontsize=10, loc="left")
     return figure
 
@@ -81,6 +82,7 @@ def _draw_counts(
     counts: Counts,
     client_names: Sequence[str] | None,
     class_names: Sequence[str],
+    what: str = "class",
 ) -> "Axes":
     """Draw sizes above bubbles or a map, and return the upper axes."""
     top, main = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, _height(counts))])
@@ -90,8 +92,8 @@ def _draw_counts(
     else:
         shares, sizes = sorted_shares(counts)
         _draw_sizes(top, sizes, len(counts))
-        _draw_map(main, shares, len(counts))
-    _label_classes(main, class_names)
+        _draw_map(main, shares, len(counts), what)
+    _label_classes(main, class_names, what)
     return cast("Axes", top)
 
 
@@ -200,7 +202,7 @@ def sorted_shares(
     return mean_shares.T, np.add.reduceat(sizes[order], starts) / run
 
 
-def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int) -> None:
+def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int, what: str) -> None:
     # The scale ends well above even shares, so that random variation does not look like skew.
     top = min(1.0, max(shares.max(), 3 * shares.mean(axis=1).max()))
     image = axes.imshow(
@@ -213,16 +215,16 @@ def _draw_map(axes: "Axes", shares: NDArray[np.float64], clients: int) -> None:
     merged = (
         "" if clients == shares.shape[1] else f", about {clients // shares.shape[1]} per column"
     )
-    axes.set_xlabel(f"clients, sorted by their most frequent class{merged}", fontsize=9)
+    axes.set_xlabel(f"clients, sorted by their most frequent {what}{merged}", fontsize=9)
     axes.set_xticks([])
 
 
-def _label_classes(axes: "Axes", names: Sequence[str]) -> None:
+def _label_classes(axes: "Axes", names: Sequence[str], what: str) -> None:
     step = max(1, -(-len(names) // 35))
     places = range(0, len(names), step)
     axes.set_yticks(list(places), [_shortened(names[c], 18) for c in places])
     axes.tick_params(axis="y", labelsize=8 if len(names) <= 20 else 6, length=2)
-    axes.set_ylabel("class", fontsize=9)
+    axes.set_ylabel(what, fontsize=9)
 
 
 def _shows_images(federation: "Federation") -> bool:

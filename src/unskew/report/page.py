@@ -7,6 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from unskew.data.targets import BINS
 from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.charts.curves import any_personal_level
@@ -89,6 +90,7 @@ def page_text(
     """Return the page as text."""
     charts = all_charts(runs, target=target, embedding=embedding)
     data = runs[0].facts.get("data", {})
+    is_regression = "target" in runs[0].facts
     return render(
         "page.html.j2",
         title=runs.table(target).title,
@@ -96,7 +98,8 @@ def page_text(
         description=describe(runs),
         leader=leader_card(runs),
         diagnosis=complete_diagnosis(data.get("diagnosis")),
-        classes=data.get("classes"),
+        classes=BINS if is_regression else data.get("classes"),
+        is_regression=is_regression,
         table=runs.table_with_verdict(target),
         metric=runs.metric.name,
         level=runs.level,

@@ -18,13 +18,16 @@ _MAX_COUNTS = 200_000
 def federation_facts(federation: "Federation") -> dict[str, Any]:
     """Return name, sizes, names, label counts and diagnosis as plain values.
 
-    Counts and diagnosis are None for federations too large to record every client.
+    Counts and diagnosis are None for federations too large to record every client. The diagnosis of
+    a regression is that of quantile bins of its target; it has no label counts.
     """
     clients = len(federation)
     listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MAX_COUNTS
-    counts = None
-    if listed and federation.has_samples and not federation.is_regression:
-        counts = federation.train.label_counts(federation.classes)
+    counts, diagnosis = None, None
+    if listed and federation.has_samples:
+        binned = federation.with_target_bins()
+        counts = binned.train.label_counts(binned.classes)
+        diagnosis = diagnose_counts(counts).to_dict()
     names = federation.client_names if listed else None
     majority = _majority(federation) if listed and federation.has_samples else {}
     return {
@@ -41,9 +44,9 @@ def federation_facts(federation: "Federation") -> dict[str, Any]:
         "classes": federation.classes,
         "class_names": None if federation.class_names is None else list(federation.class_names),
         "client_names": None if names is None else [str(name) for name in names],
-        "label_counts": None if counts is None else counts.tolist(),
+        "label_counts": None if counts is None or federation.is_regression else counts.tolist(),
         "majority": majority,
-        "diagnosis": None if counts is None else diagnose_counts(counts).to_dict(),
+        "diagnosis": diagnosis,
     }
 
 

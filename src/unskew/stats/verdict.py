@@ -113,9 +113,8 @@ class Verdict:
 
     def signed(self, difference: float) -> str:
         """Format a difference in the metric: positive is better, except for errors and losses."""
-        if self.metric.is_share:
-            return f"{self.metric.sign * difference:+.2f}"
-        return f"{self.metric.sign * difference:+.4g}"
+        value = self.metric.sign * difference + 0.0  # never -0
+        return f"{value:+.2f}" if self.metric.is_share else f"{value:+.4g}"
 
     def interval(self, pair: Pair) -> str:
         """Format the interval of a pair's difference."""
