@@ -107,3 +107,17 @@ def test_a_node_with_another_task_than_most_is_refused(tmp_path):
 def test_a_regression_has_no_number_of_classes(tmp_path):
     with pytest.raises(UnskewError, match="classes: the target is a regression's"):
         run_on_nodes(tmp_path, stays(), classes=3)
+
+
+def test_the_preview_lists_the_sums_of_targets(tmp_path):
+    from unskew.flower.preparation_preview import preview_preparation
+
+    listed = {row["kind of column"]: row for row in preview_preparation("federated")}
+    assert listed["label (regression)"]["sent up by every node"] == "sum, sum of squares"
+    grid = run_on_nodes(tmp_path, stays()).grid
+    greetings = grid.of_kind("query.unskew")
+    assert len(greetings) == 4
+    for name, _, reply in greetings:
+        days = [float(row["outcome"]) for row in stays() if row["hospital"] == name]
+        sent = json.loads(reply.content.config_records["info"]["json"])["target"]
+        assert sent == pytest.approx([sum(days), sum(day * day for day in days)])

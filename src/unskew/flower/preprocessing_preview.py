@@ -42,7 +42,12 @@ def preview_preprocessing(spec: str) -> list[dict[str, str]]:
         for (name, known), step in zip(schema.items(), fitted, strict=True):
             down = _names(key for key in step if key not in ("name", "kind"))
             rows.append(_row("summarise", known.kind, summary[name], down))
-    return [*rows, _row("summarise", "label", ("distinct labels",), "classes")]
+    return [
+        *rows,
+        _row("summarise", "label", ("distinct labels",), "classes"),
+        # When the node connects, with its number of samples; without classes to agree on.
+        _row("connect", "label (regression)", ("sum, sum of squares",), "mean and deviation"),
+    ]
 
 
 def _row(step: str, kind: str, sent: Iterable[str], down: str) -> dict[str, str]:
