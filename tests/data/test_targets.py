@@ -66,7 +66,9 @@ def test_a_regression_is_saved_opened_hashed_and_held_out(tmp_path):
     changed = replace(federation, train=replace(federation.train, y=federation.train.y + 1))
     assert changed.fingerprint != federation.fingerprint
     assert repr(federation).endswith("regression)")
-    assert "a number to predict" in federation._repr_html_()
+    shown = federation._repr_html_()
+    assert "a number to predict" in shown
+    assert "Samples per client and quantile bin of the target" in shown
 
 
 def test_a_damaged_regression_is_refused(tmp_path):

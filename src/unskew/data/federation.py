@@ -106,10 +106,11 @@ class Federation:
         )
         binned = self.with_target_bins()
         counts = binned.train.label_counts(binned.classes) if self.has_samples else None
+        what = "quantile bin of the target" if self.is_regression else "class"
         return html_block(
             html_heading(f"{self.name} · {self.report.skew}" if self.report else self.name),
             html_line(facts, soft=True),
-            "" if counts is None else distribution_html(counts, binned.class_names),
+            "" if counts is None else distribution_html(counts, binned.class_names, what),
         )
 
     @property
