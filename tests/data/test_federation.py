@@ -109,7 +109,7 @@ def test_the_common_test_set_belongs_to_no_client():
         ((X, Y - 1), {}, r"y must hold labels of at least 0 \(got -1\)"),
         ((X, Y / 2), {}, "y must be one integer label per sample"),
         ((X, Y[:, None]), {}, "y must be one integer label per sample"),
-        ((X.astype(str), Y), {}, "convert text to tokens"),
+        ((X.astype(str), Y), {}, "read by Federation.from_table"),
         ((np.float32(1), Y), {}, "x must have one row per sample"),
         ((X[:0], Y[:0]), {}, "at least one sample"),
         ((X, Y), {"classes": 2}, "classes must be at least 3"),

@@ -131,10 +131,21 @@ def test_a_lost_run_json_never_resumes_the_checkpoint_of_another_run(tmp_path):
             us.train(small_federation(), "mean", out=tmp_path / "r", resume=resume, **OPTIONS)
 
 
+class _Frame:
+    """Shows itself in several lines, as a DataFrame does."""
+
+    def __repr__(self):
+        return "   age\n0   41"
+
+
+FRAME = _Frame()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: us.train("digits"), "federation must be a Federation"),
+        (lambda: us.train("digits"), r"federation must be a Federation \(got str\); make one"),
+        (lambda: us.compare(FRAME, "mean"), r"\(got _Frame\); .* Federation\.from_table$"),
         (
             lambda: us.train(small_federation(), model=nn.Linear),
             "model must be a name, a torch module",

@@ -71,7 +71,7 @@ def test_a_regression_is_judged_by_its_rmse_and_reports_mae_and_r2():
     assert local["pooled_rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-5)
     assert local["pooled_mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
     assert local["rmse_max"] >= local["rmse"] >= local["pooled_mae"] / 2
-    assert run.table().columns[2:] == ["local", "worst client", "personal", "mae", "r2"]
+    assert run.table().columns[2:] == ["local rmse", "worst client", "personal", "mae", "r2"]
     assert np.isnan(run.accuracy)
     assert run.facts["target"]["center"] == pytest.approx(federation.train.y.mean())
 

@@ -249,6 +249,7 @@ def _summary_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per method, with its verdict and, if it was tuned, its search.
 
+    ``accuracy`` and the levels are values of ``metric``.
     The keys of a pair with the baseline are those of :class:`unskew.stats.Pair`.
     """
     from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
@@ -256,6 +257,7 @@ def _summary_rows(
     tuned, untrained = tuning_facts(runs), runs.untrained
     return [
         asdict(row)
+        | {"metric": runs.metric.name}
         | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
         | (_pair(verdict, row.method) if row.method not in untrained else {})
         | {"remarks": runs.remarks.get(row.method, [])}

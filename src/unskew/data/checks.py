@@ -27,7 +27,10 @@ def features(x: ArrayLike, field: str, *, tokens: bool = False) -> Array:
     if array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):  # a number too large for float32 is reported as infinite
             return array.astype(np.float32)
-    raise UnskewError(f"{field} must hold numbers, not {array.dtype}; convert text to tokens")
+    raise UnskewError(
+        f"{field} must hold numbers, not {array.dtype}; a table with categories, dates or gaps is "
+        "read by Federation.from_table"
+    )
 
 
 def are_texts(x: ArrayLike) -> bool:

@@ -96,7 +96,8 @@ def compare(
     if not isinstance(federation, Federation) and not callable(federation):
         raise UnskewError(
             f"federation must be a Federation, or a function that takes a seed and returns one "
-            f"(got {federation!r}); see us.load"
+            f"(got {type(federation).__name__}); make one with us.load or, from a table, "
+            "Federation.from_table"
         )
     settings = Settings.of(settings, options)
     if "seed" in settings.model_fields_set:

@@ -51,7 +51,10 @@ def train(
     FedDisk's density, is trained by the first of them and reused by the others.
     """
     if not isinstance(federation, Federation):
-        raise UnskewError(f"federation must be a Federation (got {federation!r}); see us.load")
+        raise UnskewError(
+            f"federation must be a Federation (got {type(federation).__name__}); make one with "
+            "us.load or, from a table, Federation.from_table"
+        )
     if resume and out is None:
         raise UnskewError("resume: there is nothing to resume without out, the run's folder")
     if stage_cache is not None and out is None:

@@ -259,7 +259,10 @@ class Run:
         others = self.other_metrics or self._further_losses()
         for cells, row in zip(rows, shown, strict=True):
             cells += [other.text(row.get(self.level, {}).get(other.name)) for other in others]
-        heads = ["round", "train loss", *columns, *(other.name for other in others)]
+        # Without its name, another metric would be taken for an accuracy.
+        named = {} if name == "accuracy" else {self.level: f"{self.level} {name}"}
+        heads = ["round", "train loss", *(named.get(head, head) for head in columns)]
+        heads += [other.name for other in others]
         title = f"{self.method} on {self.data}"
         return Table(heads, rows, title=title, notes=self.remarks)
 
