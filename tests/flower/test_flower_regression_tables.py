@@ -39,7 +39,7 @@ def test_nodes_and_a_simulation_give_the_same_bits(tmp_path, prepare, columns, d
     simulated = simulate(rows, prepare, columns=columns, task=task)
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
     assert nodes.facts["target"] == simulated.facts["target"]
-    ours, theirs = (run.facts["preparation"] for run in (nodes, simulated))
+    ours, theirs = (run.facts["preprocessing"] for run in (nodes, simulated))
     assert ours["transform"] == theirs["transform"]
     assert [row["traffic"] for row in nodes.metrics] == [r["traffic"] for r in simulated.metrics]
 
@@ -110,9 +110,9 @@ def test_a_regression_has_no_number_of_classes(tmp_path):
 
 
 def test_the_preview_lists_the_sums_of_targets(tmp_path):
-    from unskew.flower.preparation_preview import preview_preparation
+    from unskew.flower.preprocessing_preview import preview_preprocessing
 
-    listed = {row["kind of column"]: row for row in preview_preparation("federated")}
+    listed = {row["kind of column"]: row for row in preview_preprocessing("federated")}
     assert listed["label (regression)"]["sent up by every node"] == "sum, sum of squares"
     grid = run_on_nodes(tmp_path, stays()).grid
     greetings = grid.of_kind("query.unskew")
