@@ -65,7 +65,8 @@ def test_a_quantity_is_not_compared_as_classes(terminal, tmp_path):
     x, y = load_diabetes(return_X_y=True)
     write_table(tmp_path / "sugar.csv", x.round(4), y + 0.5, target="level")
     options = ("--label-column", "level", "--client-column", "site", "--holdout", "0.2")
-    options += ("--task", "multiclass")
+    assert "class" not in terminal.output("data", "check", "sugar.csv", *options)
+    options = (*options, "--task", "multiclass")
     error = terminal.error("compare", "--data", "sugar.csv", *options)
     assert error.startswith("error: sugar: target: has ")
     assert "it looks like a quantity or an id" in error

@@ -59,6 +59,24 @@ def test_data_is_shown_and_checked(terminal, stays, tmp_path):
     assert "class" not in terminal.output("data", "check", *columns, "--holdout", "0.2")
 
 
+@pytest.mark.parametrize(
+    ("days", "found"),
+    [
+        (lambda i: 5, "target: has the same value in all training samples"),
+        (lambda i: (20 + i % 7) * (1000 if i % 4 == 0 else 1), "client 'n'\n  give all clients"),
+        (lambda i: i % 30, "nothing found"),
+    ],
+)
+def test_targets_of_whole_numbers_are_checked_and_converted(terminal, tmp_path, days, found):
+    rows = [f"{i * i % 31},{'nesw'[i % 4]},{days(i)}" for i in range(80)]
+    (tmp_path / "days.csv").write_text("\n".join(["age,hospital,days", *rows]))
+    columns = ("--label-column", "days", "--client-column", "hospital", "--holdout", "0.2")
+    options = (*columns, "--task", "regression")
+    assert found in terminal.output("data", "check", tmp_path / "days.csv", *options)
+    out = terminal.output("data", "convert", tmp_path / "days.csv", tmp_path / "saved", *options)
+    assert "shape=(1,), regression)" in out
+
+
 def test_a_source_without_classes_is_a_regression(terminal, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "unskew").mkdir()

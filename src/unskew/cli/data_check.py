@@ -50,8 +50,9 @@ def check_data(
 
     Finds NaN and infinite values, quantities taken for classes, columns on unlike scales, a client
     whose features are on another scale than the others', a single client, clients without test
-    samples or with one class, empty classes, channels-last images, constant columns, and test
-    samples that are training samples too. Errors end the command with code 1. Every comparison and
+    samples or with one class, empty classes, numbers to predict that are constant or in other
+    units at a client, channels-last images, constant columns, and test samples that are training
+    samples too. Errors end the command with code 1. Every comparison and
     run starts with the same check.
 
     Example:  [bold]unskew data check visits.csv --label-column ill --client-column site \\

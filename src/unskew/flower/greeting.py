@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.data.quality.targets import LARGEST_TARGETS
 from unskew.errors import UnskewError
 from unskew.flower.uploads import MAX_COUNT
 
@@ -25,10 +26,6 @@ _RAW = "columns"
 """In what a node with a raw table reports: a hash of the names of its columns."""
 _MAX_TEXT, _MAX_NAME, _MAX_DIMENSIONS = 10_000, 200, 8
 _MAX_CLASSES, _MAX_WORDS, _MAX_SAMPLE_SIZE = 100_000, 10_000_000, 100_000_000
-
-
-_TARGET_LIMIT = 100.0
-"""How many times larger than the median's a node's targets may be."""
 
 
 def parse_node_info(text: str) -> NodeInfo:
@@ -146,9 +143,9 @@ class Admission:
         median = known[(len(known) - 1) // 2]
         return {
             name: f"its targets are {size / median:.3g} times as large as the median's; at most "
-            f"{_TARGET_LIMIT:g} times is accepted; give all nodes the same units"
+            f"{LARGEST_TARGETS:g} times is accepted; give all nodes the same units"
             for name, size in sizes.items()
-            if size > _TARGET_LIMIT * median and name not in self.large_nodes
+            if size > LARGEST_TARGETS * median and name not in self.large_nodes
         }
 
     def too_large(self, counts: Mapping[str, int], what: str, option: str) -> dict[str, str]:

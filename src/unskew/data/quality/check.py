@@ -11,6 +11,7 @@ from unskew.data.quality.finite import finite_findings
 from unskew.data.quality.labels import label_findings
 from unskew.data.quality.sampled import SampledFeatures
 from unskew.data.quality.scales import is_scalable, scale_findings
+from unskew.data.quality.targets import target_findings
 from unskew.errors import DataWarning
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ def check(federation: "Federation") -> DataCheck:
     Errors are values that are not finite numbers, and quantities taken for classes. Warnings are,
     among others, columns on unlike scales, a client whose features are on another scale than those
     of the others, a single client, clients without test samples or with one class, empty classes,
-    channels-last images and test samples that are training samples too. What a partitioner does on
-    purpose, such as clients with one class, is a note. ``us.train`` and ``us.compare`` start with
-    the same check: they refuse errors and show warnings.
+    numbers to predict that are constant or in other units at a client, channels-last images and
+    test samples that are training samples too. What a partitioner does on purpose, such as clients
+    with one class, is a note. ``us.train`` and ``us.compare`` start with the same check: they
+    refuse errors and show warnings.
 
     >>> import numpy as np
     >>> import unskew as us
@@ -54,6 +56,7 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
     infinite = list(finite_findings(federation))
     yield from infinite
     yield from label_findings(federation, doubtful)
+    yield from target_findings(federation, doubtful)
     yield from client_findings(federation, doubtful)
     yield from _channels_last(federation)
     if not infinite and is_scalable(federation.train.x):
