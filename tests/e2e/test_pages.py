@@ -20,6 +20,7 @@ ELSEWHERE = {
     "docs/aggregation.md": "tests/aggregation/test_rules_page.py",
     "docs/privacy.md": "tests/privacy/test_privacy_page.py",
     "docs/flower.md": "tests/flower/test_flower_parity.py",
+    "docs/tutorial-hospitals.md": "tests/e2e/test_hospitals.py",
 }
 """Pages whose examples, or what they show, have their own tests."""
 
