@@ -81,7 +81,10 @@ def train(message, context):
 
 
 TABLE_SERVER = '''
-"""A server whose nodes have raw tables."""
+"""A server whose nodes have raw tables, and which has raw rows as its common test."""
+
+import csv
+from pathlib import Path
 
 from flwr.serverapp import ServerApp
 from task import METHOD, settings
@@ -94,8 +97,11 @@ app = ServerApp()
 @app.main()
 def main(grid, context):
     config = context.run_config
+    with (Path(config["tables"]) / "common.csv").open() as file:
+        tests = list(csv.DictReader(file))
     strategy = Strategy(
-        METHOD, nodes=config["nodes"], wait=config["wait"], out=config["out"], **settings(config)
+        METHOD, nodes=config["nodes"], wait=config["wait"], out=config["out"], metric="auc",
+        common=(tests, [row["outcome"] for row in tests]), **settings(config),
     )
     strategy.start(grid)
 '''
@@ -120,7 +126,10 @@ app = client_app(None, samples, METHOD)
 
 
 def make_table_app(folder: Path, method: str, tables: Path) -> Path:
-    """Write an app whose nodes have raw tables, in files named by their partition-id."""
+    """Write an app whose nodes have raw tables, in files named by their partition-id.
+
+    The server tests on ``common.csv``.
+    """
     make_app(folder, method)
     (folder / "server_app.py").write_text(TABLE_SERVER)
     (folder / "client_app.py").write_text(TABLE_CLIENT)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from sklearn.metrics import roc_auc_score
 
 pytest.importorskip("flwr")
 
@@ -46,23 +47,29 @@ def test_real_nodes_and_one_process_end_with_the_same_bits(federation, tmp_path)
 
 
 def test_nodes_with_a_csv_each_end_with_the_bits_of_one_table(federation, tmp_path):
-    rows = [row for row in hospital_rows() if row["hospital"] != "west"]
+    """All three have categories as text and a tenth of their cells blank."""
+    rows = [row for row in hospital_rows() if row["hospital"] != "north"]
     names = sorted({row["hospital"] for row in rows})
     for number, name in enumerate(names):
         own = [row for row in rows if row["hospital"] == name]
         without = [{n: cell for n, cell in row.items() if n != "hospital"} for row in own]
         write_csv(tmp_path / f"{number}.csv", without)
+    new = hospital_rows(50, seed=8)
+    common = write_csv(tmp_path / "common.csv", new)
     app = make_table_app(tmp_path / "app", "fedavg", tmp_path)
-    run_app(federation, app, settings(tmp_path / "run"))
+    run_app(federation, app, settings(tmp_path / "run", **{"train.evaluate_every": 2}))
     on_nodes = read_run(tmp_path / "run")
-    table = us.Federation.from_table(rows, label="outcome", client="hospital")
-    same = {"lr": 0.1, "rounds": 2, "runner": "loop", "evaluate_every": 0}
+    table = us.Federation.from_table(rows, label="outcome", client="hospital", common=common)
+    same = {"lr": 0.1, "rounds": 2, "runner": "loop", "evaluate_every": 2, "metric": "auc"}
     simulated = us.train(table, out=tmp_path / "simulated", progress=False, **same)
     found = compare_tensors(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "simulated"))
     assert found.largest_difference == 0, str(found)
     assert on_nodes.facts["preprocessing"] == simulated.facts["preprocessing"]
     assert on_nodes.cost == simulated.cost
-    new = hospital_rows(50, seed=8)
+    assert on_nodes.metrics[-1]["global"] == simulated.metrics[-1]["global"]
+    probabilities = simulated.predictor.predict_proba(common)[:, 1]
+    auc = roc_auc_score([row["outcome"] == "left" for row in new], probabilities)
+    assert on_nodes.last("global", "auc") == pytest.approx(auc, abs=1e-9)
     expected = simulated.predictor.predict(new)
     assert on_nodes.predictor.predict(new).tolist() == expected.tolist()
 
