@@ -8,7 +8,8 @@ import torch
 
 import unskew as us
 from unskew.aggregation.blocks import as_matrix
-from unskew.engine import rounds
+from unskew.composition.method import Method
+from unskew.engine import memory, rounds
 from unskew.engine.extras import ExtrasMatrix
 
 
@@ -29,6 +30,46 @@ def test_uploads_are_freed_without_the_garbage_collector(federation, monkeypatch
         assert not any(each() is not None for each in sent)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("runner", "vectors"), [("loop", 3), ("pool", 5)])
+def test_the_server_aggregates_with_four_stacks_in_memory(federation, monkeypatch, runner, vectors):
+    """Models, sent changes, and the control variates before and after the round.
+
+    There are a few vectors besides: the model and the control variate of the server, for example,
+    and in the pool their copies that the workers share.
+    """
+    stacks, aggregate = [], Method.aggregate
+
+    def counting(method, server, uploads):
+        size = server.vector.nbytes
+        new = {place: n for place, n in _storages().items() if place not in before}
+        stacks.append(sum(n for n in new.values() if n % size == 0) / (len(uploads) * size))
+        return aggregate(method, server, uploads)
+
+    monkeypatch.setattr(Method, "aggregate", counting)
+    gc.collect()
+    before = _storages()
+    options = {"runner": runner, "workers": 2, "evaluate_every": 0, "progress": False}
+    us.train(federation, "scaffold", model="logistic", rounds=3, **options)
+    assert 4 <= stacks[2] <= 4 + vectors / len(federation)
+
+
+def _storages():
+    """Return the bytes of all storages that tensors use, by their place in memory."""
+    tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+
+def test_the_gaps_of_the_heap_are_returned_more_often_towards_the_end(monkeypatch):
+    calls = []
+    monkeypatch.setattr(memory, "_glibc_function", lambda name: lambda pad: calls.append(left))
+    stack = torch.empty(20, memory._MIN_STACK_BYTES // 80 + 1)
+    for left in reversed(range(20)):
+        memory.return_freed_memory(stack, left)
+        memory.return_freed_memory(stack[:, :-1], left)
+    assert calls == [8, 4, 2, 1, 0]
 
 
 def test_the_extras_of_a_cohort_are_the_rows_of_a_matrix():

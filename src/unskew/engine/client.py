@@ -193,8 +193,9 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
         with torch.no_grad():
             total += loss
             optimizer.step(weights, gradient)
+        del gradient  # or it would be in use while the next one is computed
     network.write_buffers(buffers, rest)
-    vector = torch.cat([weights.detach(), rest]).to("cpu")
+    vector = (torch.cat([weights, rest]) if len(rest) else weights).to("cpu")
     accuracy = None
     if context.method.needs_train_accuracy:
         accuracy = train_accuracy(network, vector, client, device)

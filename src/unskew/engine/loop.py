@@ -12,6 +12,7 @@ import torch
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.extras import ExtrasMatrix
+from unskew.engine.memory import return_freed_memory
 from unskew.engine.threads import threads
 
 
@@ -36,6 +37,9 @@ class Loop:
                 done.append(
                     (trained, replace(finished, extras=extras.copied(row, finished.extras)))
                 )
+                del finished  # or its extras would be in use while the next client trains
+                if done[-1][1].state:
+                    return_freed_memory(stack, len(tasks) - len(done))
         return CohortResult(
             stack, [trained for trained, _ in done], [finished for _, finished in done]
         )

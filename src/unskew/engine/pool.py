@@ -24,7 +24,7 @@ from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.client import ClientContext, run_client
 from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
 from unskew.engine.extras import ExtrasMatrix
-from unskew.engine.memory import keep_freed_memory
+from unskew.engine.memory import keep_freed_memory, return_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
 from unskew.engine.trace_cache import TraceCache
 from unskew.errors import UnskewError, add_traceback_note
@@ -63,8 +63,11 @@ class ProcessPool:
                 row, (result, reply) = worker.receive()
                 trained[row] = replace(result, vector=self._stack[row])
                 finished[row] = Finished(extras.copied(row, reply.extras), _copied(reply.state))
+                del reply
                 busy.remove(worker)
                 idle.append(worker)
+                if finished[row].state:
+                    return_freed_memory(self._stack[: len(tasks)], len(waiting) + len(busy))
         return CohortResult(self._stack[: len(tasks)], trained, finished)
 
     def close(self) -> None:

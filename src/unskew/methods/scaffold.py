@@ -76,8 +76,9 @@ class SCAFFOLD(ClientSide, ServerSide):
         shared = SharedCoordinates.of(client)
         old = new = _control(shared, state)
         if trained.steps:
-            update = shared.take(start.vector) - shared.take(trained.vector)
-            new = update / trained.effective_step - shared.take(start.refs["correction"])
+            new = shared.take(start.vector) - shared.take(trained.vector)
+            new /= trained.effective_step  # in place: the vectors may be large
+            new -= shared.take(start.refs["correction"])
         return Finished({"control": new - old}, {"control": new})
 
     def client_weights(self, server: Server) -> ClientWeighting:
