@@ -65,8 +65,8 @@ def test_a_quantity_is_not_compared_as_classes(terminal, tmp_path):
     x, y = load_diabetes(return_X_y=True)
     write_table(tmp_path / "sugar.csv", x.round(4), y + 0.5, target="level")
     options = ("--label-column", "level", "--client-column", "site", "--holdout", "0.2")
-    assert "class" not in terminal.output("data", "check", "sugar.csv", *options)
-    options = (*options, "--task", "multiclass")
+    assert terminal.output("data", "check", "sugar.csv", *options) == "sugar: nothing found\n"
+    options += ("--task", "multiclass")
     error = terminal.error("compare", "--data", "sugar.csv", *options)
     assert error.startswith("error: sugar: target: has ")
     assert "it looks like a quantity or an id" in error
@@ -77,6 +77,19 @@ def test_a_quantity_is_not_compared_as_classes(terminal, tmp_path):
     found = json.loads(output)
     assert (code, found["ok"], found["name"]) == (1, False, "sugar")
     assert found["findings"][0]["severity"] == "error"
+
+
+def test_check_reads_a_table_as_a_comparison_does(terminal, visits):
+    name, *columns = visits
+    Path("wards.csv").write_text("\n".join(
+        f"{line},{('ward', 'eyes', 'heart')[i and 1 + i % 2]}"
+        for i, line in enumerate(Path(name).read_text().splitlines())
+    ))  # fmt: skip
+    check = ("data", "check", "wards.csv", *columns, "--client-column", "site")
+    assert terminal.output(*check) == "wards: nothing found\n"
+    raw = terminal.output(*check, "--prepare", "none", "--features", "f0,f3,f4")
+    assert "warning: columns: are on unlike scales" in raw
+    assert "must be a kind" in terminal.error(*check, "--columns", "f0=young")
 
 
 def test_check_of_a_source(terminal):

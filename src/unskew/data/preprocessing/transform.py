@@ -15,6 +15,9 @@ from unskew.data.text import SPECIAL, Vocabulary
 from unskew.errors import UnskewError
 from unskew.utils.specs import explain
 
+OTHER = "=(other)"
+"""How the feature of all categories that training samples do not have is called."""
+
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -43,7 +46,7 @@ class ColumnStep(BaseModel):
         if self.kind in ("number", "boolean", "date"):
             names = [self.name]
         elif self.levels is not None:
-            names = [*(f"{self.name}={level}" for level in self.levels), f"{self.name}=(other)"]
+            names = [*(f"{self.name}={level}" for level in self.levels), f"{self.name}{OTHER}"]
         elif self.buckets is not None:
             names = [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
         return names + [f"{self.name} is missing"] * self.gap

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.data.preprocessing.transform import OTHER
 from unskew.data.quality.findings import Finding, Severity
 from unskew.data.quality.naming import client_name, column_name, listed
 from unskew.data.quality.sampled import Floats, SampledFeatures
@@ -74,7 +75,13 @@ def scale_findings(
 def _constant_columns(federation: "Federation", candidates: Indices) -> Iterator[Finding]:
     """Yield a note if columns have one value, also in the samples that were not read so far."""
     x = federation.train.x
-    constant = [int(c) for c in candidates if bool((x[:, c] == x[0, c]).all())]
+    features = federation.feature_names if federation.preparation is not None else None
+    constant = [
+        int(c)
+        for c in candidates
+        # No training sample has another category: the feature is for samples to come.
+        if not (features and features[c].endswith(OTHER)) and bool((x[:, c] == x[0, c]).all())
+    ]
     if constant:
         names = listed(column_name(federation, column) for column in constant)
         yield Finding(
