@@ -7,6 +7,16 @@ class UnskewError(Exception):
     """Bad input. The command line prints the message alone and exits with code 2."""
 
 
+class NotAFederationError(UnskewError):
+    """Something else, such as a DataFrame, was passed as a federation."""
+
+    def __init__(self, given: object, or_else: str = "") -> None:
+        super().__init__(
+            f"federation must be a Federation{or_else} (got {type(given).__name__}); make one with "
+            "us.load or, from a table, Federation.from_table"
+        )
+
+
 class UnskewWarning(UserWarning):
     """Something works, but not as expected. The command line prints the message alone."""
 

@@ -145,6 +145,8 @@ FRAME = _Frame()
     ("call", "message"),
     [
         (lambda: us.train("digits"), r"federation must be a Federation \(got str\); make one"),
+        (lambda: us.check(FRAME), r"\(got _Frame\); .* Federation\.from_table$"),
+        (lambda: us.diagnose(FRAME), r"\(got _Frame\); .* Federation\.from_table$"),
         (lambda: us.compare(FRAME, "mean"), r"\(got _Frame\); .* Federation\.from_table$"),
         (
             lambda: us.train(small_federation(), model=nn.Linear),

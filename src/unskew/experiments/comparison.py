@@ -17,7 +17,7 @@ from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.errors import UnskewError
+from unskew.errors import NotAFederationError, UnskewError
 from unskew.experiments.deciding import make_deciding_plan, run_until_decided
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.termination import checkpoints_on_sigterm
@@ -94,11 +94,8 @@ def compare(
     known too); see ``docs/verdicts.md``.
     """
     if not isinstance(federation, Federation) and not callable(federation):
-        raise UnskewError(
-            f"federation must be a Federation, or a function that takes a seed and returns one "
-            f"(got {type(federation).__name__}); make one with us.load or, from a table, "
-            "Federation.from_table"
-        )
+        or_function = ", or a function that takes a seed and returns one"
+        raise NotAFederationError(federation, or_function)
     settings = Settings.of(settings, options)
     if "seed" in settings.model_fields_set:
         raise UnskewError("seed: a comparison takes seeds instead, a number or a list")

@@ -13,7 +13,7 @@ from unskew.engine.progress import RoundCallback
 from unskew.engine.progress_bars import open_bars, surface_for
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.errors import UnskewError
+from unskew.errors import NotAFederationError, UnskewError
 from unskew.experiments.scheduler import execute
 from unskew.experiments.termination import checkpoints_on_sigterm
 from unskew.methods import make_method
@@ -51,10 +51,7 @@ def train(
     FedDisk's density, is trained by the first of them and reused by the others.
     """
     if not isinstance(federation, Federation):
-        raise UnskewError(
-            f"federation must be a Federation (got {type(federation).__name__}); make one with "
-            "us.load or, from a table, Federation.from_table"
-        )
+        raise NotAFederationError(federation)
     if resume and out is None:
         raise UnskewError("resume: there is nothing to resume without out, the run's folder")
     if stage_cache is not None and out is None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, rel_entr
 
+from unskew.errors import NotAFederationError
 from unskew.skew.feature_skew import feature_skews
 from unskew.utils.html import html_table
 
@@ -103,6 +104,8 @@ def diagnose(federation: "Federation") -> Diagnosis:
 
     Ten quantile bins of a regression's target stand for classes.
     """
+    if not hasattr(federation, "with_target_bins"):
+        raise NotAFederationError(federation)
     federation = federation.with_target_bins()
     counts = federation.train.label_counts(federation.classes)
     overall, in_class = feature_skews(federation.train)

@@ -12,7 +12,7 @@ from unskew.data.quality.labels import label_findings
 from unskew.data.quality.sampled import SampledFeatures
 from unskew.data.quality.scales import is_scalable, scale_findings
 from unskew.data.quality.targets import target_findings
-from unskew.errors import DataWarning
+from unskew.errors import DataWarning, NotAFederationError
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
@@ -40,6 +40,8 @@ def check(federation: "Federation") -> DataCheck:
     >>> print(found.warnings[0].subject, found.warnings[0].text)  # doctest: +ELLIPSIS
     columns are on unlike scales: column 1 spans ...
     """
+    if not hasattr(federation, "has_samples"):
+        raise NotAFederationError(federation)
     return DataCheck(federation.name, tuple(_findings(federation)))
 
 
