@@ -91,7 +91,7 @@ def prepared(table, prepare):
 
 def test_means_and_categories_are_those_of_all_samples(table):
     federated, pooled = (prepared(table, each) for each in ("federated", "pooled"))
-    steps = [each.preparation.transform.columns for each in (federated, pooled)]
+    steps = [each.preprocessing.transform.columns for each in (federated, pooled)]
     for ours, theirs in zip(*steps, strict=True):
         assert ours.center == pytest.approx(theirs.center, rel=1e-9, abs=1e-9)
         assert ours.scale == pytest.approx(theirs.scale, rel=1e-9)
@@ -104,11 +104,11 @@ def test_medians_and_quartiles_are_within_the_stated_error(table):
     points = 10
     federated = prepared(table, f"federated:scale=robust,points={points}")
     raw = prepared(table, f"pooled:scale=robust,points={points}")
-    names = raw.preparation.transform.feature_names
-    numbers = [step for step in federated.preparation.transform.columns if step.kind == "number"]
+    names = raw.preprocessing.transform.feature_names
+    numbers = [step for step in federated.preprocessing.transform.columns if step.kind == "number"]
     assert numbers
     for step in numbers:
-        (unit,) = (s for s in raw.preparation.transform.columns if s.name == step.name)
+        (unit,) = (s for s in raw.preprocessing.transform.columns if s.name == step.name)
         present = np.ones(raw.train.samples, bool)
         if unit.gap:
             present = raw.train.x[:, names.index(f"{step.name} is missing")] == 0

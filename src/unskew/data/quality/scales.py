@@ -75,7 +75,7 @@ def scale_findings(
 def _constant_columns(federation: "Federation", candidates: Indices) -> Iterator[Finding]:
     """Yield a note if columns have one value, also in the samples that were not read so far."""
     x = federation.train.x
-    features = federation.feature_names if federation.preparation is not None else None
+    features = federation.feature_names if federation.preprocessing is not None else None
     constant = [
         int(c)
         for c in candidates
