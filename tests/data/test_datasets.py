@@ -208,3 +208,9 @@ def test_feature_names_are_saved(tmp_path):
     federation = Federation.from_table(tmp_path / "a.csv", label="label")
     opened = Federation.open(federation.save(tmp_path / "saved"))
     assert opened.feature_names == federation.feature_names == ("age", "pulse")
+
+
+def test_missing_labels_are_counted():
+    table = Table(x=[[1.0], [2], [3]], label=["a", None, "b"])
+    with pytest.raises(UnskewError, match="1 sample without a label; remove them"):
+        Federation.from_huggingface(table)

@@ -142,3 +142,19 @@ def test_partitioners_use_quantile_bins_of_the_target(tmp_path):
     assert any("quantile bins of the target" in note for note in skewed.report.notes)
     assert us.Federation.open(skewed.save(tmp_path)).report.label_counts.shape == (5, 10)
     assert len(federate(data, "quantity", 5)) == 5
+
+
+def test_floats_of_a_frame_are_numbers_even_if_they_are_whole():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": np.arange(60.0), "y": np.arange(60.0) + 150, "k": [0, 1] * 30})
+    assert us.Federation.from_table(frame, label="y", client="k").is_regression
+    few = frame.assign(y=frame.y % 3)
+    assert us.Federation.from_table(few, label="y", client="k").classes == 3
+
+
+def test_texts_with_numbers_to_predict_may_have_a_small_common_test():
+    texts = [f"word{i % 7} word{i % 3}" for i in range(60)]
+    y = np.linspace(0, 1, 60)
+    federation = us.Federation.from_arrays(texts, y, [0, 1] * 30, common=(texts[:5], y[:5]))
+    assert federation.is_regression
+    assert federation.common.samples == 5

@@ -5,6 +5,8 @@ import pytest
 from PIL import Image
 
 from unskew import Federation
+from unskew.data.config import DataConfig
+from unskew.data.load import depends_on_seed
 
 RNG = np.random.default_rng(0)
 X, Y, CLIENT = RNG.normal(size=(40, 3)), np.arange(40) % 2, np.repeat(["b", "a"], 20)
@@ -90,3 +92,11 @@ def test_other_files_are_not_mixed_with(terminal, tmp_path):
     error = terminal.error("data", "convert", "a.npz", "out", "--skew", "iid")
     assert "a.npz: defines its own clients; remove skew" in error
     assert "unskew data convert visits.csv" in terminal.output("data", "convert", "--help")
+
+
+def test_a_file_of_a_source_is_partitioned_by_the_seed(tmp_path):
+    arrays = {"x_train": X, "y_train": Y, "x_test": X[:5], "y_test": Y[:5]}
+    np.savez(tmp_path / "source.npz", **arrays)
+    np.savez(tmp_path / "clients.npz", x=X, y=Y, client=CLIENT)
+    assert depends_on_seed(DataConfig(name=str(tmp_path / "source.npz")))
+    assert not depends_on_seed(DataConfig(name=str(tmp_path / "clients.npz")))

@@ -76,6 +76,7 @@ def test_the_nodes_test_samples_are_evaluated_on_the_node():
     [
         ((np.zeros((3, 2)),), "data must be"),
         ((np.zeros((3, 2)), [0, 1, 0], np.zeros((2, 3)), [0, 1]), "test samples have shape"),
+        ((["a text", "another"], [0, 1]), "give the node's table as NodeTable"),
     ],
 )
 def test_invalid_arrays_are_rejected(data, message):

@@ -17,6 +17,7 @@ from unskew.report.summary import describe
 from unskew.report.templating import environment
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
+from unskew.stats.waves import Waves
 from unskew.utils.tables import Table
 
 
@@ -199,6 +200,18 @@ def test_the_description_is_one_sentence():
         "2 methods, 2 seeds; logistic on 6 clients, 3 per round; 2 rounds; "
         "1 epoch of sgd per round, lr 0.05"
     )
+
+
+def test_the_python_code_judges_as_the_comparison_did():
+    from unskew.report.reproduce import python_text
+
+    runs = Runs([made_run(seed=seed) for seed in range(5)], judge="last", margin=2.0)
+    text = python_text(runs)
+    assert "seeds=[0, 1, 2, 3, 4]" in text
+    assert "judge='last', margin=2.0" in text
+    text = python_text(Runs(list(runs), waves=Waves((3, 5), best=True)))
+    assert "seeds=3, " in text
+    assert "decide={'max_seeds': 5, 'best': True}" in text
 
 
 def test_the_code_of_a_page_repeats_the_runs(tmp_path):

@@ -27,6 +27,14 @@ def test_no_better_than_the_most_frequent_class(accuracy, majority, is_said):
     assert [outcome.sentence.startswith(said) for outcome in found] == [True] * is_said
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "auc"])
+def test_the_most_frequent_class_is_named_whatever_is_judged(metric):
+    run = run_with(0.56, 0.56)
+    fact = {"name": metric, "more_is_better": True, "is_share": True, "worst_key": None}
+    run.facts |= {"metric": fact, "metrics": [fact]}
+    assert [outcome.words for outcome in outcomes_of([run], "global")] == ["most frequent class"]
+
+
 def test_the_share_is_that_of_the_best_constant_prediction():
     federation = small_federation()
     facts = federation_facts(federation)["majority"]

@@ -157,6 +157,7 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
+    from unskew.cli.forest import print_forest  # noqa: PLC0415
     from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
@@ -227,6 +228,8 @@ def compare_methods(
             print_rich(tuned)
         print_rich(runs.table_with_verdict(target))
         if verdict is not None:
+            if len(verdict.pairs) > 1:
+                print_forest(verdict)
             typer.echo(str(verdict))
             typer.echo(decision_text(runs), nl=runs.waves is not None)
     if out is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from unskew.data.columns import Array
 from unskew.data.read_items import FEATURE_KEYS, as_features, label_key
 from unskew.errors import UnskewError
+from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
@@ -114,6 +115,9 @@ def _labels(
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "UO":
         return labels, names
+    missing = sum(label is None for label in labels.tolist())
+    if missing:
+        raise UnskewError(f"dataset: {plural(missing, 'sample')} without a label; remove them")
     texts = labels.astype(str)
     known = tuple(np.unique(texts).tolist()) if names is None else names
     numbers = {name: number for number, name in enumerate(known)}

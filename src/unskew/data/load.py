@@ -42,8 +42,10 @@ def depends_on_seed(config: DataConfig) -> bool:
 
     It does not for a folder or table that names its clients if nothing is held out.
     """
-    is_source = config.name in CATALOGUE or not Path(config.name).exists()
-    return is_source or bool(config.holdout)
+    path = Path(config.name)
+    if config.name in CATALOGUE or not path.exists() or config.holdout:
+        return True
+    return path.suffix == ".npz" and is_source(read_arrays(path))
 
 
 def open_data(config: DataConfig, seed: int) -> Federation:

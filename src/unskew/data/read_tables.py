@@ -108,6 +108,11 @@ class RawTable:
             raise UnskewError(f"column {name!r} {problem} in row {bad[0] + 1}")
         return numbers
 
+    def holds_floats(self, name: str) -> bool:
+        """Return whether a column is stored as floating-point numbers without gaps."""
+        column = self._columns[name]
+        return column.dtype.kind == "f" and not bool(np.isnan(column).any())
+
     def ids(self, name: str) -> Array:
         """Return a column as integers if it holds nothing else, otherwise as text."""
         self.check_has([name])

@@ -60,7 +60,7 @@ def open_table_source(
     )
     if clients not in (None, len(federation)):
         raise UnskewError(f"{name}: has {len(federation)} clients; remove clients")
-    if label in (None, info.table.label):
+    if label in (None, info.table.label) and not federation.is_regression:
         federation = _with_classes(federation, info, info.table)
     return replace(
         federation,

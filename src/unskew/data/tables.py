@@ -85,14 +85,15 @@ def text_federation(
     options: dict[str, Any],
 ) -> "Federation":
     """Build a federation from texts: a table whose only column holds text."""
-    tests = None
+    targets, tests = as_targets(y, "y", options["task"]), None
     if common is not None:
         texts, labels = checks.pair(common)
-        tests = _text_column(texts, "common[0]"), as_targets(labels, "common[1]", options["task"])
+        task: TaskName | None = "regression" if targets.dtype.kind == "f" else options["task"]
+        tests = _text_column(texts, "common[0]"), as_targets(labels, "common[1]", task)
     return _prepared(
         make,
         _text_column(x, "x"),
-        as_targets(y, "y", options["task"]),
+        targets,
         client,
         tests,
         prepare=FederatedPrepare(),

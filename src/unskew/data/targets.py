@@ -60,6 +60,10 @@ def table_targets(table: RawTable, name: str, task: TaskName | None) -> Array:
     """
     if task == "regression":
         return table.target_numbers(name)
+    if task is None and table.holds_floats(name):
+        numbers = table.numbers([name])[:, 0]
+        if is_continuous(numbers):
+            return numbers
     found = table.ids(name)
     if task is None and found.dtype.kind == "U":
         try:

@@ -1,5 +1,6 @@
 """Comparing methods: the same data, network and seeds for each."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def compare(
     check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    plan = make_plan(tune, settings, seed_list[0])
+    plan, started = make_plan(tune, settings, seed_list[0]), time.monotonic()
     deciding = make_deciding_plan(decide, seeds)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
@@ -157,7 +158,7 @@ def compare(
                 train,
                 partial(rows.collect, judge=judge, margin=margin, waves=deciding.waves),
                 display,
-                scheduler.parallelism(rows.requests(rows.specs, seed_list)),
+                started,
             )
     if folder is not None:
         from unskew.report.page import write_comparison  # noqa: PLC0415 (imports jinja2)

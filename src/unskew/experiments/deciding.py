@@ -66,16 +66,17 @@ def run_until_decided(
     run: Callable[[Sequence[str], Sequence[int]], list[Run]],
     collect: Callable[[Sequence[Run]], Runs],
     display: ProgressDisplay,
-    parallelism: int,
+    started: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Runs:
     """Train wave after wave until the open methods are decided, and return all judged runs.
 
     ``run`` trains methods with seeds, and ``collect`` makes runs a result whose verdict repeats all
-    looks. With a budget, a wave is begun, and each of its seeds, only if the rest of the wave is
-    expected to fit; the runs of an incomplete wave are kept in their folders but not judged.
+    looks. With a budget, counted from ``started``, a wave is begun, and each of its seeds, only if
+    the rest of the wave is expected to fit; the runs of an incomplete wave are kept in their
+    folders but not judged.
     """
-    budget, found = _Budget(plan.budget, parallelism, clock, clock()), list[Run]()
+    budget, found = _Budget(plan.budget, started, clock), list[Run]()
     runs, open_methods = collect(found), tuple(methods)
     for start, stop in pairwise((0, *plan.waves.seeds)):
         wave: list[Run] = []
@@ -92,8 +93,10 @@ def run_until_decided(
             if needed is not None:
                 display.say(f"the next wave would exceed the budget: {decision_text(runs)}")
                 return runs
-            wave += run(open_methods, seeds)
-            budget.note(wave)
+            began = clock()
+            part = run(open_methods, seeds)
+            budget.note(part, clock() - began)
+            wave += part
         found += wave
         runs = collect(found)
         verdict = runs.verdict()
@@ -106,7 +109,7 @@ def run_until_decided(
 
 def _show(runs: Runs, rivals: int, display: ProgressDisplay) -> None:
     verdict = runs.verdict()
-    if verdict is None:
+    if verdict is None or not verdict.pairs:
         return
     decided = sum(pair.answer != "undecided" for pair in verdict.pairs)
     display.show_decided(decided, rivals, decision_text(runs))
@@ -117,20 +120,23 @@ class _Budget:
     """The time that may be spent; what is to come is estimated from the runs so far."""
 
     seconds: float | None
-    parallelism: int
-    clock: Callable[[], float]
     started: float
+    clock: Callable[[], float]
     _seconds_per_run: dict[str, float] = field(default_factory=dict)
+    _pace: float = 0.0
+    """Seconds of the clock per recorded second of training; 0 if runs were only read."""
 
-    def note(self, runs: Sequence[Run]) -> None:
-        """Remember how long the runs of each method took."""
-        self._seconds_per_run |= {run.method: run_seconds(run) for run in runs}
+    def note(self, runs: Sequence[Run], seconds: float) -> None:
+        """Remember how long runs took, by their records and by the clock."""
+        recorded = {run.method: run_seconds(run) for run in runs}
+        self._seconds_per_run |= recorded
+        self._pace = seconds / max(sum(map(run_seconds, runs)), 1e-9)
 
     def exceeded_by(self, methods: Sequence[str], seeds: int) -> float | None:
         """Return how long some seeds of methods take if that exceeds the budget, else None."""
         if self.seconds is None:
             return None
-        expected = seeds * sum(self._seconds_per_run.get(method, 0.0) for method in methods)
-        expected /= min(self.parallelism, len(methods))
+        recorded = sum(self._seconds_per_run.get(method, 0.0) for method in methods)
+        expected = self._pace * seeds * recorded
         left = self.seconds - (self.clock() - self.started)
         return expected if expected > left else None

@@ -72,7 +72,7 @@ class RunScheduler:
             [request.label for request in requests],
             lambda index: self._job(requests[index], self._networks if finished[index] else None),
             self.display,
-            self.parallelism(requests),
+            self._parallelism(requests),
             [request.rounds for request in requests],
             finished,
         )
@@ -101,7 +101,7 @@ class RunScheduler:
 
         return job
 
-    def parallelism(self, requests: Sequence[RunRequest]) -> int:
+    def _parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
         limit = min(len(requests), cores() if self.jobs is None else self.jobs)
         if limit < 2:

@@ -39,8 +39,8 @@ def write_app(
     """
     if lookup(CATALOGUE, data, "data").table is not None:
         raise UnskewError(
-            f"data: {data} is a table; write the app for another source, then let task.py open the "
-            "table of each node with us.Federation.from_table"
+            f"data: {data} is a table; write the app for another source, then let task.py return "
+            "the table of each node as unskew.flower.NodeTable"
         )
     validated(DataConfig, {"name": data, "skew": skew, "clients": clients})
     if model is not None:

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import ArrayLike
 
+from unskew.data import checks
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation
 from unskew.data.targets import TaskName, target_sums
@@ -115,6 +116,11 @@ def _client_of(federation: Federation, context: Context) -> Federation:
 def _from_arrays(arrays: Arrays, task: TaskName | None) -> Federation:
     if len(arrays) not in (2, 4):
         raise UnskewError(f"data must be (x, y) or (x, y, test x, test y), not {len(arrays)} items")
+    if checks.are_texts(arrays[0]):
+        raise UnskewError(
+            "data: texts become tokens of a vocabulary that all nodes share; give the node's table "
+            "as NodeTable, which is prepared with the others'"
+        )
     train = Federation.from_arrays(arrays[0], arrays[1], task=task)
     if len(arrays) == 2:
         return train

@@ -10,6 +10,7 @@ from unskew.methods import make_method, names_files
 from unskew.report.tuning_table import tuning_facts
 from unskew.runs.runs import Runs
 from unskew.stats.formulas import FORMULAS
+from unskew.stats.judging import MARGIN
 from unskew.stats.metric import POOLED
 
 _DATA_FIELDS = ("skew", "samples", "clients", "train", "test", "common")
@@ -42,7 +43,8 @@ def python_text(runs: Runs) -> str:
     data = first.facts.get("data", {})
     if data.get("cut"):
         return "# These runs use a sample of the source; run the study instead."
-    seeds = sorted({run.seed for run in runs})
+    waves = runs.waves
+    seeds = sorted({run.seed for run in runs}) if waves is None else waves.seeds[0]
     methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
     found = tuning_facts(runs)
     if found:
@@ -51,6 +53,7 @@ def python_text(runs: Runs) -> str:
         settings.pop("lr", None)
     network = "your_network" if first.facts.get("custom_network") else repr(first.network)
     arguments = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
+    settings |= _judging(runs)
     if "metrics" in settings:
         settings["metrics"] = _Code(f"[{', '.join(map(_metric, settings['metrics']))}]")
     if "metric" in settings:
@@ -62,6 +65,19 @@ def python_text(runs: Runs) -> str:
         f"runs = us.compare(federation, {', '.join(arguments)})\n"
         "print(runs.table())"
     )
+
+
+def _judging(runs: Runs) -> dict[str, Any]:
+    """Return the arguments of a comparison that say how it is judged."""
+    found: dict[str, Any] = {}
+    if runs.judge != "mean":
+        found["judge"] = runs.judge
+    if runs.margin != MARGIN:
+        found["margin"] = runs.margin
+    if runs.waves is not None:
+        best = {"best": True} if runs.waves.best else {}
+        found["decide"] = {"max_seeds": runs.waves.seeds[-1], **best}
+    return found
 
 
 def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,6 +111,11 @@ def _metric(name: str) -> str:
 
 def _federation(runs: Runs) -> str:
     name, data = runs[0].data, runs[0].facts.get("data", {})
+    if data.get("skew") is None and "preprocessing" in runs[0].facts:
+        spec = runs[0].facts["preprocessing"].get("spec", "federated")
+        columns = f"label='LABEL', client='CLIENT', prepare={spec!r}"
+        opened = f"us.Federation.from_table('{name}.csv', {columns}, holdout=0.2, seed=seed)"
+        return f"def federation(seed):  # with the columns of your table\n    return {opened}\n"
     if data.get("skew") is None:
         opened = "your_federation" if name == "custom" else f"us.Federation.open({name!r})"
         return f"federation = {opened}  # the data of these runs"

@@ -20,33 +20,41 @@ def run_seconds(run: "Run") -> float:
 def decision_text(runs: "Runs") -> str:
     """Return one or two sentences: what is decided after how many seeds, and what is open.
 
-    It is empty for runs whose number of seeds was fixed.
+    It is empty for runs whose number of seeds was fixed, and where there is nothing to decide.
     """
     verdict = runs.verdict()
-    if runs.waves is None or verdict is None:
+    if runs.waves is None or verdict is None or not verdict.pairs:
         return ""
-    judged, trained = runs.waves.judged(verdict.seeds), len(runs)
+    judged = runs.waves.judged(verdict.seeds)
+    trained = sum(run.seed < judged for run in runs)
     saved = 1 - trained / (judged * len(runs.methods))
     share = f", {100 * saved:.0f} % fewer than {plural(judged, 'seed')} for all" if saved else ""
     cost = f"{plural(trained, 'run')} were trained{share}."
-    undecided = [pair for pair in verdict.pairs if pair.answer == "undecided"]
-    if not undecided:
+    if verdict.is_decided:
         return f"All methods are decided after {plural(judged, 'seed')}: {cost}"
+    undecided = [pair for pair in verdict.pairs if pair.answer == "undecided"]
     names = [pair.method for pair in undecided]
-    shown = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - 2} more"]
-    text = f"After {plural(judged, 'seed')}, {joined(shown)} {_are(len(names))} open: {cost}"
-    known = [pair.seeds_needed for pair in undecided if pair.seeds_needed]
-    if not known:
-        return text
-    more = max(known) - judged
+    if not names:
+        best = _named(verdict.verdicts.best)
+        return f"After {plural(judged, 'seed')}, the best of {best} is open: {cost}"
+    verb = "is" if len(names) == 1 else "are"
+    text = f"After {plural(judged, 'seed')}, {_named(names)} {verb} open: {cost}"
+    needed = {pair.method: pair.seeds_needed for pair in undecided if pair.seeds_needed}
+    more = max(needed.values(), default=0) - judged
     if more <= 0:
         return text
-    seconds = more * sum(run_seconds(runs.of(method)[-1]) for method in [verdict.baseline, *names])
+    seconds = more * sum(run_seconds(runs.of(method)[-1]) for method in [verdict.baseline, *needed])
+    which = "it" if len(names) == 1 else "them"
+    if len(needed) < len(names):
+        which = f"{len(needed)} of them"
     return (
-        f"{text} About {plural(more, 'more seed')} would probably decide "
-        f"{'them' if len(names) > 1 else 'it'} (about {duration(seconds)} of training)."
+        f"{text} About {plural(more, 'more seed')} would probably decide {which} "
+        f"(about {duration(seconds)} of training on one core)."
     )
 
 
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _named(names: "list[str] | tuple[str, ...]") -> str:
+    shown = list(names)
+    if len(shown) > _NAMED:
+        shown = [*shown[: _NAMED - 1], f"{len(shown) - _NAMED + 1} more"]
+    return joined(shown)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from unskew.stats.metric import ACCURACY
-
 if TYPE_CHECKING:
     from unskew.runs.run import Judge, Run
 
@@ -56,7 +54,7 @@ def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
 
 def _majority(runs: "Sequence[Run]", level: str, judge: "Judge") -> Outcome | None:
     shares = [_majority_share(run, level) for run in runs]
-    if any(run.metric is not ACCURACY for run in runs) or not shares or None in shares:
+    if not shares or None in shares:
         return None
     share = fmean(each for each in shares if each is not None)
     accuracy = fmean(run.judged(level, "accuracy", judge) for run in runs)

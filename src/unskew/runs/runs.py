@@ -53,6 +53,16 @@ class Runs(Sequence[Run]):
         self.judge, self.margin, self.waves = judge, margin, waves
         self._metric = None if metric is None else recorded_metric(self._runs, metric)
 
+    def judged_as_here(self, runs: Iterable[Run], *, margin: float | None = None) -> "Runs":
+        """Return other runs that are judged as these are."""
+        return Runs(
+            runs,
+            judge=self.judge,
+            margin=self.margin if margin is None else margin,
+            metric=None if self._metric is None else self._metric.name,
+            waves=self.waves,
+        )
+
     def __getitem__(self, index: Any) -> Any:
         return self._runs[index]
 

@@ -44,13 +44,15 @@ class WaveVerdicts:
     ``verdicts`` has the answers so far: a settled pair as it was when its answer was given, with
     the seeds of that look. Its p-values and intervals hold for all looks together. ``looks`` is the
     number of looks so far. ``open_methods`` are the methods that the next wave trains, the
-    baseline first; there is none if everything is known, or if no wave is left.
+    baseline first; there is none if everything is known, or if no wave is left. ``is_decided``
+    says whether everything is known.
     """
 
     verdicts: Verdicts
     waves: tuple[int, ...]
     looks: int
     open_methods: tuple[str, ...]
+    is_decided: bool
 
     @property
     def next_seeds(self) -> int | None:
@@ -139,9 +141,8 @@ def judge_waves(
         stopped |= {name: wave for name in names if name not in (*open_methods, chosen, *stopped)}
     verdicts = Verdicts(chosen, tuple(pairs[m] for m in pairs), candidates, margin, level)
     ordered = [chosen, *(name for name in names if name in open_methods and name != chosen)]
-    return WaveVerdicts(
-        verdicts, plan, last, tuple(ordered) if open_methods and last < len(plan) else ()
-    )
+    left_open = tuple(ordered) if open_methods and last < len(plan) else ()
+    return WaveVerdicts(verdicts, plan, last, left_open, not open_methods)
 
 
 def _until(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from unskew.stats.judging import (
     LEVEL,
@@ -37,7 +38,8 @@ class Verdict:
     ``means`` are the means over seeds of the number that is judged, the best first. ``verdicts``
     has its units: percentage points of a share such as accuracy, or those of the metric, where a
     positive difference is better. ``level`` is the level of evaluation that is compared.
-    ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains.
+    ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
+    ``is_decided`` says whether all that such a comparison asks is known.
     """
 
     metric: Metric
@@ -46,6 +48,7 @@ class Verdict:
     seeds: int
     level: str = "global"
     open_methods: tuple[str, ...] = ()
+    is_decided: bool = False
 
     @property
     def leader(self) -> str:
@@ -204,42 +207,47 @@ def judge_scores(
 ) -> Verdict | None:
     """Compare methods by their scores per seed; None if none was measured with every seed.
 
-    Methods without a score in one of their seeds are not compared. ``level`` is the level of
+    Methods without a score in one of their seeds (in waves: of the first wave) are not compared.
+    ``level`` is the level of
     evaluation that the scores come from. ``margin`` is in percentage points; for a metric that is
     no share of 1, in per cent of the baseline's. With ``waves``, seeds were added in waves, and
     every look is repeated.
     """
-    means = {
-        method: sum(by_seed.values()) / len(by_seed)
-        for method, by_seed in scores.items()
-        if by_seed
-    }
-    sign = metric.sign
-    known = [method for method in means if not math.isnan(means[method])]
+    first = {method: _first_wave(by_seed, waves) for method, by_seed in scores.items()}
+    known = [method for method, wave in first.items() if wave and not math.isnan(sum(wave))]
     if not known:
         return None
+    sign = metric.sign
+    means = {
+        method: fmean(score for score in scores[method].values() if not math.isnan(score))
+        for method in known
+    }
     chosen = baseline if baseline in known else default_baseline(known)
     scale = sign * (100.0 if metric.is_share else 1.0)
     signed = {m: {s: scale * score for s, score in scores[m].items()} for m in known}
-    unit = 1.0 if metric.is_share else abs(_baseline_mean(scores[chosen], waves)) / 100
-    values, open_methods = by_position(signed), tuple[str, ...]()
+    unit = 1.0 if metric.is_share else abs(fmean(first[chosen])) / 100
+    values, open_methods, is_decided = by_position(signed), tuple[str, ...](), False
     gains = {method: sign * mean for method, mean in means.items()}
     if waves is None:
         found = judge(values, chosen, margin * unit)
     else:
         wave = judge_waves(values, waves.seeds, chosen, margin * unit, best=waves.best)
-        found, open_methods = wave.verdicts, wave.open_methods
+        found, open_methods, is_decided = wave.verdicts, wave.open_methods, wave.is_decided
         # Methods have different seeds, so their means differ by the effects of seeds too.
         gains = {chosen: 0.0} | {pair.method: pair.difference for pair in found.pairs}
     ranked = {method: means[method] for method in sorted(known, key=lambda m: -gains[m])}
     seeds = max(len(by_seed) for by_seed in scores.values())
-    return Verdict(metric, found, ranked, seeds, level, open_methods)
+    return Verdict(metric, found, ranked, seeds, level, open_methods, is_decided)
 
 
-def _baseline_mean(scores: BySeed, waves: Waves | None) -> float:
-    """Return the mean that a relative margin refers to; later waves do not change it."""
+def _first_wave(scores: BySeed, waves: Waves | None) -> list[float]:
+    """Return the scores of the first wave, or all of them.
+
+    Which methods are compared, the baseline and its mean, to which a relative margin refers, must
+    not change in later waves.
+    """
     seeds = sorted(scores)[: None if waves is None else waves.seeds[0]]
-    return sum(scores[seed] for seed in seeds) / len(seeds)
+    return [scores[seed] for seed in seeds]
 
 
 def tested_on(level: str, metric: Metric) -> str:

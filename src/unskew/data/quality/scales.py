@@ -55,8 +55,7 @@ def scale_findings(
             "columns",
             f"are on unlike scales: {column_name(federation, int(wide))} spans {ranges[wide]:.3g}, "
             f"{column_name(federation, int(narrow))} spans {ranges[narrow]:.3g}",
-            "scale them, for instance to mean 0 and standard deviation 1, or the network may learn "
-            "nothing",
+            f"{_scaling(federation)}, or the network may learn nothing",
         )
     elif largest > LARGE:
         is_table = len(federation.shape) == 1
@@ -70,6 +69,13 @@ def scale_findings(
             else "divide pixels by 255, or pass them as uint8",
         )
     yield from _clients_on_other_scales(federation, sample, doubtful)
+
+
+def _scaling(federation: "Federation") -> str:
+    """Return how the columns of a federation can be brought to the same scale."""
+    if federation.preprocessing is not None:
+        return "use --prepare federated, which scales by standard deviations, or give ranges"
+    return "scale them, for instance to mean 0 and standard deviation 1 (--prepare federated)"
 
 
 def _constant_columns(federation: "Federation", candidates: Indices) -> Iterator[Finding]:

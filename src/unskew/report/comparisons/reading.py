@@ -116,7 +116,7 @@ def _as_requested(runs: Runs) -> Runs:
         else run
         for run in runs
     ]
-    return Runs(renamed, judge=runs.judge, margin=runs.margin, waves=runs.waves)
+    return runs.judged_as_here(renamed)
 
 
 def _is_tuned(runs: Runs) -> bool:

@@ -144,7 +144,7 @@ def summarize(
     check_judging("mean", limit)
     names = federation_names(found)
     federations = tuple(
-        _result(name, Runs(runs, judge=runs.judge, margin=limit, waves=runs.waves), chosen)
+        _result(name, runs.judged_as_here(runs, margin=limit), chosen)
         for name, runs in zip(names, found, strict=True)
     )
     methods = tuple(dict.fromkeys(method for runs in found for method in runs.methods))
@@ -214,7 +214,8 @@ def _result(name: str, runs: Runs, baseline: str) -> FederationResult:
         if (of := runs.of(method))
     }
     # Losses of different data have different sizes, so they are compared in per cent.
-    unit = 1.0 if runs.metric.more_is_better else -(abs(verdict.means[baseline]) or 1.0)
+    size = 1.0 if runs.metric.is_share else abs(verdict.means[baseline]) or 1.0
+    unit = runs.metric.sign * size
     values = {m: {seed: 100 * v / unit for seed, v in by.items()} for m, by in scores.items()}
     return FederationResult(name, runs, verdict, paired_effects(by_position(values), baseline))
 

@@ -21,7 +21,7 @@ MODEL = (
 
 def unit(summary: "ComparisonSummary") -> str:
     """Return the unit of gains."""
-    if summary.metric.more_is_better:
+    if summary.metric.is_share:
         return "percentage points"
     return f"per cent of the {summary.metric.name} of {summary.baseline}"
 
