@@ -218,3 +218,16 @@ def test_the_title_counts_only_the_rounds_of_the_task():
         row["stage"] = "density"
     assert (run.rounds, run.task_rounds) == (5, 3)
     assert "3 rounds" in Runs([run]).table(0.5).title
+
+
+def test_the_level_is_found_out_once_per_text_not_once_per_round(monkeypatch):
+    """It looks at all runs, so a comparison of many runs and rounds would take minutes."""
+    runs, calls, find = Runs([made_run("a", seed, [0.5]) for seed in range(4)]), [], Run.level_of
+
+    def counted(self, metric):
+        calls.append(self)
+        return find(self, metric)
+
+    monkeypatch.setattr(Run, "level_of", counted)
+    assert runs.judged_text
+    assert len(calls) <= len(runs)

@@ -88,7 +88,7 @@ def test_binary_metrics_are_those_of_scikit_learn(samples):
     if 0 < y.sum() < len(y):
         assert value("auc", y, p) == pytest.approx(sk.roc_auc_score(y, p), abs=1e-9)
         assert value("pr_auc", y, p) == pytest.approx(sk.average_precision_score(y, p), abs=1e-9)
-    assert value("brier", y, p) == pytest.approx(sk.brier_score_loss(y, p, labels=[0, 1]))
+    assert value("brier", y, p) == pytest.approx(np.mean((p - y) ** 2))
     assert 0 <= value("calibration_error", y, p) <= 1
 
 

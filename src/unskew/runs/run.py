@@ -82,8 +82,9 @@ class Run:
         """
         if "metric" in self.facts:
             return Metric(**self.facts["metric"])
-        levels = [row[level] for row in self.metrics for level in _LEVELS if level in row]
-        return LOSS if levels and "accuracy" not in levels[0] else ACCURACY
+        levels = (row[level] for row in self.metrics for level in _LEVELS if level in row)
+        first = next(levels, None)
+        return LOSS if first is not None and "accuracy" not in first else ACCURACY
 
     @property
     def level(self) -> str:
@@ -92,10 +93,11 @@ class Run:
 
     def level_of(self, metric: Metric) -> str:
         """Return the level by which runs are judged in a metric."""
-        rows = [row["global"] for row in self.metrics if "global" in row]
         # Networks of others report under their own names; these are judged where they report.
         asked = "metric" in self.facts or metric.name not in ("accuracy", "loss")
-        known = any(metric.name in row for row in rows) if asked else bool(rows)
+        known = any(
+            not asked or metric.name in row["global"] for row in self.metrics if "global" in row
+        )
         return "global" if known else "local"
 
     @property

@@ -131,8 +131,9 @@ class Runs(Sequence[Run]):
     @property
     def level(self) -> str:
         """The level at which runs are compared: global, or local without a common test set."""
-        levels = {run.level_of(self.metric) for run in self._runs}
-        return "global" if "global" in levels else "local"
+        metric = self.metric
+        found = any(run.level_of(metric) == "global" for run in self._runs)
+        return "global" if found else "local"
 
     @property
     def has_fixed_split(self) -> bool:
@@ -182,8 +183,9 @@ class Runs(Sequence[Run]):
     @property
     def judged_text(self) -> str:
         """Which evaluations the numbers of the table are from, for readers."""
+        level = self.level
         counts = [
-            sum(self.level in row for row in run.task_metrics) for run in self._runs if run.metrics
+            sum(level in row for row in run.task_metrics) for run in self._runs if run.metrics
         ]
         number = judged_evaluations(max(counts, default=1))
         if self.judge == "last" or number < 2:
