@@ -144,8 +144,10 @@ def test_partitioners_use_quantile_bins_of_the_target(tmp_path):
     assert len(federate(data, "quantity", 5)) == 5
 
 
+@pytest.mark.extras("pandas")
 def test_floats_of_a_frame_are_numbers_even_if_they_are_whole():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = pandas.DataFrame({"a": np.arange(60.0), "y": np.arange(60.0) + 150, "k": [0, 1] * 30})
     assert us.Federation.from_table(frame, label="y", client="k").is_regression
     few = frame.assign(y=frame.y % 3)
