@@ -10,15 +10,16 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    Clients,
     ColumnKinds,
     Features,
     Holdout,
     LabelColumn,
     Prepare,
     Size,
+    Skew,
     Task,
-    column_kinds,
-    column_names,
+    data_config,
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
 from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
@@ -36,15 +37,8 @@ def compare_methods(
     data: Annotated[
         str, typer.Option(help="A data source (see unskew data list) or a path.")
     ] = "digits",
-    skew: Annotated[
-        str | None,
-        typer.Option(
-            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
-    ] = None,
+    skew: Skew = None,
+    clients: Clients = None,
     samples: Annotated[
         int | None,
         typer.Option(help="Use only this many training samples, chosen at random."),
@@ -158,7 +152,6 @@ def compare_methods(
     --tune-trials 6 --tune-rounds 15[/bold]
     """
     from unskew.cli.forest import print_forest  # noqa: PLC0415
-    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
     from unskew.engine.settings import Settings  # noqa: PLC0415
     from unskew.experiments.comparison import compare  # noqa: PLC0415
@@ -166,25 +159,23 @@ def compare_methods(
     from unskew.report.page import PAGE  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.runs.decision import decision_text  # noqa: PLC0415
-    from unskew.utils.specs import validated  # noqa: PLC0415
 
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
     deciding = deciding_options(decide, max_seeds, budget, best)
-    data_options = {
-        "name": data,
-        "skew": skew,
-        "clients": clients,
-        "samples": samples,
-        "holdout": holdout,
-        "label_column": label_column,
-        "task": task,
-        "client_column": client_column,
-        "features": column_names(features),
-        "prepare": prepare,
-        "columns": column_kinds(columns),
-        "size": size,
-    }
-    data_config = validated(DataConfig, data_options)
+    config = data_config(
+        name=data,
+        skew=skew,
+        clients=clients,
+        samples=samples,
+        holdout=holdout,
+        label_column=label_column,
+        task=task,
+        client_column=client_column,
+        features=features,
+        prepare=prepare,
+        columns=columns,
+        size=size,
+    )
     options: dict[str, Any] = {
         "rounds": rounds,
         "participation": participation,
@@ -201,10 +192,10 @@ def compare_methods(
     }
 
     def federation(seed: int) -> "Federation":
-        return _with_test_samples(open_data(data_config, seed))
+        return _with_test_samples(open_data(config, seed))
 
     runs = compare(
-        federation if depends_on_seed(data_config) else federation(0),
+        federation if depends_on_seed(config) else federation(0),
         methods,
         seeds=seeds,
         model=model,

@@ -9,15 +9,18 @@ from unskew.cli.data_check import check_data
 from unskew.cli.data_convert import convert_data
 from unskew.cli.data_options import (
     ClientColumn,
+    Clients,
     ColumnKinds,
+    DataName,
     Features,
     Holdout,
     LabelColumn,
+    PartitionSeed,
     Prepare,
     Size,
+    Skew,
     Task,
-    column_kinds,
-    column_names,
+    data_config,
 )
 from unskew.cli.output import Json, print_json, print_rich
 
@@ -107,22 +110,10 @@ def fetch_source(
 
 @app.command("show")
 def show_federation(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A data source, a CSV or Parquet file, a folder of images, or a saved federation."
-        ),
-    ],
-    skew: Annotated[
-        str | None,
-        typer.Option(
-            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the partition.")] = 0,
+    name: DataName,
+    skew: Skew = None,
+    clients: Clients = None,
+    seed: PartitionSeed = 0,
     holdout: Holdout = None,
     out: Annotated[
         Path | None, typer.Option(help="Write a figure of the data distribution to this file.")
@@ -145,24 +136,22 @@ def show_federation(
 
     Example:  [bold]unskew data show visits.csv --label-column ill --client-column site[/bold]
     """
-    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.load import open_data  # noqa: PLC0415
-    from unskew.utils.specs import validated  # noqa: PLC0415
 
-    options = {
-        "name": name,
-        "skew": skew,
-        "clients": clients,
-        "holdout": holdout,
-        "label_column": label_column,
-        "task": task,
-        "client_column": client_column,
-        "features": column_names(features),
-        "prepare": prepare,
-        "columns": column_kinds(columns),
-        "size": size,
-    }
-    federation = open_data(validated(DataConfig, options), seed)
+    config = data_config(
+        name=name,
+        skew=skew,
+        clients=clients,
+        holdout=holdout,
+        label_column=label_column,
+        task=task,
+        client_column=client_column,
+        features=features,
+        prepare=prepare,
+        columns=columns,
+        size=size,
+    )
+    federation = open_data(config, seed)
     if out is not None:
         from unskew.report.distribution_figure import draw_distribution  # noqa: PLC0415
 

@@ -1,41 +1,30 @@
 """``unskew data check``: what is wrong or doubtful about data, before anything is trained."""
 
-from typing import Annotated
-
 import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    Clients,
     ColumnKinds,
+    DataName,
     Features,
     Holdout,
     LabelColumn,
+    PartitionSeed,
     Prepare,
     Size,
+    Skew,
     Task,
-    column_kinds,
-    column_names,
+    data_config,
 )
 from unskew.cli.output import Json, print_json
 
 
 def check_data(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A data source, a CSV or Parquet file, a folder of images, or a saved federation."
-        ),
-    ],
-    skew: Annotated[
-        str | None,
-        typer.Option(
-            help="A partitioner's spec string (see unskew data partitioners).", show_default="iid"
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option(help="Number of clients.", show_default="10 for most partitioners")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the partition.")] = 0,
+    name: DataName,
+    skew: Skew = None,
+    clients: Clients = None,
+    seed: PartitionSeed = 0,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
     task: Task = None,
@@ -58,25 +47,23 @@ def check_data(
     Example:  [bold]unskew data check visits.csv --label-column ill --client-column site \\
     --holdout 0.2[/bold]
     """
-    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.data.quality.check import check  # noqa: PLC0415
-    from unskew.utils.specs import validated  # noqa: PLC0415
 
-    options = {
-        "name": name,
-        "skew": skew,
-        "clients": clients,
-        "holdout": holdout,
-        "label_column": label_column,
-        "task": task,
-        "client_column": client_column,
-        "features": column_names(features),
-        "prepare": prepare,
-        "columns": column_kinds(columns),
-        "size": size,
-    }
-    found = check(open_data(validated(DataConfig, options), seed))
+    config = data_config(
+        name=name,
+        skew=skew,
+        clients=clients,
+        holdout=holdout,
+        label_column=label_column,
+        task=task,
+        client_column=client_column,
+        features=features,
+        prepare=prepare,
+        columns=columns,
+        size=size,
+    )
+    found = check(open_data(config, seed))
     if json:
         print_json(found.to_dict())
     else:

@@ -7,41 +7,27 @@ import typer
 
 from unskew.cli.data_options import (
     ClientColumn,
+    Clients,
     ColumnKinds,
+    DataName,
     Features,
     Holdout,
     LabelColumn,
+    PartitionSeed,
     Prepare,
     Size,
+    Skew,
     Task,
-    column_kinds,
-    column_names,
+    data_config,
 )
 
 
 def convert_data(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A CSV or Parquet file, an .npz file of arrays, a folder of images, or a data "
-            "source."
-        ),
-    ],
+    name: DataName,
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
-    skew: Annotated[
-        str | None,
-        typer.Option(
-            help="Sources: a partitioner's spec string (see unskew data partitioners).",
-            show_default="iid, or natural if the data names clients",
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            help="Sources: the number of clients.", show_default="10 for most partitioners"
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the partition and of holdout.")] = 0,
+    skew: Skew = None,
+    clients: Clients = None,
+    seed: PartitionSeed = 0,
     holdout: Holdout = None,
     label_column: LabelColumn = "label",
     task: Task = None,
@@ -64,27 +50,25 @@ def convert_data(
 
     Example:  [bold]unskew data convert femnist.npz femnist/ --skew natural[/bold]
     """
-    from unskew.data.config import DataConfig  # noqa: PLC0415
     from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.data.quality.check import check  # noqa: PLC0415
     from unskew.data.storage import check_writable  # noqa: PLC0415
-    from unskew.utils.specs import validated  # noqa: PLC0415
 
     check_writable(out, replace=force)
-    options = {
-        "name": name,
-        "skew": skew,
-        "clients": clients,
-        "holdout": holdout,
-        "label_column": label_column,
-        "task": task,
-        "client_column": client_column,
-        "features": column_names(features),
-        "prepare": prepare,
-        "columns": column_kinds(columns),
-        "size": size,
-    }
-    federation = open_data(validated(DataConfig, options), seed)
+    config = data_config(
+        name=name,
+        skew=skew,
+        clients=clients,
+        holdout=holdout,
+        label_column=label_column,
+        task=task,
+        client_column=client_column,
+        features=features,
+        prepare=prepare,
+        columns=columns,
+        size=size,
+    )
+    federation = open_data(config, seed)
     federation.save(out)
     typer.echo(repr(federation))
     found = check(federation)

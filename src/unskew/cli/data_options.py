@@ -1,9 +1,31 @@
-"""The options of commands that open data: how files are read and test samples held out."""
+"""The options of commands that open data: which data, its clients, and how files are read."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+if TYPE_CHECKING:
+    from unskew.data.config import DataConfig
+
+DataName = Annotated[
+    str,
+    typer.Argument(
+        help="A data source, a CSV or Parquet file, an .npz file of arrays, a folder of images, or "
+        "a saved federation."
+    ),
+]
+Skew = Annotated[
+    str | None,
+    typer.Option(
+        help="Sources: a partitioner's spec string (see unskew data partitioners).",
+        show_default="iid; natural if a file or table names clients",
+    ),
+]
+Clients = Annotated[
+    int | None,
+    typer.Option(help="Sources: number of clients.", show_default="10 for most partitioners"),
+]
+PartitionSeed = Annotated[int, typer.Option(min=0, help="Seed of the partition and of holdout.")]
 Holdout = Annotated[
     float | None,
     typer.Option(
@@ -47,12 +69,21 @@ Size = Annotated[
 ]
 
 
-def column_names(text: str | None) -> list[str] | None:
+def data_config(*, features: str | None, columns: str | None, **options: Any) -> "DataConfig":
+    """Return the validated options of a command; ``options`` have the names of DataConfig."""
+    from unskew.data.config import DataConfig  # noqa: PLC0415 (imports numpy)
+    from unskew.utils.specs import validated  # noqa: PLC0415
+
+    lists = {"features": _column_names(features), "columns": _column_kinds(columns)}
+    return validated(DataConfig, {**options, **lists})
+
+
+def _column_names(text: str | None) -> list[str] | None:
     """Split a comma-separated list of names."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def column_kinds(text: str | None) -> dict[str, str] | None:
+def _column_kinds(text: str | None) -> dict[str, str] | None:
     """Split a comma-separated list of column=kind; what is no such pair is an error later."""
     if text is None:
         return None

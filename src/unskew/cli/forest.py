@@ -9,7 +9,7 @@ from unskew.stats.judging import Pair
 from unskew.stats.verdict import Verdict
 
 _NARROWEST, _WIDEST = 24, 100
-"""Below this width in characters, intervals cannot be told apart; wider lines are hard to read."""
+"""Below this width in characters, intervals look alike; wider lines are hard to read."""
 
 
 def print_forest(verdict: Verdict) -> None:

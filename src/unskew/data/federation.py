@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
+from unskew.data.holdout import held_out_columns
 from unskew.data.huggingface import huggingface_federation
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
@@ -40,7 +41,6 @@ from unskew.errors import UnskewError
 from unskew.skew.html import distribution_html
 from unskew.utils.html import html_block, html_heading, html_line
 from unskew.utils.printable import printable
-from unskew.utils.rng import generator
 from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
@@ -358,24 +358,8 @@ class Federation:
             raise UnskewError(f"holdout must be at least 0 and less than 1 (got {share})")
         if self.test.samples:
             raise UnskewError("holdout: the clients already have test samples; use a holdout of 0")
-        sizes, owners = self.train.sizes, self.train.owners()
-        # Keys with the client in the high bits and random low bits shuffle all clients in one sort;
-        # the first samples of each client are its test set. Rounding to nine digits keeps 0.29 of
-        # 100 from becoming 28.
-        bits = 62 - len(self).bit_length()
-        keys = generator(seed, "holdout").integers(0, 1 << bits, len(owners)) | (owners << bits)
-        place = np.arange(len(owners)) - np.repeat(self.train.offsets[:-1], sizes)
-        is_test = np.empty(len(owners), bool)
-        is_test[np.argsort(keys, kind="stable")] = (
-            place < np.floor(np.round(sizes * share, 9))[owners]
-        )
-        return replace(self, train=self._rows(~is_test, owners), test=self._rows(is_test, owners))
-
-    def _rows(self, chosen: NDArray[np.bool_], owners: NDArray[np.int64]) -> Columns:
-        """Return the chosen training samples of each client."""
-        rows = np.flatnonzero(chosen)
-        x, y = np.take(self.train.x, rows, axis=0), np.take(self.train.y, rows)
-        return Columns.grouped(x, y, owners[rows], len(self))
+        train, test = held_out_columns(self.train, share, seed)
+        return replace(self, train=train, test=test)
 
     def save(self, folder: str | Path) -> Path:
         """Write the federation to a folder of ``.npy`` files that :meth:`open` can memory-map.

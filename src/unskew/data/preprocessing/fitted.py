@@ -138,7 +138,7 @@ def noise_of(seed: int, client: int) -> np.random.Generator:
 
 
 def schema_message(schema: Schema) -> Message:
-    """Return the message that tells clients what the columns hold."""
+    """Return the message that says to clients what the columns hold."""
     return {name: column.to_json() for name, column in schema.items()}
 
 

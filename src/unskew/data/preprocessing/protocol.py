@@ -219,7 +219,7 @@ def _center_and_scale(
     if not sketch.count:
         return moments.mean, moments.scale
     spread = sketch.quantile(0.75) - sketch.quantile(0.25)
-    # Where more than half of the values are the same, the standard deviation still tells a scale.
+    # Where more than half of the values are the same, the standard deviation still is a scale.
     return sketch.quantile(0.5), spread if spread > 0 else moments.scale
 
 
