@@ -7,8 +7,8 @@ python -m benchmarks.results runs/fashion docs/results.md
 import argparse
 from pathlib import Path
 
+from unskew.report.first_screen import describe
 from unskew.report.page import read_comparison
-from unskew.report.summary import describe
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs

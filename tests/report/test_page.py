@@ -12,8 +12,8 @@ from torch import nn
 import unskew as us
 from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
+from unskew.report.first_screen import describe
 from unskew.report.page import write_page
-from unskew.report.summary import describe
 from unskew.report.templating import environment
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs

@@ -88,7 +88,7 @@ class RawTable:
             return self._numbers(name)
         except UnskewError as error:
             raise UnskewError(
-                f"{self.where}: the label {error}; remove rows without a target"
+                f"{self.where}: the label {error}; remove rows without one, or set another task"
             ) from None
 
     def _numbers(self, name: str) -> NDArray[np.float32]:

@@ -56,14 +56,15 @@ def is_continuous(values: NDArray[np.floating]) -> bool:
 def table_targets(table: RawTable, name: str, task: TaskName | None) -> Array:
     """Return the targets of a table's column: numbers of a regression, else ids of classes.
 
-    A column of whole numbers holds classes unless the task says otherwise.
+    Whole numbers are classes, unless they are stored as floating-point numbers with many distinct
+    values or the task says otherwise.
     """
     if task == "regression":
         return table.target_numbers(name)
     if task is None and table.holds_floats(name):
-        numbers = table.numbers([name])[:, 0]
-        if is_continuous(numbers):
-            return numbers
+        values = table.target_numbers(name)
+        if is_continuous(values):
+            return values
     found = table.ids(name)
     if task is None and found.dtype.kind == "U":
         try:

@@ -14,8 +14,8 @@ from unskew.report.charts.curves import any_personal_level
 from unskew.report.data_findings import data_findings
 from unskew.report.densities import density_notes
 from unskew.report.export import TABLE_FILES, export_table
+from unskew.report.first_screen import complete_diagnosis, describe, leader_card
 from unskew.report.reproduce import configuration, python_text
-from unskew.report.summary import complete_diagnosis, describe, leader_card
 from unskew.report.templating import render
 from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
