@@ -1,7 +1,7 @@
-"""Write docs/results.md from the folder of a comparison.
+"""Write docs/tuned-methods.md from the folder of a comparison.
 
 unskew compare … --tune --out runs/fashion
-python -m benchmarks.results runs/fashion docs/results.md
+python -m benchmarks.results runs/fashion docs/tuned-methods.md
 """
 
 import argparse
