@@ -77,7 +77,7 @@ def facts_of_methods() -> dict[str, Facts]:
 def options_table(facts: Facts) -> str:
     """Return the options of a method as a Markdown table, and what it sends below it."""
     searched = {
-        option: ", ".join(f"{value:g}" for value in values)
+        option: values if isinstance(values, str) else ", ".join(map(_value, values))
         for option, values in facts["searched"].items()
     }
     rows = [["option", "default", "meaning", "searched by `--tune`"], ["---"] * 4]
@@ -98,6 +98,10 @@ def options_table(facts: Facts) -> str:
             f"Meant for: {facts['meant for']} accuracy.",
         ]
     )
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _text(default: object) -> str:

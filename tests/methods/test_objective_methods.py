@@ -6,7 +6,6 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.methods import METHODS, make_method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
@@ -91,16 +90,6 @@ def test_custom_networks(federation, method):
 def test_two_classes_and_one(method):
     for classes in (1, 2):
         train_quickly(small_federation(sizes=(9, 12), classes=classes), method)
-
-
-@EACH
-def test_grids_name_options_and_hold_values_they_take(method):
-    name = method.partition(":")[0]
-    for option, values in METHODS[name].grid.items():
-        assert len(set(values)) == len(values) > 1
-        for value in values:
-            (part,) = make_method(f"{name}:{option}={value}").parts
-            assert getattr(part, option) == value
 
 
 GOLDEN = [

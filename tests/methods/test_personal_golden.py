@@ -6,7 +6,6 @@ from torch import nn
 
 import unskew as us
 from toys import federation_of, small_federation
-from unskew.methods import METHODS
 
 NAMES = ("fedbn", "fedper", "fedrep", "fedbabu", "ditto", "fedala", "fedgn", "local", "central")
 GOLDEN = {
@@ -71,12 +70,3 @@ def test_unusual_federations_do_not_fail(name, odd, model):
 def test_one_client_per_round(name):
     run = us.train(small_federation(), name, model=NORMED, rounds=3, cohort=1, workers=1)
     assert 0 <= run.last("personal") <= 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_method_has_a_tuning_grid(name):
-    cls = METHODS[name]
-    assert all(len(values) > 1 for values in cls.grid.values())
-    for field, values in cls.grid.items():
-        for value in values:
-            assert getattr(cls(**{field: value}), field) == value

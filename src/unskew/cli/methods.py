@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from unskew.composition.method import Method
     from unskew.composition.parts import Part
+    from unskew.composition.search_space import Searched
 
 Row = dict[str, Any]
 
@@ -71,9 +72,18 @@ def _facts(part: "Part") -> Row:
         "needs individual updates": about.needs_individual_updates,
         "runner": "pool" if about.only_with_norms else "vectorised",
         "options": {option: getattr(part, option) for option in options_of(type(part))},
-        "searched": {option: list(values) for option, values in part.grid.items()},
+        "searched": {option: _searched(values) for option, values in part.grid.items()},
     }
     return with_meanings(row, type(part))
+
+
+def _searched(values: "Searched") -> list[float | str] | str:
+    """Return the values of an option that are searched, or the range they are in."""
+    return list(values) if isinstance(values, tuple) else str(values)
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
@@ -116,7 +126,7 @@ _RUNNERS = {
 def _block(row: Row) -> "Group":
     """Describe one method with one line per property."""
     searched = "; ".join(
-        f"{key}: {', '.join(f'{value:g}' for value in values)}"
+        f"{key}: {values if isinstance(values, str) else ', '.join(map(_value, values))}"
         for key, values in row["searched"].items()
     )
     facts = {

@@ -24,6 +24,7 @@ from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.aspects import Aspect, Measurement, check_declarations
 from unskew.composition.part_checks import check_names, check_options
 from unskew.composition.received import Value
+from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import (
     About,
     Beginning,
@@ -87,8 +88,9 @@ class Part:
     stages that share a client's state have the same scope."""
     _prefix: ClassVar[str] = "part/"
     about: ClassVar[About] = About(title="Custom method", paper="", kind="objective")
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """The values to search per option: those of the paper, where it names them."""
+    grid: ClassVar[SearchSpace] = {}
+    """What a search tries per option, as in the paper where it says so: the values as a tuple, or
+    a :class:`~unskew.composition.search_space.LogRange`."""
     needs_single_training: ClassVar[bool] = False
     """Whether the client's state depends on where its training started and ended, so that
     :meth:`ClientSide.finish` may be called only once per round."""

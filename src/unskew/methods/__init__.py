@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Setting,
     )
     from unskew.composition.received import Value
+    from unskew.composition.search_space import LogRange
     from unskew.composition.values import (
         About,
         Client,
@@ -43,6 +44,7 @@ _MODULES = {
         "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
     ),
     "composition.received": ("Value",),
+    "composition.search_space": ("LogRange",),
     "composition.values": (
         "About", "Client", "Finished", "Server", "Start", "Step", "Tensors", "Trained",
     ),
@@ -56,6 +58,7 @@ __all__ = [
     "Client",
     "ClientSide",
     "Finished",
+    "LogRange",
     "Method",
     "Part",
     "Personalization",

@@ -9,6 +9,7 @@ from unskew.composition.compose import compose
 from unskew.composition.method import Method
 from unskew.composition.part_files import names_file, part_from_file
 from unskew.composition.parts import Part
+from unskew.composition.search_space import Searched
 from unskew.errors import UnskewError
 from unskew.methods.afl import AFL
 from unskew.methods.bulyan import Bulyan
@@ -142,8 +143,8 @@ def _part(spec: str) -> Part:
     return part_from_file(spec) if names_file(spec) else build(METHODS, spec, "method")
 
 
-def search_grid(method: Method) -> dict[Option, tuple[float, ...]]:
-    """Return the values to search of every part's options."""
+def search_grid(method: Method) -> dict[Option, Searched]:
+    """Return what to search of every part's options."""
     return {
         (part.name, option): values for part in method.parts for option, values in part.grid.items()
     }

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.search_space import LogRange, SearchSpace
 from unskew.composition.values import About, Server
 from unskew.methods.common.server_optimizer import (
     Decay,
@@ -32,6 +33,10 @@ class FedAvgM(ServerSide):
     """Momentum of the server's step. 0: none."""
 
     about: ClassVar[About] = About(title="Server momentum", paper="Hsu et al. 2019", kind="server")
+    grid: ClassVar[SearchSpace] = {
+        "server_lr": LogRange(0.1, 3.0),
+        "server_momentum": (0.0, 0.7, 0.9, 0.97),
+    }
 
     replaces = frozenset({Aspect.SERVER_STEP})
 

@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 from unskew.aggregation.discrepancy import OnDegenerate, discrepancy, label_divergence
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import About, Server
 from unskew.utils.specs import OPTIONS
 
@@ -39,6 +40,7 @@ class FedDisco(ServerSide):
         kind="server",
         up="model, label counts",
     )
+    grid: ClassVar[SearchSpace] = {"alpha": (0.1, 0.3, 0.5, 0.7, 0.9)}
 
     adds = frozenset({Aspect.WEIGHTS})
     needs = frozenset({"label_counts"})

@@ -12,9 +12,13 @@ from itertools import islice, product
 from typing import Any
 
 from unskew.composition.method import Method
+from unskew.composition.search_space import LogRange
 from unskew.methods import search_grid, with_options
 from unskew.methods._registry import Option
 from unskew.utils.rng import generator
+
+_POINTS = 4
+"""The number of values tried of a range."""
 
 _HALVINGS = 12
 """The maximum number of halvings of a step; by then rates of four digits hardly differ."""
@@ -54,7 +58,11 @@ def grid_options(method: Method) -> list[dict[Option, Any]]:
 
     An option that was set to a value other than its default keeps that value.
     """
-    free = {key: values for key, values in search_grid(method).items() if _is_default(method, key)}
+    free = {
+        key: values.points(_POINTS) if isinstance(values, LogRange) else values
+        for key, values in search_grid(method).items()
+        if _is_default(method, key)
+    }
     combinations = [dict(zip(free, values, strict=True)) for values in product(*free.values())]
     return [values for values in combinations if with_options(method, values) != method]
 

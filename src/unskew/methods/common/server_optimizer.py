@@ -8,7 +8,7 @@ step by ``w += server_lr m / (sqrt(v) + tau)``. Buffers are not optimised: they 
 values.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.search_space import LogRange, SearchSpace
 from unskew.composition.values import Server, Tensors
 from unskew.utils.specs import OPTIONS
 
@@ -36,6 +37,8 @@ class AdaptiveServerOptimizer(ServerSide):
     """Decay of the second moment; fedadagrad, which sums the squares, ignores it."""
     tau: Positive = 1e-3
     """Added to the root of the second moment, which starts at tau^2; larger is less adaptive."""
+
+    grid: ClassVar[SearchSpace] = {"server_lr": LogRange(1e-3, 1.0)}
 
     replaces = frozenset({Aspect.SERVER_STEP})
 
