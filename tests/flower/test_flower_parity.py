@@ -71,6 +71,10 @@ def test_variants_and_compositions_give_the_same_bits(method):
     assert_same(method, small_federation(unit=True))
 
 
+def test_half_precision_gives_the_same_bits():
+    assert_same("fedprox:mu=0.1", grids.seven_clients(), precision="bf16")
+
+
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "ditto", "fedcluster:groups=2"])
 def test_a_sampled_cohort_gives_the_same_bits(method):
     assert_same(method, grids.seven_clients(), participation=0.5, rounds=5)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.compute_options import Precision, compute_options
 from unskew.cli.data_options import (
     ClientColumn,
     Clients,
@@ -101,6 +102,7 @@ def compare_methods(
             help="Worker processes of a run that trains in the pool.", show_default="one per core"
         ),
     ] = None,
+    precision: Precision = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Any other setting, such as momentum=0.9; may be repeated."),
@@ -188,6 +190,7 @@ def compare_methods(
         "workers": workers,
         "metrics": metrics or (),
         "metric": metric,
+        **compute_options(precision),
         **set_values(settings or ()),
     }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.compute_options import Precision, compute_options
 from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def run_config(
         list[str] | None,
         typer.Option("--set", help="Override a field, such as train.lr=0.1; may be repeated."),
     ] = None,
+    precision: Precision = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; overrides out in the file.")
     ] = None,
@@ -48,7 +50,8 @@ def run_config(
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415
 
-    parsed = read_config(config, changes or ())
+    chosen = [f"train.{name}={value}" for name, value in compute_options(precision).items()]
+    parsed = read_config(config, [*(changes or ()), *chosen])
     folder = out or parsed.out
     run = train(
         open_data(parsed.data, parsed.train.seed),

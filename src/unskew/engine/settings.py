@@ -57,6 +57,8 @@ class Settings(BaseModel):
     runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
     workers: Positive | None = None
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
+    precision: Literal["float32", "bf16", "auto"] = "float32"
+    """The type that layers compute in during training; ``auto`` is bf16 where it is faster."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
     state_megabytes: Annotated[int, Field(ge=0)] = 1024
     """Memory for the states that clients keep between rounds; the rest is on disk."""

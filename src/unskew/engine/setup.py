@@ -19,6 +19,7 @@ from unskew.engine.custom_code import custom_code_hash
 from unskew.engine.initial_network import InitialNetwork, NetworkCache, hash_of_weights
 from unskew.engine.metrics import NO_METRICS, MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import is_custom
+from unskew.engine.precision import resolve_precision
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings, metric_name
 from unskew.engine.stage import rounds_of, settings_of
@@ -113,7 +114,15 @@ class TrainingSetup:
             raise UnskewError(
                 f"model: {initial.name} predicts classes, and the target is a regression's"
             )
-        return setup._with_metrics()
+        return setup._with_precision()._with_metrics()
+
+    def _with_precision(self) -> "TrainingSetup":
+        """Return the setup with the precision that its network is trained in."""
+        if self.settings.precision == "float32":
+            return self
+        samples = example_inputs(self.federation)
+        precision = resolve_precision(self.network, self.settings, self.device, samples)
+        return replace(self, settings=self.settings.model_copy(update={"precision": precision}))
 
     def _with_metrics(self) -> "TrainingSetup":
         """Return the setup with its metrics, which its settings then name in one way."""

@@ -6,6 +6,7 @@ from torch import nn
 from unskew.composition.values import Stage
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
+from unskew.engine.precision import compute_dtype
 from unskew.engine.runners import example_inputs
 from unskew.engine.settings import Settings
 from unskew.models.functional import FunctionalModel
@@ -37,7 +38,8 @@ def client_context(
             module = with_goal(module, network.goal)  # a method may have built a new module
     if not last:
         settings = settings_of(stage, settings)
-    return ClientContext(stage.method, FunctionalModel(module), federation, settings, device)
+    network = FunctionalModel(module, compute_dtype(settings))
+    return ClientContext(stage.method, network, federation, settings, device)
 
 
 def rounds_of(stage: Stage, settings: Settings) -> int:
@@ -46,6 +48,9 @@ def rounds_of(stage: Stage, settings: Settings) -> int:
 
 
 def settings_of(stage: Stage, settings: Settings) -> Settings:
-    """Return the settings of a preparatory stage, with a seed derived from the stage's name."""
+    """Return the settings of a preparatory stage, with a seed derived from the stage's name.
+
+    It is computed in float32: what it learns are densities and encodings.
+    """
     seed = int(stream(settings.seed, f"stage {stage.name}")) >> 1
-    return settings.changed({"seed": seed, **stage.settings})
+    return settings.changed({"seed": seed, "precision": "float32", **stage.settings})

@@ -5,7 +5,16 @@ from typing import Any
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 
-_SETTINGS = ("rounds", "participation", "cohort", "epochs", "steps", "batch_size", "attack")
+_SETTINGS = (
+    "rounds",
+    "participation",
+    "cohort",
+    "epochs",
+    "steps",
+    "batch_size",
+    "attack",
+    "precision",
+)
 
 _OTHER_DATA = ("central", "data-sharing")
 """Baselines that train on other data than the clients' by design."""
