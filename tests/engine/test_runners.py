@@ -42,6 +42,7 @@ def images(sizes=(20, 13, 9)):
         {"epochs": 2, "momentum": 0.9, "weight_decay": 0.01},
         {"epochs": 2, "optimizer": "adam", "lr": 0.01},
         {"epochs": 1, "batch_size": 1000},
+        {"epochs": 2, "momentum": 0.9, "weight_decay": 0.01, "clip": 0.3},
     ],
 )
 def test_vectorised_equals_the_loop(federation, method, local):

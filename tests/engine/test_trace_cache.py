@@ -92,6 +92,7 @@ def disable_tracing(monkeypatch):
         ("fedprox:mu=0.5", {"sizes": (40, 25, 13, 7), "steps": 7, "epochs": None}),
         ("fedavg", {"optimizer": "adam", "lr": 0.01}),
         ("fedavg", {"momentum": 0.9, "weight_decay": 0.01}),
+        ("fedprox:mu=0.5", {"clip": 0.3}),
         (Weighted(), {"sizes": (40, 25, 13, 7)}),
         (Proximal(), {}),
     ],

@@ -81,6 +81,7 @@ def test_the_minimal_configuration(config):
         ("train.lr = inf", ["train.lr", "finite"]),
         ("train.lr_decay = nan", ["train.lr_decay"]),
         ("train.weight_decay = inf", ["train.weight_decay", "finite"]),
+        ("train.clip = 0", ["train.clip", "greater than 0"]),
         ("train.momentum = 1", ["train.momentum", "less than 1"]),
         ("train.optimizer = 'adamw'", ["train.optimizer", "'sgd' or 'adam'", "adamw"]),
         ("train.device = 'gpu'", ["train.device", "'cuda'", "gpu"]),

@@ -80,6 +80,10 @@ def test_a_sampled_cohort_gives_the_same_bits(method):
     assert_same(method, grids.seven_clients(), participation=0.5, rounds=5)
 
 
+def test_clipped_gradients_give_the_same_bits():
+    assert_same("scaffold+fedprox:mu=0.1", grids.seven_clients(), clip=0.1)
+
+
 def with_batch_norm():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))

@@ -87,7 +87,17 @@ def command_line(rng: random.Random, stock: Path, targets: set[str]) -> None:
     run_command(arguments)
 
 
-SETTINGS = ["momentum", "quorum", "attack", "lr_decay", "weight_decay", "optimizer", "seed", "a.b"]
+SETTINGS = [
+    "clip",
+    "momentum",
+    "quorum",
+    "attack",
+    "lr_decay",
+    "weight_decay",
+    "optimizer",
+    "seed",
+    "a.b",
+]
 
 
 def toml(rng: random.Random, stock: Path, targets: set[str]) -> None:

@@ -72,6 +72,14 @@ def test_equal_work_is_fedavg_bit_for_bit(federation, runner, local):
     assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
 
 
+def test_equal_work_with_a_proximal_term_is_fedprox_bit_for_bit(federation):
+    """The authors' code moves further, by the ratio of the steps to their effective number."""
+    options = QUICK | {"rounds": 3, "steps": 4}
+    names = ("fedprox:mu=0.5", "fedprox:mu=0.5+fednova")
+    fedprox, both = (vector_of(us.train(federation, name, **options)) for name in names)
+    assert torch.equal(fedprox, both)
+
+
 def test_unequal_work_differs_from_fedavg(federation):
     options = QUICK | {"rounds": 2, "epochs": 2}
     runs = [us.train(federation, name, **options) for name in ("fedavg", "fednova")]

@@ -27,14 +27,20 @@ class SGD:
     """Stochastic gradient descent with momentum and weight decay, as in torch.optim.SGD."""
 
     def __init__(
-        self, lr: float, momentum: float, weight_decay: float, mask: Tensor | None = None
+        self,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        mask: Tensor | None = None,
+        clip: float | None = None,
     ) -> None:
         self._lr, self._momentum = lr, momentum
-        self._weight_decay, self._mask = weight_decay, mask
+        self._weight_decay, self._mask, self._clip = weight_decay, mask, clip
         self._velocity: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
+        gradient = _clipped(gradient, self._clip, self._mask)
         gradient = _decayed_and_masked(weights, gradient, self._weight_decay, self._mask)
         if self._momentum:
             if self._velocity is None:
@@ -57,8 +63,14 @@ class Adam:
 
     _BETAS, _EPS = (0.9, 0.999), 1e-8
 
-    def __init__(self, lr: float, weight_decay: float, mask: Tensor | None = None) -> None:
-        self._lr, self._weight_decay, self._mask = lr, weight_decay, mask
+    def __init__(
+        self,
+        lr: float,
+        weight_decay: float,
+        mask: Tensor | None = None,
+        clip: float | None = None,
+    ) -> None:
+        self._lr, self._weight_decay, self._mask, self._clip = lr, weight_decay, mask, clip
         self._moments: tuple[Tensor, Tensor] | None = None
         self._steps = 0
 
@@ -69,6 +81,7 @@ class Adam:
         kernel needs contiguous weights, so rows that are slices of longer rows are passed one by
         one.
         """
+        gradient = _clipped(gradient, self._clip, self._mask)
         gradient = _decayed_and_masked(weights, gradient, self._weight_decay, self._mask)
         if self._moments is None:
             layout = torch.contiguous_format
@@ -109,8 +122,23 @@ def make_optimizer(settings: Settings, round_: int, mask: Tensor | None = None) 
     """Return the optimiser of one round; where ``mask`` is 0 it does not change the weights."""
     lr = settings.lr_in(round_)
     if settings.optimizer == "adam":
-        return Adam(lr, settings.weight_decay, mask)
-    return SGD(lr, settings.momentum, settings.weight_decay, mask)
+        return Adam(lr, settings.weight_decay, mask, settings.clip)
+    return SGD(lr, settings.momentum, settings.weight_decay, mask, settings.clip)
+
+
+def _clipped(gradient: Tensor, clip: float | None, mask: Tensor | None) -> Tensor:
+    """Shorten a gradient, or each row of several, to the norm ``clip`` if it is longer.
+
+    As with torch, frozen coordinates do not count, and weight decay is added later. The norm is a
+    sum in float64, in which the square of no finite float32 overflows.
+    """
+    if clip is None:
+        return gradient
+    if mask is not None:
+        gradient = gradient * mask
+    norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True, dtype=torch.float64)
+    factors: Tensor = clip / norms
+    return gradient * factors.clamp(max=1.0).to(gradient)
 
 
 def _decayed_and_masked(

@@ -35,6 +35,8 @@ class Settings(BaseModel):
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip: Annotated[float, Field(gt=0)] | None = None
+    """The largest norm of the gradient of a client's step; longer ones are shortened to it."""
     evaluate_every: Annotated[int, Field(ge=0)] = 1
     loss: str | None = None
     """The loss of a regression: ``mse`` (the default), or ``huber:delta=1``."""
@@ -149,7 +151,7 @@ class Settings(BaseModel):
         """Return the settings that decide a run's results, which a resumed run must share."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
         free |= {"engine", "client_cpus", "client_gpus", "metric"}
-        free |= {name for name in ("metrics", "loss") if not getattr(self, name)}
+        free |= {name for name in ("metrics", "loss", "clip") if not getattr(self, name)}
         return {k: v for k, v in self.model_dump().items() if k not in free}
 
 

@@ -50,7 +50,8 @@ def rounds_of(stage: Stage, settings: Settings) -> int:
 def settings_of(stage: Stage, settings: Settings) -> Settings:
     """Return the settings of a preparatory stage, with a seed derived from the stage's name.
 
-    It is computed in float32: what it learns are densities and encodings.
+    It is computed in float32, since what it learns are densities and encodings, and its gradients
+    are not clipped: the clipping norm suits the task's.
     """
     seed = int(stream(settings.seed, f"stage {stage.name}")) >> 1
-    return settings.changed({"seed": seed, "precision": "float32", **stage.settings})
+    return settings.changed({"seed": seed, "precision": "float32", "clip": None, **stage.settings})

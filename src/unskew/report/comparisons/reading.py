@@ -166,6 +166,6 @@ def _fingerprints(runs: Runs) -> set[str]:
 
 _COMPARED = (
     *("rounds", "participation", "cohort", "epochs", "steps", "batch_size", "optimizer"),
-    *("momentum", "weight_decay", "lr_decay", "attack"),
+    *("momentum", "weight_decay", "clip", "lr_decay", "attack"),
 )
 """The settings that make two trainings on the same data different federations of a summary."""
