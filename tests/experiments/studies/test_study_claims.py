@@ -73,9 +73,75 @@ def test_a_difference_that_changes_sign_is_not_significant():
     assert judged(BETTER, cells([70, 80, 75], [75, 75, 76])).verdict == "undecided"
 
 
-def test_values_that_are_equal_with_every_seed_are_reported_as_equal():
+def test_values_that_are_equal_with_every_seed_are_identical():
     found = judged(BETTER, cells([70, 80, 75], [70, 80, 75]))
-    assert (found.verdict, str(found)) == ("undecided", "equal to Theirs with every seed")
+    assert (found.verdict, str(found)) == ("identical", "equal to Theirs with every seed")
+
+
+def test_a_method_that_equals_one_rival_is_not_better_than_all():
+    both = cells([81, 82, 83.5], [71, 72, 73])
+    both["one"]["Absent"] = both["one"]["Ours"]
+    found = judged('measure = "global"\nthan = ["Theirs", "Absent"]', both)
+    assert found.verdict == "not held"
+
+
+def test_a_method_that_fell_back_with_every_seed_is_not_testable():
+    file = parse_study("a-study", f'fallback = "Theirs"\n{FILE}{BETTER}\n')
+    same = judge_claims(file, cells([70, 80, 75], [70, 80, 75]), "cpu")[0]
+    assert same.verdict == "not testable at this scale"
+    assert str(same) == "equal to Theirs with every seed; Ours fell back to Theirs with every seed"
+    once = judge_claims(file, cells([70, 90, 85.5], [70, 80, 75]), "cpu")[0]
+    assert once.verdict == "undecided"
+
+
+def test_a_claim_of_order_does_not_hold_for_equivalent_methods():
+    """Eight differences of 0.1 and -0.1: the interval is well within one point."""
+    theirs = [70.0, 71.0, 72.0, 73.0, 74.0, 75.0, 76.0, 77.0]
+    ours = [value + (0.1 if i % 2 else -0.1) for i, value in enumerate(theirs)]
+    for kind in ("better", "worse"):
+        assert judged(f'{BETTER}\nkind = "{kind}"', cells(ours, theirs)).verdict == "not held"
+    close = judged(f"{BETTER}\nmargin = 0.01", cells(ours, theirs))
+    assert close.verdict == "smaller than the paper's"
+
+
+def test_the_margin_of_a_loss_is_one_per_cent_of_the_rivals_value():
+    theirs = [500.0, 510.0, 490.0, 505.0, 495.0, 500.0]
+    ours = [value + (1.0 if i % 2 else -1.0) for i, value in enumerate(theirs)]
+    assert judged(LOSS, cells(ours, theirs, "loss")).verdict == "not held"
+    tenth = [[value / 1000 for value in column] for column in (ours, theirs)]
+    assert judged(LOSS, cells(*tenth, "loss")).verdict == "not held"
+
+
+def test_a_small_but_significant_difference_holds():
+    theirs = [70.0, 71.0, 72.0, 73.0, 74.0, 75.0]
+    ours = [value + 0.3 + 0.01 * i for i, value in enumerate(theirs)]
+    assert judged(BETTER, cells(ours, theirs)).verdict == "held"
+
+
+ON_ONE = f'{BETTER}\ncases = ["one"]'
+
+
+def test_an_open_difference_that_excludes_the_papers_is_smaller():
+    """The paper's difference is 5; ours is 0.5 with an interval of about -2 to 3."""
+    found = judged(ON_ONE, cells([71.5, 70.2, 73.6, 70.9], [70, 71, 72, 71.2]))
+    assert found.verdict == "smaller than the paper's"
+    assert "paper +5.00 (excluded)" in str(found)
+    wide = judged(ON_ONE, cells([70, 80, 75], [75, 75, 76]))
+    assert wide.verdict == "undecided"
+    assert "paper +5.00" in str(wide)
+    assert "excluded" not in str(wide)
+
+
+def test_a_difference_that_holds_stays_held_where_the_papers_is_excluded():
+    found = judged(ON_ONE, cells([72, 73, 74.1], [71, 72, 73]))
+    assert found.verdict == "held"
+    assert "(excluded)" in str(found)
+
+
+def test_undecided_claims_say_how_many_seeds_would_decide():
+    found = judged(BETTER, cells([72, 75, 71, 76], [71, 72, 73, 72]))
+    assert found.verdict == "undecided"
+    assert "seeds would probably decide it" in str(found)
 
 
 def test_less_is_better_for_some_measures():
@@ -216,3 +282,8 @@ def test_missing_seeds_of_a_rival_are_reported():
 def test_a_claim_about_an_unknown_method_is_an_error():
     with pytest.raises(UnskewError, match="no method is called 'Theirss'"):
         judged('measure = "global"\nthan = ["Theirss"]', cells([81, 82], [71, 72]))
+
+
+def test_an_unknown_fallback_is_an_error():
+    with pytest.raises(UnskewError, match="a-study: fallback: no method is called 'Average'"):
+        parse_study("a-study", f'fallback = "Average"\n{FILE}{BETTER}\n')

@@ -10,9 +10,16 @@ import numpy as np
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Claim, Scale, StudyFile, matches
 from unskew.experiments.studies.values import Cells
-from unskew.stats.judging import LEVEL, by_position, judge_rivals
+from unskew.stats.judging import LEVEL, MARGIN, by_position, judge_rivals
 
-ClaimVerdict = Literal["held", "not held", "undecided", "not testable at this scale"]
+ClaimVerdict = Literal[
+    "held",
+    "not held",
+    "smaller than the paper's",
+    "identical",
+    "undecided",
+    "not testable at this scale",
+]
 
 _TARGET_MEASURES = ("rounds", "cost")
 """Measures that are NaN if the best rival's accuracy was never reached."""
@@ -38,6 +45,8 @@ class Difference:
     p: float
     is_equivalent: bool = False
     """Whether the difference was shown to be smaller than the claim's margin."""
+    seeds_needed: int | None = None
+    """The number of seeds that would probably decide the difference, if it is open."""
 
     @property
     def is_tie(self) -> bool:
@@ -48,6 +57,14 @@ class Difference:
     def is_significant(self) -> bool:
         """Whether the difference is significantly different from zero."""
         return self.p < LEVEL
+
+    def excludes(self, value: float) -> bool:
+        """Whether a value is outside the interval; False for NaN."""
+        return value < self.low or value > self.high
+
+    def is_smaller_than(self, value: float) -> bool:
+        """Whether the interval excludes a difference that is larger, in its direction."""
+        return self.high < value if value > 0 else self.low > value
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,10 @@ class JudgedClaim:
         if not math.isnan(difference.low):
             p = "< 0.001" if difference.p < 0.001 else f"= {difference.p:.3f}"
             text += f" (95 %: {difference.low:+.{digits}f} to {difference.high:+.{digits}f}, p {p})"
-        return text if math.isnan(paper) else f"{text}, paper {paper:+.{digits}f}"
+        if math.isnan(paper):
+            return text
+        excluded = " (excluded)" if difference.excludes(paper) else ""
+        return f"{text}, paper {paper:+.{digits}f}{excluded}"
 
 
 def judge_claims(file: StudyFile, cells: Cells, scale: Scale) -> list[JudgedClaim]:
@@ -87,25 +107,38 @@ def judge_claims(file: StudyFile, cells: Cells, scale: Scale) -> list[JudgedClai
     return [_judge(file, claim, cells, scale) for claim in file.claims]
 
 
-def verdict_of(claim: Claim, differences: Sequence[Difference]) -> ClaimVerdict:
-    """Return the verdict on a claim, given differences that are positive where it is better."""
-    if not differences or any(math.isnan(d.mean) for d in differences):
+def verdict_of(
+    claim: Claim, differences: Sequence[Difference], paper: Sequence[float] = ()
+) -> ClaimVerdict:
+    """Return the verdict on a claim, given differences that are positive where it is better.
+
+    ``paper`` are the paper's differences. A claim that is open is "smaller than the paper's" if an
+    interval excludes the paper's difference.
+    """
+    if not differences or any(math.isnan(d.mean) or math.isnan(d.low) for d in differences):
         return _UNTESTABLE
-    if any(math.isnan(d.low) for d in differences):
-        return _UNTESTABLE
+    if claim.is_about_order and all(difference.is_tie for difference in differences):
+        return "identical"
     verdicts = [_verdict(claim, difference) for difference in differences]
     if "not held" in verdicts:
         return "not held"
-    return "held" if all(verdict == "held" for verdict in verdicts) else "undecided"
+    if all(verdict == "held" for verdict in verdicts):
+        return "held"
+    sign = 1 if claim.kind == "better" else -1
+    is_smaller = any(
+        sign * value > 0 and difference.is_smaller_than(value)
+        for difference, value in zip(differences, paper, strict=False)
+    )
+    return "smaller than the paper's" if claim.is_about_order and is_smaller else "undecided"
 
 
 def _verdict(claim: Claim, difference: Difference) -> ClaimVerdict:
-    margin = claim.margin
-    if claim.kind in ("better", "worse"):
+    if claim.is_about_order:
         sign = 1 if claim.kind == "better" else -1
-        if not difference.is_significant:
-            return "undecided"
-        return "held" if sign * difference.mean > 0 else "not held"
+        if difference.is_significant:
+            return "held" if sign * difference.mean > 0 else "not held"
+        return "not held" if difference.is_equivalent or difference.is_tie else "undecided"
+    margin = claim.margin or 0.0
     if claim.kind == "at least":
         if difference.low >= -margin:
             return "held"
@@ -138,9 +171,15 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> JudgedC
     found = _differences(claim, ours, rivals, _bystanders(claim, cells, names))
     printed = _by_seed(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     paper = [_paper_difference(printed[""], printed[name], claim) for name in rivals]
-    verdict = verdict_of(claim, found)
+    if file.fallback in rivals and rivals[file.fallback] == ours:
+        reason = f"{claim.method} fell back to {file.fallback} with every seed"
+        return JudgedClaim(claim, _UNTESTABLE, reason, tuple(found), tuple(paper))
+    verdict = verdict_of(claim, found, paper)
     notes = [f"not run at this scale: {', '.join(not_run)}"] if not_run else []
     notes += filter(None, (_missing_values(claim, cells, rival) for rival in rivals))
+    needed = [d.seeds_needed for d in found if d.seeds_needed is not None]
+    if verdict == "undecided" and needed:
+        notes.append(f"about {max(needed)} seeds would probably decide it")
     if verdict == _UNTESTABLE:
         notes = ["a single seed cannot show significance"]
     return JudgedClaim(claim, verdict, "; ".join(notes), tuple(found), tuple(paper))
@@ -157,14 +196,28 @@ def _differences(
     The other methods of the study help to estimate the variances.
     """
     values = by_position({"": ours, **bystanders, **rivals})
-    found = judge_rivals(values, "", list(rivals), claim.margin)
+    found = judge_rivals(values, "", list(rivals), _margin(claim, rivals))
     return [
         Difference(
             pair.method, -pair.difference, -pair.high, -pair.low, pair.p,
-            pair.answer == "equivalent",
+            pair.answer == "equivalent", pair.seeds_needed,
         )
         for pair in found
     ]  # fmt: skip
+
+
+def _margin(claim: Claim, rivals: Mapping[str, Mapping[int, float]]) -> float:
+    """Return the largest difference that does not matter.
+
+    For claims of order it is by default that of comparisons: one point, or one per cent of the
+    rivals' mean value for measures that are not percentages.
+    """
+    if claim.margin is not None or not claim.is_about_order:
+        return claim.margin or 0.0
+    if measure_of(claim.measure).in_points:
+        return MARGIN
+    values = [value for by_seed in rivals.values() for value in by_seed.values()]
+    return MARGIN / 100 * abs(float(np.mean(values)))
 
 
 def _bystanders(claim: Claim, cells: Cells, names: Sequence[str]) -> dict[str, dict[int, float]]:

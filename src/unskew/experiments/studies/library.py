@@ -46,6 +46,8 @@ def _study_of(name: str, values: Mapping[str, Any]) -> StudyFile:
         raise UnskewError(f"{name}: scales must have cpu and smoke (got {sorted(file.scales)})")
     for scale in get_args(Scale):
         at_scale(name, file, scale)
+    if file.fallback is not None and file.fallback not in file.methods:
+        raise UnskewError(f"{name}: fallback: no method is called {file.fallback!r}")
     for claim in file.claims:
         _check_claim(name, file, claim)
     return file

@@ -14,6 +14,11 @@ class Measure:
     more_is_better: bool = True
     digits: int = 2
 
+    @property
+    def in_points(self) -> bool:
+        """Whether differences are percentage points, as the unit in the title says."""
+        return self.title.endswith(("%", "points"))
+
     def text(self, value: float) -> str:
         """Format a value for tables; NaN is "-"."""
         return "-" if math.isnan(value) else f"{value:,.{self.digits}f}"

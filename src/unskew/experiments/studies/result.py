@@ -168,7 +168,9 @@ def settings_table(cases: Sequence[Case]) -> Table:
         samples = "all" if data.samples is None else f"{data.samples:,}"
         train = case.train.model_dump(exclude_defaults=True)
         training = ", ".join(
-            f"{key} {value}" for key, value in train.items() if key != "evaluate_every"
+            f"{key} {value}"
+            for key, value in train.items()
+            if key != "evaluate_every" and value not in (None, [])
         )
         what = f"{data.name} ({samples}), {data.skew or 'iid'}"
         clients = "-" if data.clients is None else str(data.clients)

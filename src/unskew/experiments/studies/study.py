@@ -78,8 +78,7 @@ class Claim(BaseModel):
 
     A method's value, averaged over ``cases``, is compared with that of each rival in ``than``, with
     its value in ``than_cases``, or with the number ``than_value``. With ``since``, values are
-    changes relative to that case. ``kind`` is the expected difference; ``margin`` is the tolerance
-    of "at least" and "equivalent".
+    changes relative to that case. ``kind`` is the expected difference.
     """
 
     model_config = _STRICT
@@ -93,12 +92,19 @@ class Claim(BaseModel):
     than_cases: list[str] | None = None
     than_value: float | None = None
     since: str | None = None
-    margin: Annotated[float, Field(ge=0)] = 0.0
+    margin: Annotated[float, Field(ge=0)] | None = None
+    """The tolerance of "at least" and "equivalent", by default 0; for "better" and "worse" the
+    largest difference that does not matter, by default one point or one per cent."""
     above: float | None = None
     """A value that one of the methods must reach; otherwise too little was learned to compare."""
     scales: list[Scale] = ["paper", "cpu"]
     """The scales at which the claim can be tested; ``why`` is the reason for the others."""
     why: str = "this scale trains too little, on different data"
+
+    @property
+    def is_about_order(self) -> bool:
+        """Whether the claim says which of two values is higher."""
+        return self.kind in ("better", "worse")
 
 
 class StudyFile(Changes):
@@ -114,6 +120,9 @@ class StudyFile(Changes):
     probes: list[str] = Field(default_factory=list)
     ours: list[str] = Field(default_factory=list)
     """The paper's method, or versions of it; its effective rounds are counted against rivals."""
+    fallback: str | None = None
+    """The method that ours becomes where it cannot be applied; a claim whose method has its values
+    with every seed cannot be tested."""
     reference: str | None = None
     """The method whose model is the reference for parameter bias."""
     seeds: Positive = 3
