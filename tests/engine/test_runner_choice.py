@@ -7,7 +7,7 @@ from torch import nn
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
 from unskew.engine.loop import Loop
-from unskew.engine.pool import ProcessPool
+from unskew.engine.pool import ProcessPool, start_method
 from unskew.engine.runners import (
     choose_device,
     make_runner,
@@ -71,15 +71,21 @@ def test_a_requested_runner_is_used():
         assert chosen(make("mlp", (4,), 2), runner=runner) == runner
 
 
-def test_networks_that_are_not_vectorised_use_the_loop_on_an_accelerator():
-    network = FunctionalModel(make("lenet5", (1, 28, 28), 10))
+def test_convolutions_are_vectorised_on_an_accelerator(monkeypatch):
+    monkeypatch.setattr("unskew.engine.runners.is_accelerator", lambda _: True)
     images = torch.zeros(2, 1, 28, 28)
-    assert resolve_runner(network, Settings(), torch.device("cuda"), images) == "loop"
+
+    def chosen_there(model, **options):
+        network = FunctionalModel(make(model, (1, 28, 28), 10))
+        return resolve_runner(network, Settings(**options), CPU, images)
+
+    assert chosen_there("lenet5") == "vectorised"
+    assert chosen_there("lenet5:norm=batch") == "loop"
     with pytest.raises(UnskewError, match="runner: 'pool' works on the cpu"):
-        resolve_runner(network, Settings(runner="pool"), torch.device("cuda"), images)
+        chosen_there("lenet5", runner="pool")
 
 
-@pytest.mark.parametrize("device", ["cuda", "mps"])
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
 def test_a_device_that_is_not_available_is_rejected(device, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
@@ -94,6 +100,21 @@ def test_auto_uses_an_accelerator_if_one_is_available(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert choose_device(Settings(device="auto")).type == "cuda"
     assert choose_device(Settings(device="cpu")) == CPU
+
+
+def test_a_gpu_can_be_chosen_by_its_number(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert choose_device(Settings(device="cuda:1")) == torch.device("cuda", 1)
+    with pytest.raises(UnskewError, match="device: 'cuda:2' is not available here"):
+        choose_device(Settings(device="cuda:2"))
+
+
+def test_workers_are_forked_unless_this_process_uses_a_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert start_method() == "fork"
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    assert start_method() == "spawn"
 
 
 @pytest.mark.parametrize(

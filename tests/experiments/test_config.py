@@ -85,6 +85,7 @@ def test_the_minimal_configuration(config):
         ("train.momentum = 1", ["train.momentum", "less than 1"]),
         ("train.optimizer = 'adamw'", ["train.optimizer", "'sgd' or 'adam'", "adamw"]),
         ("train.device = 'gpu'", ["train.device", "'cuda'", "gpu"]),
+        ("train.memory = '8'", ["train.memory", "8GiB"]),
         ("train.seed = -1", ["train.seed", "greater than or equal to 0"]),
         ("data.clients = 0", ["data.clients", "greater than or equal to 1"]),
         ("data.holdout = 1", ["data.holdout", "less than 1"]),

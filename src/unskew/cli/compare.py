@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.cli.compute_options import Precision, compute_options
+from unskew.cli.compute_options import Device, Memory, Precision, compute_options
 from unskew.cli.data_options import (
     ClientColumn,
     Clients,
@@ -102,6 +102,8 @@ def compare_methods(
             help="Worker processes of a run that trains in the pool.", show_default="one per core"
         ),
     ] = None,
+    device: Device = None,
+    memory: Memory = None,
     precision: Precision = None,
     settings: Annotated[
         list[str] | None,
@@ -190,7 +192,7 @@ def compare_methods(
         "workers": workers,
         "metrics": metrics or (),
         "metric": metric,
-        **compute_options(precision),
+        **compute_options(device, memory, precision),
         **set_values(settings or ()),
     }
 

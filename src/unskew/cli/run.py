@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.cli.compute_options import Precision, compute_options
+from unskew.cli.compute_options import Device, Memory, Precision, compute_options
 from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ def run_config(
         list[str] | None,
         typer.Option("--set", help="Override a field, such as train.lr=0.1; may be repeated."),
     ] = None,
+    device: Device = None,
+    memory: Memory = None,
     precision: Precision = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; overrides out in the file.")
@@ -50,7 +52,10 @@ def run_config(
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415
 
-    chosen = [f"train.{name}={value}" for name, value in compute_options(precision).items()]
+    chosen = [
+        f"train.{name}={value}"
+        for name, value in compute_options(device, memory, precision).items()
+    ]
     parsed = read_config(config, [*(changes or ()), *chosen])
     folder = out or parsed.out
     run = train(

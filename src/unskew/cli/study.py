@@ -88,8 +88,8 @@ def run_one(
         typer.Option(min=1, help="Number of runs at the same time.", show_default="one per core"),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="cpu, cuda, mps, or auto for the best available device.")
-    ] = "cpu",
+        str, typer.Option(help="cpu, cuda, cuda:1, mps, or auto for the best available device.")
+    ] = "auto",
     json: Json = False,
 ) -> None:
     """Run a study and write result.json, result.md, figures and report pages.

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +18,15 @@ from unskew.engine.cohort import ClientFailed, ClientTask
 from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.optimizer import make_optimizer
+from unskew.engine.placement import Samples, is_accelerator, samples_on, take, to_device, to_tensor
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import TraceCache
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import stream
+
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,15 @@ class ClientContext:
             lr=self.settings.lr_in(round_),
             travels=self.travels,
         )
+
+    def samples(self, client: Client) -> tuple[Tensor, Tensor]:
+        """Return a client's training samples, on the device if they fit there."""
+        if not is_accelerator(self.device):
+            return client.x, client.y
+        train = self.federation.train
+        rows = slice(train.offsets[client.id], train.offsets[client.id + 1])
+        x, y = samples_on(self.device, train)
+        return x[rows], y[rows]
 
     @property
     def train_mask(self) -> Tensor | None:
@@ -166,10 +177,11 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     # Layers that draw random numbers (Dropout) use a stream of this client and round.
     seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable
-    weights = start.vector[:trainable].to(device, copy=True)
-    rest = start.vector[trainable:].to(device, copy=True)
+    vector = to_device(start.vector, device)
+    weights, rest = vector[:trainable].clone(), vector[trainable:].clone()
     buffers = network.copy_buffers(rest)
-    refs = {name: ref.to(device) for name, ref in start.refs.items()}
+    refs = {name: to_device(ref, device) for name, ref in start.refs.items()}
+    x, y = context.samples(client)
     optimizer = make_optimizer(settings, round_, context.train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
@@ -181,9 +193,9 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
         if start.sample_weights is not None:
             scale = scale * start.sample_weights[rows]
         batch = Batch(
-            network.inputs(client.x.index_select(0, rows).to(device)),
-            client.y.index_select(0, rows).to(device, network.goal.target_dtype),
-            scale.to(device),
+            network.inputs(take(x, rows, device)),
+            take(y, rows, device).to(network.goal.target_dtype),
+            to_device(scale, device),
             _noise_tensor(schedule.noise(t, len(rows), noise_per_sample), device),
         )
         if context.private is None:
@@ -195,10 +207,10 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
             optimizer.step(weights, gradient)
         del gradient  # or it would be in use while the next one is computed
     network.write_buffers(buffers, rest)
-    vector = (torch.cat([weights, rest]) if len(rest) else weights).to("cpu")
+    vector = to_device(torch.cat([weights, rest]) if len(rest) else weights, _CPU)
     accuracy = None
     if context.method.needs_train_accuracy:
-        accuracy = train_accuracy(network, vector, client, device)
+        accuracy = train_accuracy(network, vector, (x, y), device)
     return Trained(
         vector=vector,
         steps=len(schedule),
@@ -264,25 +276,31 @@ def _private_step(
 
 @torch.no_grad()
 def train_accuracy(
-    network: FunctionalModel, vector: Tensor, client: Client, device: torch.device, chunk: int = 512
+    network: FunctionalModel,
+    vector: Tensor,
+    samples: Samples,
+    device: torch.device,
+    chunk: int = 512,
 ) -> float:
-    """Return a model's accuracy on a client's training samples."""
+    """Return a model's accuracy on samples."""
+    x, y = samples
     network.module.eval()
-    vector = vector.to(device)
+    vector = to_device(vector, device)
     trainable = network.layout.trainable
     weights, buffers = vector[:trainable], network.buffers_of(vector[trainable:])
     correct = 0
-    for start in range(0, len(client.y), chunk):
+    for start in range(0, len(y), chunk):
         rows = slice(start, start + chunk)
-        predicted = network(weights, buffers, network.inputs(client.x[rows].to(device))).argmax(-1)
-        correct += int((predicted == client.y[rows].to(device)).sum())
+        inputs = network.inputs(to_device(x[rows], device))
+        predicted = network(weights, buffers, inputs).argmax(-1)
+        correct += int((predicted == to_device(y[rows], device)).sum())
     network.module.train()
-    return correct / max(1, len(client.y))
+    return correct / max(1, len(y))
 
 
 def _noise_tensor(noise: NDArray[np.float32] | None, device: torch.device) -> Tensor | None:
     """Return the noise of a step of a single client as a tensor, if there is any."""
-    return None if noise is None else torch.from_numpy(noise[0]).to(device)
+    return None if noise is None else to_device(torch.from_numpy(noise[0]), device)
 
 
 def seed_layers(seed: int, device: torch.device) -> None:
@@ -295,15 +313,3 @@ def seed_layers(seed: int, device: torch.device) -> None:
         torch.default_generator.manual_seed(seed)
     else:
         torch.manual_seed(seed)
-
-
-def to_tensor(array: NDArray[Any]) -> Tensor:
-    """Wrap an array without copying it; copy only if it is read-only or of another type."""
-    if array.dtype not in _TORCH_DTYPES:
-        array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
-    if not array.flags.writeable:
-        array = array.copy()
-    return torch.from_numpy(array)
-
-
-_TORCH_DTYPES = (np.uint8, np.int8, np.int16, np.int32, np.int64, np.float32)

@@ -21,9 +21,10 @@ from torch import Tensor
 from unskew.composition.method import Method
 from unskew.composition.values import Server
 from unskew.data.columns import Array, Columns
-from unskew.engine.client import ClientContext, to_tensor
+from unskew.engine.client import ClientContext
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.personal import personal_models
+from unskew.engine.placement import is_accelerator, samples_on, to_device, to_tensor
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.runs.checkpoint import Position
 from unskew.runs.client_tables import client_table
@@ -122,7 +123,7 @@ def evaluate(
     if federation.common.samples:
         common = federation.common
         model = method.model(server)
-        levels["global"] = _measured(context, model, common.x, common.y)
+        levels["global"] = _measured(context, model, common)
         if method.has_several_models:
             levels["outputs"] = _mean_over_outputs(context, server)
     further = {} if evaluate_on_server is None else evaluate_on_server(context, position)
@@ -144,7 +145,8 @@ def evaluate_locally(context: ClientContext, position: Position) -> Levels:
         return {}
     model = context.method.model(server)
     plan = context.metrics
-    local = by_client(score(network, model, test.x, test.y, context.device, plan=plan), test, plan)
+    x, y = samples_to_score(test, context.device)
+    local = by_client(score(network, model, x, y, context.device, plan=plan), test, plan)
     if not has_personal_models(context.method, network):
         return {"local": local, "personal": local}
     models = personal_models(context, position, np.flatnonzero(test.sizes).tolist())
@@ -161,8 +163,8 @@ def has_personal_models(method: Method, network: FunctionalModel) -> bool:
 def score(
     network: FunctionalModel,
     vector: Tensor,
-    x: Array,
-    y: Array,
+    x: Array | Tensor,
+    y: Array | Tensor,
     device: torch.device,
     chunk: int = 1024,
     plan: MetricPlan = NO_METRICS,
@@ -174,14 +176,15 @@ def score(
     """
     network.module.eval()
     trainable = network.layout.trainable
-    vector = vector.to(device)
+    vector = to_device(vector, device)
     weights, buffers = vector[:trainable], network.buffers_of(vector[trainable:])
     found: dict[str, list[Tensor]] = {}
     predicted: list[Tensor] = []
     for start in range(0, len(y), chunk):
-        labels = to_tensor(y[start : start + chunk]).to(device, network.goal.target_dtype)
+        rows = slice(start, start + chunk)
+        labels = _on(device, y[rows]).to(network.goal.target_dtype)
         batch = Batch(
-            network.inputs(to_tensor(x[start : start + chunk]).to(device)),
+            network.inputs(_on(device, x[rows])),
             labels,
             torch.ones(len(labels), device=device),
             _noise(network, start, len(labels), device),
@@ -228,8 +231,11 @@ def score_personal(
 ) -> ClientScores:
     """Measure each client's personal model on that client's test samples."""
     clients = np.flatnonzero(test.sizes)
+    x, y = samples_to_score(test, device)
+    rows = [slice(test.offsets[k], test.offsets[k + 1]) for k in clients]
     found = [
-        score(network, model_of(int(k)), *test.client(int(k)), device, plan=plan) for k in clients
+        score(network, model_of(int(k)), x[own], y[own], device, plan=plan)
+        for k, own in zip(clients, rows, strict=True)
     ]
     means = [each.means() for each in found]
     by_name = {name: np.array([each[name] for each in means]) for name in means[0]}
@@ -249,12 +255,13 @@ def _computed(
     return by_name, plan.values(np.concatenate(targets), np.concatenate(predictions))
 
 
-def _measured(context: ClientContext, model: Tensor, x: Array, y: Array) -> dict[str, float]:
+def _measured(context: ClientContext, model: Tensor, test: Columns) -> dict[str, float]:
     """Return the mean metrics of a model on samples, and those of all predictions."""
+    x, y = samples_to_score(test, context.device)
     scores = score(context.network, model, x, y, context.device, plan=context.metrics)
     if scores.predictions is None:
         return scores.means()
-    return {**scores.means(), **context.metrics.values(y, scores.predictions)}
+    return {**scores.means(), **context.metrics.values(test.y, scores.predictions)}
 
 
 def _judged_first(values: Mapping[str, float], plan: MetricPlan) -> dict[str, float]:
@@ -266,9 +273,7 @@ def _judged_first(values: Mapping[str, float], plan: MetricPlan) -> dict[str, fl
 def _mean_over_outputs(context: ClientContext, server: Server) -> dict[str, float]:
     """Measure each of a method's models on the common test set; return the mean metrics."""
     common = context.federation.common
-    found = [
-        _measured(context, model, common.x, common.y) for model in context.method.outputs(server)
-    ]
+    found = [_measured(context, model, common) for model in context.method.outputs(server)]
     return {name: fmean(each[name] for each in found) for name in found[0]}
 
 
@@ -278,7 +283,18 @@ def _noise(network: FunctionalModel, start: int, count: int, device: torch.devic
         return None
     samples = np.arange(start, start + count)
     numbers = uniforms(stream(0, "evaluation"), samples, 0, 1, network.goal.noise_per_sample)
-    return torch.from_numpy(numbers[:, 0]).to(device)
+    return to_device(torch.from_numpy(numbers[:, 0]), device)
+
+
+def _on(device: torch.device, samples: Array | Tensor) -> Tensor:
+    return to_device(samples if isinstance(samples, Tensor) else to_tensor(samples), device)
+
+
+def samples_to_score(
+    test: Columns, device: torch.device
+) -> tuple[Array, Array] | tuple[Tensor, Tensor]:
+    """Return test samples: on an accelerator the tensors that stay there, else the arrays."""
+    return samples_on(device, test) if is_accelerator(device) else (test.x, test.y)
 
 
 def _score_table(level: str, round_: int, result: ClientScores) -> dict[str, Any]:

@@ -186,7 +186,9 @@ def start_method() -> str:
     """Return the start method of the workers: fork where it is safe, else spawn.
 
     Forking shares the data without copying it and needs no ``if __name__ == "__main__"`` in the
-    user's script. It is safe on Linux as long as no accelerator is in use in this process.
+    user's script. It is safe on Linux as long as this process has not used a GPU; a GPU that the
+    machine has and nobody uses does no harm.
     """
     forks = sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods()
-    return "fork" if forks and not torch.accelerator.is_available() else "spawn"
+    uses_gpu: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return "fork" if forks and not uses_gpu else "spawn"

@@ -17,8 +17,8 @@ from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.read_tables import RawTable
-from unskew.engine.client import to_tensor
 from unskew.engine.model_factory import make_module
+from unskew.engine.placement import to_tensor
 from unskew.engine.settings import Settings
 from unskew.engine.stage import client_context
 from unskew.errors import UnskewError

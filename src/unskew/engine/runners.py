@@ -1,13 +1,16 @@
 """The choice of a runner and of a device."""
 
+import os
+
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
 from unskew.data.federation import Federation
-from unskew.engine.client import ClientContext, to_tensor
+from unskew.engine.client import ClientContext
 from unskew.engine.cohort import Runner
 from unskew.engine.loop import Loop
+from unskew.engine.placement import is_accelerator, to_tensor
 from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.engine.vectorised import Vectorised
@@ -34,26 +37,33 @@ _MAX_PARAMETERS = 1_000_000
 
 def choose_device(settings: Settings) -> torch.device:
     """Return the requested device; raise if it is not available."""
-    available = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
+    if settings.device == "cpu":
+        return torch.device("cpu")
+    # Asking for GPUs must not start CUDA: a process that has started it cannot be forked.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if settings.device == "auto":
-        return torch.device(next(name for name in ("cuda", "mps", "cpu") if available[name]))
-    if not available[settings.device]:
+        return torch.device(next((name for name, available in found.items() if available), "cpu"))
+    device = torch.device(settings.device)
+    if not found[device.type] or (device.index or 0) >= max(1, torch.cuda.device_count()):
         raise UnskewError(f"device: {settings.device!r} is not available here; use 'cpu' or 'auto'")
-    return torch.device(settings.device)
+    return device
 
 
 def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.device) -> bool:
-    """Return whether a network is small, has only layers that batch well, and runs under vmap.
+    """Return whether a network gains from training a cohort as one matrix, and runs under vmap.
 
-    Whether it runs under vmap is tried on samples, since custom code may branch or be random.
+    On a CPU, small networks gain whose layers all batch well. On an accelerator all do, except
+    with BatchNorm, which clients of unequal size would not allow. Whether a network runs under
+    vmap is tried on samples, since custom code may branch or be random.
     """
-    leaves = [part for part in network.module.modules() if not list(part.children())]
-    small = network.layout.size <= _MAX_PARAMETERS
-    if not small or not all(isinstance(leaf, _BATCHES_WELL) for leaf in leaves):
+    if is_accelerator(device):
+        gains = not network.couples_samples
+    else:
+        leaves = [part for part in network.module.modules() if not list(part.children())]
+        small = network.layout.size <= _MAX_PARAMETERS
+        gains = small and all(isinstance(leaf, _BATCHES_WELL) for leaf in leaves)
+    if not gains:
         return False
     network.module.train()
     rows = torch.zeros(2, network.layout.size, device=device)
@@ -75,13 +85,13 @@ def resolve_runner(
     network: FunctionalModel, settings: Settings, device: torch.device, samples: Tensor
 ) -> str:
     """Return the runner's name: the one in the settings, or the one that suits the network."""
-    if settings.runner == "pool" and device.type != "cpu":
+    if settings.runner == "pool" and is_accelerator(device):
         raise UnskewError("runner: 'pool' works on the cpu; use 'vectorised' or 'loop' there")
     if settings.runner != "auto":
         return settings.runner
     if suits_vectorising(network, samples, device):
         return "vectorised"
-    return "pool" if device.type == "cpu" else "loop"
+    return "loop" if is_accelerator(device) else "pool"
 
 
 def make_runner(context: ClientContext, cohort: int) -> Runner:

@@ -1,6 +1,7 @@
 """The training settings of a run: validated once, used everywhere, stored with the run."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import (
 
 from unskew.errors import UnskewError
 from unskew.utils.specs import raise_value_error, split_list, validated
+from unskew.utils.wording import bytes_of
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -58,9 +60,13 @@ class Settings(BaseModel):
     """What Ray reserves for a client while it trains."""
     runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
     workers: Positive | None = None
-    device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
+    device: str = "auto"
+    """``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``auto`` for the best that is available."""
     precision: Literal["float32", "bf16", "auto"] = "float32"
     """The type that layers compute in during training; ``auto`` is bf16 where it is faster."""
+    memory: str | None = None
+    """The memory for clients that are trained as one matrix, such as ``8GiB``; by default half of
+    an accelerator's free memory, or a few hundred megabytes of the CPU's."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
     state_megabytes: Annotated[int, Field(ge=0)] = 1024
     """Memory for the states that clients keep between rounds; the rest is on disk."""
@@ -73,6 +79,20 @@ class Settings(BaseModel):
         if loss is not None:
             raise_value_error(make_loss, loss)
         return loss
+
+    @field_validator("device")
+    @classmethod
+    def _device_is_known(cls, device: str) -> str:
+        if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device) is None:
+            raise ValueError("must be 'auto', 'cpu', 'cuda', 'cuda:1' (or another number) or 'mps'")
+        return device
+
+    @field_validator("memory")
+    @classmethod
+    def _memory_is_an_amount(cls, memory: str | None) -> str | None:
+        if memory is not None:
+            bytes_of(memory)
+        return memory
 
     @field_validator("metrics", mode="before")
     @classmethod
@@ -136,6 +156,11 @@ class Settings(BaseModel):
     def lr_in(self, round_: int) -> float:
         """Return the learning rate of a round, where the first round is 0."""
         return self.lr * self.lr_decay**round_
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory for clients that are trained as one matrix, if it is named."""
+        return None if self.memory is None else bytes_of(self.memory)
 
     @property
     def state_memory(self) -> int:

@@ -82,6 +82,7 @@ class TrainingSetup:
             federation = attack.on_data(federation, settings.seed)
         federation, slots = method.shared_samples(federation, settings.seed)
         device = choose_device(settings)
+        settings = settings.model_copy(update={"device": str(device)})
         initial = (InitialNetwork if networks is None else networks.of)(
             federation, model, settings.seed, device, settings.loss
         )

@@ -16,19 +16,19 @@ from torch.func import vmap
 
 from unskew.composition.values import Client, Finished, Start, Trained
 from unskew.engine.batches import BatchSchedule, Steps, local_steps
-from unskew.engine.client import ClientContext, after_extra_training, error_context, to_tensor
+from unskew.engine.chunks import Chunks
+from unskew.engine.client import ClientContext, after_extra_training, error_context
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.gradients import Gradients
 from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.optimizer import make_optimizer
+from unskew.engine.placement import Samples, is_accelerator, samples_on, take, to_device, to_tensor
 from unskew.engine.private_steps import PrivateGradients
 from unskew.engine.trace_cache import TraceCache
 from unskew.engine.tracing import Function
 from unskew.errors import UnskewError
 from unskew.models.layout import rows_are_finite
 
-_CHUNK_NUMBERS = 2**24
-"""Bound on clients x parameters, and on clients x samples of the largest, in one computation."""
 _ANY_CLIENT = "of the cohort (use runner='loop' to see which)"
 _BLOCK_NUMBERS = 2**20
 """Bound on the numbers in the samples that are gathered at once, for several steps."""
@@ -43,6 +43,11 @@ class Vectorised:
         self._context = context
         train = context.federation.train
         self._data = to_tensor(train.x), to_tensor(train.y)
+        """What the hooks of methods see, which is always on the CPU."""
+        self._on_device = self._data
+        if is_accelerator(context.device):
+            self._on_device = samples_on(context.device, train)
+        self._chunk_sizes = Chunks(context)
         self._traces: dict[int, TraceCache] = {}
         """One cache per training of the round, since their objectives differ."""
 
@@ -74,7 +79,8 @@ class Vectorised:
         outcomes: list[tuple[Trained, Finished]] = []
         traces = self._traces.setdefault(id(context), TraceCache())
         for rows in self._chunks(order, sizes):
-            chunk = _Chunk(context, round_, [tasks[k] for k in rows.tolist()], self._data, traces)
+            some = [tasks[k] for k in rows.tolist()]
+            chunk = _Chunk(context, round_, some, self._data, self._on_device, traces)
             trained_rows, done = chunk.run()
             stacks.append(trained_rows)
             outcomes += done
@@ -95,8 +101,7 @@ class Vectorised:
         """Split the sorted cohort into chunks that fit into memory."""
         start = 0
         while start < len(order):
-            widest = max(self._context.network.layout.size, int(sizes[order[start]]), 1)
-            length = max(1, _CHUNK_NUMBERS // widest)
+            length = self._chunk_sizes.clients(int(sizes[order[start]]))
             yield order[start : start + length]
             start += length
 
@@ -109,12 +114,14 @@ class _Chunk:
         context: ClientContext,
         round_: int,
         tasks: Sequence[ClientTask],
-        data: tuple[Tensor, Tensor],
+        data: Samples,
+        on_device: Samples,
         traces: TraceCache,
     ) -> None:
         self._context, self._round, self._tasks = context, round_, tasks
         self._traces = traces
         self._x, self._y = data
+        self._on_device = on_device
         self._ids = np.array([task.client for task in tasks])
         offsets = context.federation.train.offsets
         self._offsets = offsets[self._ids]
@@ -144,7 +151,7 @@ class _Chunk:
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.needs_train_accuracy:
                 accuracies = self._accuracies(rows)
-        rows = rows.to("cpu")
+        rows = to_device(rows, torch.device("cpu"))
         finite = rows_are_finite(rows).tolist()
         ends = zip(rows.unbind(), steps, losses, accuracies, finite, effective_steps, strict=True)
         outcomes = []
@@ -170,7 +177,7 @@ class _Chunk:
             self._context.settings,
         )
         method, trainable = self._context.method, network.layout.trainable
-        rows = _stacked([start.vector for start in starts]).to(device)
+        rows = _stacked([start.vector for start in starts], device)
         buffers = network.copy_buffers(rows[:, trainable:])
         shared, per_client = _split_refs(starts, device)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
@@ -192,7 +199,7 @@ class _Chunk:
             batches = self._batches(block, sample_weights)
             if noise_per_sample:
                 noise = torch.from_numpy(schedule.block_noise(block, noise_per_sample))
-                batches += (noise.to(device),)
+                batches += (to_device(noise, device),)
             if self._context.private is not None:
                 batches += _counts_and_steps(block)
             for batch in zip(*(tensor.unbind() for tensor in batches), strict=True):
@@ -230,7 +237,7 @@ class _Chunk:
         gradients = Gradients(
             self._context.method, self._context.network, buffers, per_client, shared
         )
-        if buffers or self._context.device.type != "cpu":
+        if buffers or is_accelerator(self._context.device):
             return gradients
         return self._traces.of((per_client, shared), gradients)
 
@@ -239,14 +246,15 @@ class _Chunk:
         device, shape = self._context.device, steps.positions.shape
         indices = torch.from_numpy((steps.positions + self._offsets[: shape[1], None]).ravel())
         indices.clamp_(max=len(self._y) - 1)  # the padding of a last client without samples
-        x = self._context.network.inputs(self._x.index_select(0, indices).to(device))
-        y = self._y.index_select(0, indices).to(device, self._context.network.goal.target_dtype)
+        samples, targets = self._on_device
+        x = self._context.network.inputs(take(samples, indices, device))
+        y = take(targets, indices, device).to(self._context.network.goal.target_dtype)
         counts = steps.counts[:, :, None]
         scale = torch.from_numpy(((np.arange(shape[2]) < counts) / counts).astype(np.float32))
         if sample_weights is not None:
             clients = torch.arange(shape[1])[:, None]
             scale *= sample_weights[clients, torch.from_numpy(steps.positions)]
-        return x.reshape(*shape, *x.shape[1:]), y.view(shape), scale.to(device)
+        return x.reshape(*shape, *x.shape[1:]), y.view(shape), to_device(scale, device)
 
     @torch.no_grad()
     def _accuracies(self, rows: Tensor, width: int = 256) -> list[float]:
@@ -276,11 +284,11 @@ def _counts_and_steps(block: Steps) -> tuple[Tensor, Tensor]:
     return counts, steps[:, None].expand(counts.shape)
 
 
-def _stacked(vectors: Sequence[Tensor]) -> Tensor:
-    """Stack vectors into new rows; a vector that all clients share is read once."""
+def _stacked(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Stack vectors into new rows; a vector that all clients share is read and moved once."""
     if _is_shared(vectors):
-        return vectors[0].expand(len(vectors), -1).clone()
-    return torch.stack(list(vectors))
+        return to_device(vectors[0], device).expand(len(vectors), -1).clone()
+    return to_device(torch.stack(list(vectors)), device)
 
 
 def _split_refs(
@@ -292,9 +300,9 @@ def _split_refs(
     for name in starts[0].refs:
         values = [start.refs[name] for start in starts]
         if _is_shared(values):
-            shared[name] = values[0].to(device)
+            shared[name] = to_device(values[0], device)
         else:
-            per_client[name] = torch.stack(values).to(device)
+            per_client[name] = to_device(torch.stack(values), device)
     return shared, per_client
 
 

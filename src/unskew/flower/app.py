@@ -44,7 +44,7 @@ def client_app(
     method: str | Part | Method = "fedavg",
     *,
     name: str | None = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "cpu",
+    device: str = "auto",
     state: str | Path | Literal["auto"] | None = "auto",
     noise: Literal["secret", "seeded"] = "secret",
     task: TaskName | None = None,

@@ -36,6 +36,19 @@ def seconds_of(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in pieces)
 
 
+def bytes_of(text: str) -> int:
+    """Return the bytes of an amount of memory such as ``512MiB``, ``8GiB`` or ``2 GB``.
+
+    >>> bytes_of("1.5KiB")
+    1536
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError("must be an amount of memory such as 512MiB or 8GiB")
+    number, prefix, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1))
+
+
 def joined(names: Sequence[str], word: str = "and") -> str:
     """Return names as a list: ``a``, ``a and b``, ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

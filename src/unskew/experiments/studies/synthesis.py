@@ -17,7 +17,7 @@ from torch import Tensor
 
 from unskew.data.federation import Federation
 from unskew.densities.vae_codes import has_codes
-from unskew.engine.client import to_tensor
+from unskew.engine.placement import to_tensor
 from unskew.errors import UnskewError
 from unskew.experiments.training import train
 from unskew.models.functional import FunctionalModel

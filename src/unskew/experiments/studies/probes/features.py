@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unskew.aggregation.fusion import Fusion
 from unskew.aggregation.uploads import Uploads
 from unskew.data.federation import Federation
-from unskew.engine.client import to_tensor
+from unskew.engine.placement import to_tensor
 from unskew.errors import UnskewError
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.probes.base import Drawings, ProbeResult
