@@ -1,11 +1,12 @@
 """Mistakes in the definition of a part are pointed out."""
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import ClassVar
 
 import pytest
 
-from unskew.methods import About, ClientSide, ServerSide
+from unskew.methods import About, ClientSide, Personalization, ServerSide, Setting
 
 
 def define(*bases, **members):
@@ -14,6 +15,12 @@ def define(*bases, **members):
 
 def hook(self, *arguments):
     """Stands for any hook."""
+
+
+@pytest.mark.parametrize("group", [ClientSide, ServerSide, Personalization, Setting])
+def test_a_group_has_few_hooks(group):
+    hooks = [name for name, value in vars(group).items() if isinstance(value, FunctionType)]
+    assert 1 <= len([name for name in hooks if not name.startswith("_")]) <= 8
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,13 @@ def test_compare_prints_one_row_per_method(terminal, data):
     assert "rounds to" in output
 
 
+def test_parts_with_the_same_option_are_compared_with_their_own_values(terminal, data):
+    methods = "fedavg,fedprox:mu=0.1+moon:mu=0.5+ida+fedadam:server_lr=0.01"
+    rows = terminal.json(*compare(data, "--model", "mlp:hidden=6", "--methods", methods))
+    assert {row["method"] for row in rows} == set(methods.split(","))
+    assert len({row["accuracy"] for row in rows} | {row["local"] for row in rows}) > 2
+
+
 def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
     out = tmp_path / "comparison"
     output = terminal.output(*compare(data, "--methods", "fedavg,fedprox:mu=0.1", "--out", out))

@@ -212,6 +212,22 @@ def test_one_method_in_detail(terminal):
     assert "did you mean 'scaffold'?" in terminal.error("methods", "scafold")
 
 
+def test_the_parts_of_a_composition_are_shown_with_their_options(terminal):
+    output = terminal.output("methods", "fedprox:mu=0.1+moon:mu=0.5+ida")
+    assert output.startswith("fedprox:mu=0.1+moon:mu=0.5+ida: 3 parts")
+    fedprox, moon, ida = output.split("\n\n")[1:4]
+    assert fedprox.startswith("fedprox: ")
+    assert "mu=0.1" in fedprox
+    assert "mu=0.5" in moon
+    assert "center=mean" in ida
+    assert "adds to" in ida
+    shown = terminal.json("methods", "fedprox:mu=0.1+ida")
+    assert [part["name"] for part in shown["parts"]] == ["fedprox", "ida"]
+    assert shown["parts"][0]["options"]["mu"] == 0.1
+    error = terminal.error("methods", "median+ida")
+    assert "median replaces the clients' weights, to which ida adds" in error
+
+
 def test_models_are_listed_with_their_options(terminal):
     rows = {row["name"]: row for row in terminal.json("models")}
     assert rows["mlp"]["options"]["hidden"] == "200"

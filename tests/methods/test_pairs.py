@@ -1,4 +1,4 @@
-"""All 46 x 46 pairs of methods train or are refused with a reason that names both."""
+"""All pairs of methods train or are refused with a reason that names both."""
 
 import pytest
 
