@@ -1,5 +1,6 @@
 """The commands ``unskew compare`` and ``unskew report``."""
 
+import csv
 import html
 import json
 import re
@@ -53,6 +54,24 @@ def test_report_writes_the_same_page_as_compare(terminal, data, tmp_path):
     assert (figures / "table.tex").is_file()
 
 
+def test_a_page_goes_to_its_folder_and_replaces_no_foreign_file(terminal, data, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    for folder, method in ((out, "fedavg"), (other, "mean")):
+        terminal.output(*compare(data, "--seeds", 1, "--methods", method, "--out", folder))
+    page = out / "report.html"
+    page.unlink()
+    assert f"page: {page}" in terminal.output("report", out)
+    assert page.is_file()
+    terminal.output("report", out)  # a page is replaced
+    assert not Path("report.html").exists()
+    assert "page: report.html" in terminal.output("report", out, other)
+    for foreign, folders in ((page, [out]), (Path("report.html"), [out, other])):
+        foreign.write_text("notes")
+        error = terminal.error("report", *folders)
+        assert f"{foreign}: exists, and is not a report page; choose a path with --out" in error
+        assert foreign.read_text() == "notes"
+
+
 @pytest.fixture
 def visits(tmp_path):
     """A table of 24 visits to two sites, by day, pulse and illness."""
@@ -93,9 +112,12 @@ def test_the_metric_decides_the_table_and_the_verdict(terminal, visits, tmp_path
     options = ("--metric", "auc", "--metrics", f"f1,{tmp_path / 'own.py'}:cost", "--out", out)
     command = compare(visits, "--methods", "fedavg,mean", "--holdout", "0.25", *columns, *options)
     terminal.output(*command)
-    header = (out / "table.csv").read_text().splitlines()[0].split(",")
+    header = (out / "table.md").read_text().splitlines()[0].strip("| ").split(" | ")
     assert header[:4] == ["method", "local auc", "worst", "pooled"]
     assert header[4:7] == ["accuracy", "f1", "cost"]
+    row = next(csv.DictReader((out / "table.csv").read_text().splitlines()))
+    assert (row["metric"], row["level"]) == ("auc", "local")
+    assert float(row["cost"]) < 0 <= float(row["f1"]) <= 1
     terminal.output("report", out, "-o", tmp_path / "by.html", "--metric", "pooled_f1")
     assert "pooled_f1" in (tmp_path / "by.html").read_text()
     error = terminal.error(*compare(visits, "--holdout", "0.25", *columns, "--metric", "rmse"))

@@ -237,9 +237,18 @@ def test_the_page_and_exported_figures_have_the_same_colors():
 def test_the_table_is_exported(tmp_path):
     export_table(tmp_path, RUNS, target=0.5)
     text = (tmp_path / "table.csv").read_text(encoding="utf-8")
-    rows = list(csv.reader(io.StringIO(text)))
-    assert [row[0] for row in rows] == ["method", "fedavg", "mean"]
-    assert rows[0][-1] == "against fedavg"
+    rows = {row["method"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert list(rows) == ["fedavg", "mean"]
+    summaries = {each.method: each for each in RUNS.summaries(0.5)}
+    for method, row in rows.items():
+        assert float(row["accuracy"]) == summaries[method].accuracy
+        assert float(row["accuracy_sd"]) == summaries[method].accuracy_sd
+        assert float(row["target"]) == 0.5
+    pair = RUNS.verdict().verdicts.pair("mean")
+    assert float(rows["mean"]["difference"]) == pair.difference
+    assert rows["mean"]["answer"] == pair.answer
+    assert rows["fedavg"]["difference"] == ""
+    assert rows["mean"]["baseline"] == "fedavg"
     latex = (tmp_path / "table.tex").read_text(encoding="utf-8")
     assert latex.startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\nmethod & accuracy")
     assert "rounds to 50 \\%" in latex

@@ -51,9 +51,9 @@ def test_compare_writes_page_and_tables(tmp_path):
         FEDERATION, "fedavg,mean", seeds=1, model="logistic", rounds=2, out=tmp_path, target=0.3
     )
     assert "rounds to 30 %" in (tmp_path / "report.html").read_text()
-    expected = runs.table_with_verdict(0.3).to_csv().encode()
-    assert (tmp_path / "table.csv").read_bytes() == expected
-    assert {"table.md", "table.tex", "comparison.json"} <= {f.name for f in tmp_path.iterdir()}
+    expected = runs.table_with_verdict(0.3).to_markdown() + "\n"
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") == expected
+    assert {"table.csv", "table.tex", "comparison.json"} <= {f.name for f in tmp_path.iterdir()}
 
 
 def test_a_comparison_on_one_federation_says_that_the_split_is_fixed(tmp_path):

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,8 +29,6 @@ from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
-    from unskew.runs.runs import Runs
-    from unskew.stats.verdict import Verdict
 
 
 def compare_methods(
@@ -161,6 +158,7 @@ def compare_methods(
     from unskew.experiments.comparison import compare  # noqa: PLC0415
     from unskew.experiments.config import set_values  # noqa: PLC0415
     from unskew.report.page import PAGE  # noqa: PLC0415
+    from unskew.report.rows import method_rows  # noqa: PLC0415
     from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
     from unskew.runs.decision import decision_text  # noqa: PLC0415
 
@@ -217,7 +215,7 @@ def compare_methods(
     )
     verdict = runs.verdict()
     if json:
-        print_json(_summary_rows(runs, target, verdict))
+        print_json(method_rows(runs, target))
     else:
         tuned = tuning_table(runs)
         if tuned is not None:
@@ -241,39 +239,3 @@ def _with_test_samples(federation: "Federation") -> "Federation":
             "each client's samples (rounded down), for example with --holdout 0.2"
         )
     return federation
-
-
-def _summary_rows(
-    runs: "Runs", target: float | None, verdict: "Verdict | None"
-) -> list[dict[str, Any]]:
-    """Return one row per method, with its verdict and, if it was tuned, its search.
-
-    ``accuracy`` and the levels are values of ``metric``.
-    The keys of a pair with the baseline are those of :class:`unskew.stats.Pair`.
-    """
-    from unskew.report.tuning_table import tuning_facts  # noqa: PLC0415
-
-    tuned, untrained = tuning_facts(runs), runs.untrained
-    return [
-        asdict(row)
-        | {"metric": runs.metric.name}
-        | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
-        | (_pair(verdict, row.method) if row.method not in untrained else {})
-        | {"remarks": runs.remarks.get(row.method, [])}
-        | ({"tuning": tuned[row.method]} if row.method in tuned else {})
-        for row in runs.summaries(target)
-    ]
-
-
-def _pair(verdict: "Verdict | None", method: str) -> dict[str, Any]:
-    """Return how a method compares with the baseline, and whether it may be the best."""
-    if verdict is None:
-        return {}
-    pair = next((asdict(pair) for pair in verdict.pairs if pair.method == method), {})
-    pair.pop("seeds", None)
-    return {
-        "baseline": verdict.baseline,
-        "may_be_best": method in verdict.verdicts.best,
-        "answer": None,
-        **pair,
-    }

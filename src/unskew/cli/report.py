@@ -13,9 +13,15 @@ def report_runs(
     runs: Annotated[
         list[Path], typer.Argument(help="Folders of runs or comparisons.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Path of the page.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Path of the page.",
+            show_default="report.html in the folder; for several folders, here",
+        ),
+    ] = None,
     target: Target = None,
     metric: MetricOption = None,
     figures: Annotated[
@@ -34,13 +40,14 @@ def report_runs(
 
     The page is a single HTML file that can be read offline and printed.
 
-    Example:  [bold]unskew report runs/digits -o report.html --figures figures[/bold]
+    Example:  [bold]unskew report runs/digits --figures figures[/bold]
 
-    Example:  [bold]unskew report runs/digits -o report.html --tsne[/bold]
+    Example:  [bold]unskew report runs/digits runs/more -o both.html --tsne[/bold]
     """
     from unskew.report.charts.embedding import check_embedding  # noqa: PLC0415
     from unskew.report.page import (  # noqa: PLC0415
         ComparisonFacts,
+        default_page,
         read_comparison,
         write_page,
     )
@@ -59,7 +66,8 @@ def report_runs(
         )
     if tsne:
         check_embedding(found)
-    page = write_page(out, found, target=goal, command=known.command, embedding=tsne)
+    page = out or default_page(runs)
+    write_page(page, found, target=goal, command=known.command, embedding=tsne)
     tuned = tuning_table(found)
     if tuned is not None:
         print_rich(tuned)

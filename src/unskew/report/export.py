@@ -6,6 +6,7 @@ from pathlib import Path
 from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.draw import draw_chart
+from unskew.report.rows import methods_csv, tuning_csv
 from unskew.report.tuning_table import tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
@@ -48,25 +49,29 @@ def export_charts(
 def export_table(folder: str | Path, runs: Runs, *, target: float | None = None) -> list[Path]:
     """Write the table as CSV, LaTeX and Markdown into a folder, and return the files.
 
-    If methods were tuned, the chosen hyper-parameters are a second table.
+    The CSV file has all numbers in full, the others are for readers. If methods were tuned, the
+    chosen hyper-parameters are a second table.
     """
-    tables = {"table": runs.table_with_verdict(target), "tuning": tuning_table(runs)}
-    return export_tables(folder, tables)
+    numbers = methods_csv(runs, target)
+    written = _write_table(_created(folder) / "table", runs.table_with_verdict(target), numbers)
+    tuned = tuning_table(runs)
+    if tuned is not None:
+        written += _write_table(Path(folder) / "tuning", tuned, tuning_csv(runs))
+    return written
 
 
-def export_tables(folder: str | Path, tables: Mapping[str, Table | None]) -> list[Path]:
+def export_tables(folder: str | Path, tables: Mapping[str, Table]) -> list[Path]:
     """Write tables, by their file names, into a folder."""
     folder = _created(folder)
     return [
         path
         for name, table in tables.items()
-        if table is not None
-        for path in _write_table(folder / name, table)
+        for path in _write_table(folder / name, table, table.to_csv())
     ]
 
 
-def _write_table(path: Path, table: Table) -> list[Path]:
-    contents = (table.to_csv(), table.to_latex(), table.to_markdown() + "\n")
+def _write_table(path: Path, table: Table, csv: str) -> list[Path]:
+    contents = (csv, table.to_latex(), table.to_markdown() + "\n")
     texts = dict(zip(_SUFFIXES, contents, strict=True))
     for suffix, text in texts.items():
         write_bytes(path.with_suffix(suffix), encoded(text))

@@ -1,6 +1,6 @@
 """The report of a comparison: one self-contained HTML page, and the tables next to it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -21,7 +21,7 @@ from unskew.report.tuning_table import tuned_lrs, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
 from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
-from unskew.runs.ownership import check_comparison_folder
+from unskew.runs.ownership import check_comparison_folder, is_report_page
 from unskew.runs.run import Judge
 from unskew.runs.runs import Runs
 from unskew.stats.judging import MARGIN
@@ -53,6 +53,17 @@ def write_comparison(
     write_json(out / COMPARISON, facts | judging | {"waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
+
+
+def default_page(folders: Sequence[Path]) -> Path:
+    """Return where the page about folders is written unless a path is given.
+
+    That is the folder itself or, for several, the working folder. A foreign file is an error.
+    """
+    path = folders[0] / PAGE if len(folders) == 1 else Path(PAGE)
+    if path.exists() and not is_report_page(path):
+        raise UnskewError(f"{path}: exists, and is not a report page; choose a path with --out")
+    return path
 
 
 def write_page(

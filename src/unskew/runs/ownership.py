@@ -59,7 +59,7 @@ def check_comparison_folder(out: Path, facts: str, page: str, tables: tuple[str,
         return
     for name in (page, *tables):
         path = out / name
-        if path.exists() and not (name == page and _is_our_page(path)):
+        if path.exists() and not (name == page and is_report_page(path)):
             raise FolderError(
                 f"{path}: exists, but was not written by a comparison, which would overwrite it; "
                 "choose another folder"
@@ -91,7 +91,8 @@ def _is_interrupted_start(path: Path, names: set[str]) -> bool:
     )
 
 
-def _is_our_page(path: Path) -> bool:
+def is_report_page(path: Path) -> bool:
+    """Return whether a file is a report page of ours, which a new one may replace."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -122,7 +122,7 @@ def _explain_one(problem: "ErrorDetails", model: type[object] | None) -> str:
     if problem["type"] == "missing":
         return f"{field} is missing"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    message = message.replace("should be", "must be")
+    message = message.replace("should be", "must be").partition(", unable to parse")[0]
     if problem["type"] == "value_error" and not message.startswith("must be"):
         # A validator's message is complete, and may already start with the name of the field.
         message = message.removeprefix(f"{field.rpartition('.')[2]}: ")

@@ -115,7 +115,7 @@ class Table:
     def to_csv(self) -> str:
         """Return the table as CSV; a text that a spreadsheet would execute gets an apostrophe."""
         out = io.StringIO()
-        csv.writer(out).writerows([map(_neutral, line) for line in (self.columns, *self.rows)])
+        csv.writer(out).writerows([map(inert, line) for line in (self.columns, *self.rows)])
         return out.getvalue()
 
     def to_latex(self) -> str:
@@ -162,8 +162,9 @@ _NUMBER = re.compile(r"[+-]?(\d[\d.,]*(e[+-]?\d+)?( ± [\d.]+)?( %)?( \([a-z0-9/
 """A cell that may start with a sign: a number with its spread, unit and note, or a dash."""
 
 
-def _neutral(cell: str) -> str:
-    """Return a cell that a spreadsheet does not read as a formula."""
+def inert(cell: str) -> str:
+    """Return a cell of a CSV file that a spreadsheet does not read as a formula."""
+    cell = printable(cell)
     if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
     return cell

@@ -1,0 +1,97 @@
+"""The numbers of a comparison, one row per method, for programs: as JSON values and as CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from unskew.report.tuning_table import tuning_facts
+from unskew.runs.runs import Runs
+from unskew.stats.verdict import Verdict
+from unskew.utils.tables import inert
+
+Row = dict[str, Any]
+
+
+def method_rows(runs: Runs, target: float | None = None) -> list[Row]:
+    """Return one row per method, the best first: its summary, its verdict and its tuning.
+
+    ``accuracy`` and the levels are values of ``metric``. The keys of a pair with the baseline are
+    those of :class:`unskew.stats.Pair`.
+    """
+    verdict, tuned, untrained = runs.verdict(), tuning_facts(runs), runs.untrained
+    return [
+        asdict(row)
+        | {"metric": runs.metric.name}
+        | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
+        | (_pair(verdict, row.method) if row.method not in untrained else {})
+        | {"remarks": runs.remarks.get(row.method, [])}
+        | ({"tuning": tuned[row.method]} if row.method in tuned else {})
+        for row in runs.summaries(target)
+    ]
+
+
+def _pair(verdict: Verdict | None, method: str) -> Row:
+    """Return how a method compares with the baseline, and whether it may be the best."""
+    if verdict is None:
+        return {}
+    pair = next((asdict(pair) for pair in verdict.pairs if pair.method == method), {})
+    pair.pop("seeds", None)
+    return {
+        "baseline": verdict.baseline,
+        "may_be_best": method in verdict.verdicts.best,
+        "answer": None,
+        **pair,
+    }
+
+
+def methods_csv(runs: Runs, target: float | None = None) -> str:
+    """Return the rows of all methods as CSV, without their tuning and with the target."""
+    goal = runs.default_target() if target is None else target
+    rows = [row | {"target": goal} for row in method_rows(runs, target)]
+    return _csv([{name: row[name] for name in row if name != "tuning"} for row in rows])
+
+
+def tuning_csv(runs: Runs) -> str:
+    """Return the chosen settings of each method, and their value on the validation part, as CSV."""
+    rows = [
+        {
+            "chosen": method,
+            "lr": facts["chosen"]["lr"],
+            "validation": facts["chosen"]["value"],
+            "level": facts["level"],
+            "metric": facts["metric"],
+            "trials": facts["trials"],
+        }
+        for method, facts in tuning_facts(runs).items()
+    ]
+    return _csv(rows)
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    """Return rows as CSV, numbers in full; what is not known is an empty cell."""
+    flat = [dict(_flattened(row)) for row in rows]
+    columns = list(dict.fromkeys(name for row in flat for name in row))
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(map(inert, columns))
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in flat)
+    return out.getvalue()
+
+
+def _flattened(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield names and values; the members of a mapping are columns of their own."""
+    for name, value in row.items():
+        yield from value.items() if isinstance(value, Mapping) else [(name, value)]
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    return inert("; ".join(value) if isinstance(value, list) else str(value))
