@@ -91,6 +91,7 @@ def no_effect(part: str, other: str) -> str:
         "sample counts are the weights anyway": part == "fedavg" and combined and not weighted,
         "equal weights leave the product unchanged": part == "mean" and weighted,
         "fedgn leaves no BatchNorm": other == "fedgn" and part in ("fedbn", "feddna"),
+        "a client takes part once in two rounds": part == "fedlesam" and other == "fedcluster",
         "krum takes one client's model": other == "krum" and part == "feddna",
         "local sends nothing that could be combined": other == "local"
         and (part in _ON_UPLOADS or acts_on & {Aspect.WEIGHTS, Aspect.COMBINATION}),
@@ -113,7 +114,7 @@ _COMBINING = _STEPS | {
 }  # fmt: skip
 
 
-_ON_UPLOADS = _COMBINING | {"ifca", "fesem", "cfl", "fedgroup", "fedala", "fedper"}
+_ON_UPLOADS = _COMBINING | {"ifca", "fesem", "cfl", "fedgroup", "fedala", "fedper", "fedlesam"}
 _ON_SEVERAL_UPLOADS = _COMBINING - _STEPS | {
     *("scaffold", "fedcluster", "fedma", "cfl", "fesem", "fedgroup", "fedala", "fedbn"),
 }  # fmt: skip

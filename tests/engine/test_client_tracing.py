@@ -37,7 +37,7 @@ def vector_of(context: ClientContext, client: int) -> torch.Tensor:
     return run_client(context, 0, ClientTask(client, {"model": start}, {}))[0].vector
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox:mu=0.5", "fedntd"])
+@pytest.mark.parametrize("method", ["fedavg", "fedprox:mu=0.5", "fedntd", "fedsmoo"])
 def test_traced_steps_give_the_same_bits(federation, method):
     plain = context_for(federation, method, "lenet5")
     tracing = replace(plain, traces=TraceCache())

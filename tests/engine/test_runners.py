@@ -33,7 +33,7 @@ def images(sizes=(20, 13, 9)):
     return us.Federation.from_arrays(x, y, np.repeat(np.arange(len(sizes)), sizes), holdout=0.2)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "mean", "fedprox:mu=0.5"])
+@pytest.mark.parametrize("method", ["fedavg", "mean", "fedprox:mu=0.5", "fedsmoo"])
 @pytest.mark.parametrize(
     "local",
     [

@@ -14,6 +14,7 @@ class Aspect(StrEnum):
 
     LOSS = "the loss of a sample"
     LOCAL_LOSS = "the local loss"
+    PERTURBATION = "where gradients are taken"
     SAMPLE_WEIGHTS = "the weights of samples"
     WEIGHTS = "the clients' weights"
     COMBINATION = "how uploads are combined"
@@ -37,6 +38,7 @@ class _Declared(NamedTuple):
 _HOOKS = {
     Aspect.LOSS: _Declared("losses"),
     Aspect.LOCAL_LOSS: _Declared("loss_term", "adds"),
+    Aspect.PERTURBATION: _Declared("perturbation"),
     Aspect.WEIGHTS: _Declared("client_weights", "adds"),
     Aspect.COMBINATION: _Declared("combine"),
     Aspect.SERVER_STEP: _Declared("step"),

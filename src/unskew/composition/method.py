@@ -42,6 +42,7 @@ from unskew.composition.values import (
     Client,
     ExtraTraining,
     Finished,
+    Perturbation,
     Server,
     Stage,
     Start,
@@ -156,6 +157,22 @@ class Method:
     @cached_property
     def _with_terms(self) -> tuple[ClientSide, ...]:
         return tuple(part for part in self._client_sides if Aspect.LOCAL_LOSS in part.adds)
+
+    @cached_property
+    def _perturbing(self) -> ClientSide | None:
+        part: ClientSide | None = self._replacing(Aspect.PERTURBATION)
+        return part
+
+    @property
+    def reads_gradient(self) -> bool:
+        """Whether a step needs the gradient of :meth:`samples_loss` before its own."""
+        return self._perturbing is not None and self._perturbing.reads_gradient
+
+    @cached_property
+    def changing_refs(self) -> tuple[str, ...]:
+        """The names of the references that change from step to step."""
+        names = [part.prefixed(dict.fromkeys(part.changing_refs)) for part in self._client_sides]
+        return tuple(name for own in names for name in own)
 
     @cached_property
     def _server_sides(self) -> tuple[ServerSide, ...]:
@@ -350,18 +367,63 @@ class Method:
         refs: Tensors,
     ) -> Tensor:
         """Return the loss of one batch; a pure function, so that it can be vectorised."""
-        step = Step(network, weights, buffers, batch)
-        reads = any(part.reads_forward_pass for part in self._with_terms)
+        return self.step_objective(network, weights, buffers, batch, refs)[0]
+
+    def step_objective(
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
+        gradient: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Return the objective, and the next values of :attr:`changing_refs`, in their order.
+
+        ``gradient`` is that of :meth:`samples_loss`, for methods that read it.
+        """
+        step = Step(network, weights, buffers, batch, gradient=gradient)
+        reads = any(part.reads_forward_pass for part in self._client_sides)
         passes: list[ForwardPass] = []
+        moved, linear = step, None
+        if self._perturbing is not None:
+            own_refs = self._perturbing.scoped(refs)
+            perturbation = expect(Perturbation, self._perturbing.perturbation(step, own_refs))
+            moved, linear = _perturbed(step, perturbation)
+            step = replace(step, shift=perturbation.shift)
         with network.capture_passes() if reads else nullcontext(passes) as passes:
-            loss = (self._losses(step, refs) * batch.scale).sum()
+            loss = (self._losses(moved, refs) * batch.scale).sum()
+        if linear is not None:
+            loss = loss + (linear - linear.detach())
         if passes:
             step = replace(step, forward_pass=passes[0])
         for part in self._with_terms:
             term = part.loss_term(step, part.scoped(refs))
             if term is not None:
                 loss = loss + term
-        return loss
+        return loss, *self._next_refs(step, refs)
+
+    def _next_refs(self, step: Step, refs: Tensors) -> list[Tensor]:
+        """Return the next values of :attr:`changing_refs`."""
+        if not self.changing_refs:
+            return []
+        changed: dict[str, Tensor] = {}
+        for part in self._client_sides:
+            if part.changing_refs:
+                changed |= part.prefixed(expect_tensors(part.next_refs(step, part.scoped(refs))))
+        return [changed[name].detach() for name in self.changing_refs]
+
+    def samples_loss(
+        self,
+        network: FunctionalModel,
+        weights: Tensor,
+        buffers: Buffers,
+        batch: Batch,
+        refs: Tensors,
+    ) -> Tensor:
+        """Return the loss of one batch without the terms that parts add."""
+        step = Step(network, weights, buffers, batch)
+        return (self._losses(step, refs) * batch.scale).sum()
 
     def _losses(self, step: Step, refs: Tensors) -> Tensor:
         part: ClientSide | None = self._replacing(Aspect.LOSS)
@@ -381,13 +443,15 @@ class Method:
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Return the extras to send and the state to keep: what does not travel, and the parts'."""
         extras: dict[str, Tensor] = {}
-        kept = self.kept(client.network.layout)
+        kept, end_refs = self.kept(client.network.layout), trained.refs
         new = state if kept is None else {**state, KEPT: trained.vector[kept]}
         if self._needs_label_counts:
             extras["label_counts"] = torch.bincount(client.y.long(), minlength=client.classes)
         for part in self._client_sides:
             own_start = _with_refs(start, part.scoped(start.refs))
             own_state = part.scoped(state)
+            if end_refs:
+                trained = replace(trained, refs=part.scoped(end_refs))
             finished = expect(Finished, part.finish(client, own_start, trained, own_state))
             extras |= part.prefixed(finished.extras)
             if finished.state or own_state:
@@ -462,6 +526,20 @@ class Method:
         """Return how a personal model is fine-tuned before it is evaluated; None: not at all."""
         part: Personalization | None = self._replacing(Aspect.FINE_TUNING)
         return None if part is None else part.fine_tuning()
+
+
+def _perturbed(step: Step, perturbation: Perturbation) -> tuple[Step, Tensor | None]:
+    """Return the step at the perturbed weights, and a term whose gradient is what it is mixed with.
+
+    The perturbed weights depend on the weights by the gradient's share alone.
+    """
+    weights, share, rest = step.weights, perturbation.share, perturbation.rest
+    shift = perturbation.shift.detach()
+    if rest is None:
+        return replace(step, weights=weights + shift), None
+    constant = weights.detach()
+    moved = constant + shift + share * (weights - constant)
+    return replace(step, weights=moved), ((1 - share) * rest * weights).sum()
 
 
 def _with_refs(start: Start, refs: Tensors) -> Start:

@@ -31,6 +31,7 @@ from unskew.composition.values import (
     Client,
     ExtraTraining,
     Finished,
+    Perturbation,
     Server,
     Stage,
     Start,
@@ -164,10 +165,14 @@ class ClientSide(Part):
     """What a client does before, during and after its local training."""
 
     reads_forward_pass: ClassVar[bool] = False
-    """Whether :meth:`loss_term` uses ``step.forward_pass``."""
+    """Whether :meth:`loss_term` or :meth:`next_refs` uses ``step.forward_pass``."""
+    reads_gradient: ClassVar[bool] = False
+    """Whether :meth:`perturbation` uses ``step.gradient``: a step then takes two gradients."""
     noise_per_sample: ClassVar[int] = 0
     """How many random numbers (``batch.noise``) each sample gets, for parts that replace the loss;
     otherwise the network's goal decides."""
+    changing_refs: ClassVar[tuple[str, ...]] = ()
+    """The names of the references that :meth:`next_refs` changes from step to step."""
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Return where training starts, with the part's references in ``refs``."""
@@ -185,6 +190,21 @@ class ClientSide(Part):
         """Return a term to add to the mean loss of a batch; see :attr:`Aspect.LOCAL_LOSS`.
 
         It must be a pure function, so that it can be vectorised. None adds nothing.
+        """
+        raise NotImplementedError
+
+    def perturbation(self, step: Step, refs: Tensors) -> Perturbation:
+        """Return where the gradient of a step is taken; see :attr:`Aspect.PERTURBATION`.
+
+        The loss of the samples is perturbed; terms of the loss keep their gradient at the weights.
+        It must be a pure function, so that it can be vectorised.
+        """
+        raise NotImplementedError
+
+    def next_refs(self, step: Step, refs: Tensors) -> Tensors:
+        """Return the values of :attr:`changing_refs` for the next step, given this one.
+
+        After the last step they are in ``trained.refs``. It must be a pure function.
         """
         raise NotImplementedError
 

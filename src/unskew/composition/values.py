@@ -106,6 +106,24 @@ class Step:
     batch: Batch
     forward_pass: ForwardPass | None = None
     """The forward pass of the loss, for parts with ``reads_forward_pass``."""
+    gradient: Tensor | None = None
+    """The gradient of the samples' loss at the weights, for parts with ``reads_gradient``."""
+    shift: Tensor | None = None
+    """How far from the weights the loss was computed, where a part perturbs them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """Where the gradient of a step is taken, and what it is mixed with.
+
+    The gradient of the samples' loss is ``share g(weights + shift) + (1 - share) rest``.
+    """
+
+    shift: Tensor
+    share: float | Tensor = 1.0
+    """One number, or one per coordinate."""
+    rest: Tensor | None = None
+    """What the gradient is mixed with; None: nothing, whatever the share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +139,8 @@ class Trained:
     """The distance these steps would move a coordinate whose gradient is always 1: the learning
     rate times the number of steps for plain SGD, more with momentum, less with a proximal term.
     None for optimisers whose steps are not proportional to the gradient (Adam)."""
+    refs: Tensors = field(default_factory=dict)
+    """The part's references that change from step to step, after the last step."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,11 +182,12 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     buffers = network.copy_buffers(rest)
     refs = {name: to_device(ref, device) for name, ref in start.refs.items()}
     x, y = context.samples(client)
-    optimizer = make_optimizer(settings, round_, context.train_mask)
+    train_mask = context.train_mask
+    optimizer = make_optimizer(settings, round_, train_mask)
     network.module.train()
     total = torch.zeros((), device=device)
     noise_per_sample = context.method.noise_per_sample(network)
-    loss_and_gradient = _loss_and_gradient(context, buffers, refs)
+    loss_and_gradient = _loss_and_gradient(context, buffers, refs, train_mask)
     for t, positions in enumerate(schedule.of_first_client()):
         rows = torch.from_numpy(positions)
         scale = torch.full((len(rows),), 1.0 / len(rows))
@@ -199,7 +200,8 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
             _noise_tensor(schedule.noise(t, len(rows), noise_per_sample), device),
         )
         if context.private is None:
-            loss, gradient = loss_and_gradient(weights, batch)
+            loss, gradient, *changed = loss_and_gradient(weights, batch)
+            refs |= dict(zip(context.method.changing_refs, changed, strict=True))
         else:
             loss, gradient = _private_step(context, round_, client, weights, batch, refs, t)
         with torch.no_grad():
@@ -218,37 +220,60 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
         accuracy=accuracy,
         finite=bool(rows_are_finite(vector)),
         effective_step=optimizer.effective_step(len(schedule), context.method.proximal_strength()),
+        refs={name: to_device(refs[name], _CPU) for name in context.method.changing_refs},
     )
 
 
 def _loss_and_gradient(
-    context: ClientContext, buffers: Buffers, refs: Tensors
+    context: ClientContext, buffers: Buffers, refs: Tensors, train_mask: Tensor | None
 ) -> Callable[[Tensor, Batch], tuple[Tensor, ...]]:
-    """Return the function that computes a step's loss and gradient.
+    """Return the function that computes a step's loss and gradient, and references that change.
 
     Training changes buffers in place, so a network with buffers is not traced.
     """
-    names = tuple(refs)
+    names, method = tuple(refs), context.method
 
     def compute(weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         batch = Batch(*tensors[len(names) :])
         with torch.enable_grad():
             leaf = weights.detach().requires_grad_()
             named_refs = dict(zip(names, tensors, strict=False))
-            loss = context.method.objective(context.network, leaf, buffers, batch, named_refs)
+            slope, own_buffers = None, buffers
+            if method.reads_gradient:
+                slope = _slope(context, leaf, buffers, batch, named_refs, train_mask)
+                # A batch enters running statistics once, at the weights themselves.
+                own_buffers = {name: each.clone() for name, each in buffers.items()}
+            loss, *changed = method.step_objective(
+                context.network, leaf, own_buffers, batch, named_refs, slope
+            )
             (gradient,) = torch.autograd.grad(loss, leaf)
-        return loss.detach(), gradient
+        return loss.detach(), gradient, *changed
 
     step = compute
     if context.traces is not None and not buffers:
         step = context.traces.of(names, compute)
-    ref_tensors = refs.values()
 
     def call(weights: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         noise = () if batch.noise is None else (batch.noise,)
-        return step(weights, *ref_tensors, batch.x, batch.y, batch.scale, *noise)
+        return step(weights, *refs.values(), batch.x, batch.y, batch.scale, *noise)
 
     return call
+
+
+def _slope(
+    context: ClientContext,
+    leaf: Tensor,
+    buffers: Buffers,
+    batch: Batch,
+    refs: Tensors,
+    train_mask: Tensor | None,
+) -> Tensor:
+    """Return the gradient of the samples' loss at the weights, for methods that perturb them."""
+    # Layers that draw random numbers (Dropout) draw the same ones for the step itself.
+    with torch.random.fork_rng(devices=()):
+        loss = context.method.samples_loss(context.network, leaf, buffers, batch, refs)
+    (slope,) = torch.autograd.grad(loss, leaf)
+    return slope if train_mask is None else slope * train_mask
 
 
 def _private_step(

@@ -11,6 +11,7 @@ from torch import Tensor
 from unskew.composition.method import Method
 from unskew.engine.batches import local_steps
 from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.privacy import (
     Privacy,
@@ -85,8 +86,13 @@ class PrivateGradients:
     round: int
 
     def __post_init__(self) -> None:
-        """Reject networks that couple the samples of a batch."""
+        """Reject what reads samples besides the private gradients."""
         reject_coupled(self.network)
+        if self.method.reads_gradient or self.method.changing_refs:
+            raise UnskewError(
+                f"privacy: {self.method.spec} takes further gradients or keeps values from step to "
+                "step, which would not be private; remove the method or the privacy budget"
+            )
 
     def __call__(self, weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the clients' losses and private gradients."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from unskew.composition.values import Client, Finished, Start, Trained
+from unskew.composition.values import Client, Finished, Start, Tensors, Trained
 from unskew.engine.batches import BatchSchedule, Steps, local_steps
 from unskew.engine.chunks import Chunks
 from unskew.engine.client import ClientContext, after_extra_training, error_context
@@ -147,13 +147,15 @@ class _Chunk:
                 start = method.prepare(client, task.payload, task.state)
                 starts.append(checked_start(start, client.network.layout.size))
         with error_context(_ANY_CLIENT, round_, "training"):
-            rows, steps, losses, effective_steps = self._train(starts)
+            rows, steps, losses, effective_steps, refs = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.needs_train_accuracy:
                 accuracies = self._accuracies(rows)
         rows = to_device(rows, torch.device("cpu"))
         finite = rows_are_finite(rows).tolist()
-        ends = zip(rows.unbind(), steps, losses, accuracies, finite, effective_steps, strict=True)
+        ends = zip(
+            rows.unbind(), steps, losses, accuracies, finite, effective_steps, refs, strict=True
+        )
         outcomes = []
         with error_context(_ANY_CLIENT, round_, "finish") as errors:
             for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
@@ -166,10 +168,11 @@ class _Chunk:
     @torch.no_grad()
     def _train(
         self, starts: Sequence[Start]
-    ) -> tuple[Tensor, list[int], list[float], list[float | None]]:
+    ) -> tuple[Tensor, list[int], list[float], list[float | None], list[Tensors]]:
         """Take all steps of the round.
 
-        Returns the clients' rows, numbers of steps, mean losses and effective steps.
+        Returns the clients' rows, numbers of steps, mean losses, effective steps, and references
+        that change from step to step.
         """
         network, device, settings = (
             self._context.network,
@@ -179,10 +182,11 @@ class _Chunk:
         method, trainable = self._context.method, network.layout.trainable
         rows = _stacked([start.vector for start in starts], device)
         buffers = network.copy_buffers(rows[:, trainable:])
-        shared, per_client = _split_refs(starts, device)
+        shared, per_client = _split_refs(starts, device, method.changing_refs)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
-        gradients = self._gradients(tuple(buffers), tuple(per_client), tuple(shared))
-        optimizer = make_optimizer(settings, self._round, self._context.train_mask)
+        train_mask = self._context.train_mask
+        gradients = self._gradients(tuple(buffers), tuple(per_client), tuple(shared), train_mask)
+        optimizer = make_optimizer(settings, self._round, train_mask)
         schedule = BatchSchedule(
             self._ids, self._sizes, settings, self._round, couples=network.couples_samples
         )
@@ -196,6 +200,7 @@ class _Chunk:
             weights, losses_so_far = rows[active, :trainable], totals[active]
             others = [tensor[active] for tensor in (*buffers.values(), *per_client.values())]
             others += shared.values()
+            changing = [per_client[name][active] for name in method.changing_refs]
             batches = self._batches(block, sample_weights)
             if noise_per_sample:
                 noise = torch.from_numpy(schedule.block_noise(block, noise_per_sample))
@@ -203,8 +208,10 @@ class _Chunk:
             if self._context.private is not None:
                 batches += _counts_and_steps(block)
             for batch in zip(*(tensor.unbind() for tensor in batches), strict=True):
-                losses, gradient = gradients(weights, *others, *batch)
+                losses, gradient, *changed = gradients(weights, *others, *batch)
                 losses_so_far += losses
+                for rows_of_ref, new in zip(changing, changed, strict=True):
+                    rows_of_ref.copy_(new)
                 optimizer.step(weights, gradient)
         network.write_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, schedule.steps)
@@ -213,10 +220,20 @@ class _Chunk:
             count: optimizer.effective_step(count, method.proximal_strength())
             for count in set(steps)
         }
-        return rows, steps, means.tolist(), [effective_step[count] for count in steps]
+        effective_steps = [effective_step[count] for count in steps]
+        cpu = torch.device("cpu")
+        changed_refs = {name: to_device(per_client[name], cpu) for name in method.changing_refs}
+        refs: list[Tensors] = [
+            {name: each[k] for name, each in changed_refs.items()} for k in range(len(steps))
+        ]
+        return rows, steps, means.tolist(), effective_steps, refs
 
     def _gradients(
-        self, buffers: tuple[str, ...], per_client: tuple[str, ...], shared: tuple[str, ...]
+        self,
+        buffers: tuple[str, ...],
+        per_client: tuple[str, ...],
+        shared: tuple[str, ...],
+        train_mask: Tensor | None,
     ) -> Function:
         """Return the function of losses and gradients, given the names of its tensors.
 
@@ -235,7 +252,12 @@ class _Chunk:
                 self._round,
             )
         gradients = Gradients(
-            self._context.method, self._context.network, buffers, per_client, shared
+            self._context.method,
+            self._context.network,
+            buffers,
+            per_client,
+            shared,
+            train_mask,
         )
         if buffers or is_accelerator(self._context.device):
             return gradients
@@ -292,14 +314,17 @@ def _stacked(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def _split_refs(
-    starts: Sequence[Start], device: torch.device
+    starts: Sequence[Start], device: torch.device, changing: Sequence[str]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Separate references that all clients share from those per client, which are stacked."""
+    """Separate references that all clients share from those per client, which are stacked.
+
+    References that change from step to step differ between clients even if they start equal.
+    """
     shared: dict[str, Tensor] = {}
     per_client: dict[str, Tensor] = {}
     for name in starts[0].refs:
         values = [start.refs[name] for start in starts]
-        if _is_shared(values):
+        if name not in changing and _is_shared(values):
             shared[name] = to_device(values[0], device)
         else:
             per_client[name] = to_device(torch.stack(values), device)

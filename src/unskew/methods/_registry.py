@@ -33,6 +33,7 @@ from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgen import FedGen
 from unskew.methods.fedgn import FedGN
 from unskew.methods.fedgroup import FedGroup
+from unskew.methods.fedlesam import FedLESAM
 from unskew.methods.fedma import FedMA
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
@@ -41,6 +42,9 @@ from unskew.methods.fedprox import FedProx
 from unskew.methods.fedrep import FedRep
 from unskew.methods.fedrod import FedROD
 from unskew.methods.fedsa import FedSA
+from unskew.methods.fedsam import FedSAM
+from unskew.methods.fedsmoo import FedSMOO
+from unskew.methods.fedspeed import FedSpeed
 from unskew.methods.fedyogi import FedYogi
 from unskew.methods.fesem import FeSEM
 from unskew.methods.ida import IDA
@@ -51,6 +55,7 @@ from unskew.methods.latent import Latent
 from unskew.methods.local import Local
 from unskew.methods.mean import Mean
 from unskew.methods.median import Median
+from unskew.methods.mofedsam import MoFedSAM
 from unskew.methods.moon import MOON
 from unskew.methods.multikrum import MultiKrum
 from unskew.methods.qffl import QFFL
@@ -82,6 +87,11 @@ METHODS: dict[str, type[Part]] = {
     "moon": MOON,
     "fedrod": FedROD,
     "fedgen": FedGen,
+    "fedsam": FedSAM,
+    "mofedsam": MoFedSAM,
+    "fedlesam": FedLESAM,
+    "fedspeed": FedSpeed,
+    "fedsmoo": FedSMOO,
     "ida": IDA,
     "intrac": INTRAC,
     "feddisco": FedDisco,
