@@ -12,6 +12,7 @@ from unskew.runs.json_files import read_json_object
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.runs.schema import check_facts, check_row, check_sample_weights, check_table
+from unskew.runs.search import folders_with
 
 TUNING = "tuning"
 """The folder of a comparison that contains the trials of its hyperparameter search."""
@@ -52,16 +53,18 @@ def read_runs(paths: Iterable[str | Path], *, tables: bool = True) -> Runs:
     ``tables`` is that of :func:`read_run`.
     """
     folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
-    runs = [read_run(folder, tables=tables) for folder in folders]
-    if not runs:
+    if not folders:
         raise UnskewError("runs: pass at least one folder")
-    duplicate = _first_duplicate((run.method, run.seed) for run in runs)
-    if duplicate is not None:
-        method, seed = duplicate
-        raise UnskewError(
-            f"runs: {method} with seed {seed} is listed twice; pass folders of one comparison"
-        )
-    return Runs(runs)
+    runs: dict[tuple[str, int], Run] = {}
+    for folder in folders:
+        run = read_run(folder, tables=tables)
+        if (run.method, run.seed) in runs:
+            raise UnskewError(
+                f"runs: {run.method} with seed {run.seed} is listed twice; pass folders of one "
+                "comparison"
+            )
+        runs[run.method, run.seed] = run
+    return Runs(runs.values())
 
 
 def run_folders(path: str | Path) -> list[Path]:
@@ -70,9 +73,7 @@ def run_folders(path: str | Path) -> list[Path]:
     The trials of a hyperparameter search are excluded, unless there are no other runs.
     """
     path = Path(path)
-    if not path.is_dir():
-        raise UnskewError(f"{path}: there is no such folder")
-    found = sorted(file.parent for file in path.rglob(RUN))
+    found = folders_with(path, RUN)
     if not found:
         raise UnskewError(f"{path}: there is no run in it (a folder with a run.json)")
     return [f for f in found if TUNING not in f.relative_to(path).parts] or found
@@ -85,12 +86,3 @@ def _read_sample_weights(folder: Path) -> dict[str, Any] | None:
     table = read_json_object(path)
     check_sample_weights(table, path)
     return table
-
-
-def _first_duplicate(keys: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
-    seen = set[tuple[str, int]]()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None

@@ -11,6 +11,7 @@ from unskew.report.page import COMPARISON, read_comparison
 from unskew.runs.consistency import differences
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
+from unskew.runs.search import folders_with
 from unskew.utils.wording import joined, plural
 
 
@@ -40,11 +41,9 @@ def read_comparisons(sources: Iterable[str | Path | Runs]) -> list[Runs]:
 def comparison_folders(path: str | Path) -> list[Path]:
     """Return the folders of comparisons at or below a path, sorted by name."""
     path = Path(path)
-    if not path.is_dir():
-        raise UnskewError(f"{path}: there is no such folder")
     if (path / COMPARISON).is_file():
         return [path]
-    found = sorted(file.parent for file in path.rglob(COMPARISON))
+    found = folders_with(path, COMPARISON)
     if not found:
         raise UnskewError(
             f"{path}: there is no comparison in it (a folder with a {COMPARISON}, which unskew "
