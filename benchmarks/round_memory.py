@@ -2,9 +2,9 @@
 
     python -m benchmarks.round_memory
 
-Trains an MLP of 2 million parameters with 20 clients for six rounds, in the pool of processes and
-one client after the other, each in a process of its own. The stack is clients x parameters in
-float32; the memory of the pool's workers is not included.
+Trains an MLP of 2 million parameters with 20 and 40 clients for six rounds, with each runner in a
+process of its own. The stack is clients x parameters in float32; the memory of the pool's workers
+is not included.
 """
 
 import subprocess
@@ -17,15 +17,16 @@ import numpy as np
 import unskew as us
 from benchmarks.peak_memory import peak_above
 
-CLIENTS, SAMPLES, FEATURES, HIDDEN, ROUNDS = 20, 20, 100, 18_000, 6
+SAMPLES, FEATURES, HIDDEN, ROUNDS = 20, 100, 18_000, 6
+RUNNERS = ("pool", "loop", "vectorised")
 
 
-def peak(method: str, runner: str) -> float:
+def peak(method: str, runner: str, clients: int) -> float:
     """Return the peak memory of a run over the memory before it, in stacks."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(CLIENTS * SAMPLES, FEATURES)).astype(np.float32)
+    x = rng.normal(size=(clients * SAMPLES, FEATURES)).astype(np.float32)
     y = rng.integers(0, 10, size=len(x))
-    federation = us.Federation.from_arrays(x, y, np.repeat(np.arange(CLIENTS), SAMPLES), classes=10)
+    federation = us.Federation.from_arrays(x, y, np.repeat(np.arange(clients), SAMPLES), classes=10)
     options: Mapping[str, Any] = {
         "batch_size": 10, "evaluate_every": 0, "runner": runner, "workers": 2, "progress": False
     }  # fmt: skip
@@ -34,23 +35,24 @@ def peak(method: str, runner: str) -> float:
         lambda: us.train(federation, method, model=f"mlp:hidden={HIDDEN}", rounds=ROUNDS, **options)
     )
     parameters = (FEATURES + 1) * HIDDEN + (HIDDEN + 1) * 10
-    return megabytes * 1e6 / (4 * CLIENTS * parameters)
+    return megabytes * 1e6 / (4 * clients * parameters)
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        print(f"{peak(sys.argv[1], sys.argv[2]):.1f}")
+    if len(sys.argv) == 4:
+        print(f"{peak(sys.argv[1], sys.argv[2], int(sys.argv[3])):.1f}")
         return
-    print("| method | pool | loop |\n|---|---:|---:|")
+    print(f"| method | clients | {' | '.join(RUNNERS)} |\n|---|---:{'|---:' * len(RUNNERS)}|")
     for method in ("fedavg", "scaffold"):
-        peaks = [
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.round_memory", method, runner],
-                check=True, capture_output=True, text=True,
-            ).stdout.strip()
-            for runner in ("pool", "loop")
-        ]  # fmt: skip
-        print(f"| {method} | {' | '.join(peaks)} |")
+        for clients in ("20", "40"):
+            peaks = [
+                subprocess.run(
+                    [sys.executable, "-m", "benchmarks.round_memory", method, runner, clients],
+                    check=True, capture_output=True, text=True,
+                ).stdout.strip()
+                for runner in RUNNERS
+            ]  # fmt: skip
+            print(f"| {method} | {clients} | {' | '.join(peaks)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 import torch
+from tests.toys import vector_of
 
 import unskew as us
 from unskew.aggregation.blocks import as_matrix
@@ -32,7 +33,7 @@ def test_uploads_are_freed_without_the_garbage_collector(federation, monkeypatch
         gc.enable()
 
 
-@pytest.mark.parametrize(("runner", "vectors"), [("loop", 3), ("pool", 5)])
+@pytest.mark.parametrize(("runner", "vectors"), [("loop", 3), ("pool", 5), ("vectorised", 3)])
 def test_the_server_aggregates_with_four_stacks_in_memory(federation, monkeypatch, runner, vectors):
     """Models, sent changes, and the control variates before and after the round.
 
@@ -53,6 +54,24 @@ def test_the_server_aggregates_with_four_stacks_in_memory(federation, monkeypatc
     options = {"runner": runner, "workers": 2, "evaluate_every": 0, "progress": False}
     us.train(federation, "scaffold", model="logistic", rounds=3, **options)
     assert 4 <= stacks[2] <= 4 + vectors / len(federation)
+
+
+def test_large_extras_of_vectorised_clients_are_the_rows_of_a_matrix(federation, monkeypatch):
+    results, large = {}, []
+
+    def matrices(vectors):
+        matrix = as_matrix(vectors)
+        large.append(matrix.data_ptr() == vectors[0].data_ptr())
+        return matrix
+
+    monkeypatch.setattr("unskew.methods.scaffold.as_matrix", matrices)
+    options = {"runner": "vectorised", "evaluate_every": 0, "progress": False}
+    for limit in (memory._MIN_STACK_BYTES, 0):
+        monkeypatch.setattr(memory, "_MIN_STACK_BYTES", limit)
+        run = us.train(federation, "scaffold", model="logistic", rounds=3, **options)
+        results[limit] = vector_of(run)
+    assert large == [False] * 3 + [True] * 3
+    assert torch.equal(*results.values())
 
 
 def _storages():

@@ -163,3 +163,15 @@ def test_functions_of_different_names_have_different_traces(monkeypatch):
     for _ in range(3):
         assert double(torch.ones(1))[0].tolist() == [2.0]
         assert triple(torch.ones(1))[0].tolist() == [3.0]
+
+
+def test_calls_with_many_weights_are_not_traced(monkeypatch):
+    traced = []
+    monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 1)
+    monkeypatch.setattr(trace_cache, "_MAX_NUMBERS", 10)
+    monkeypatch.setattr(trace_cache, "Trace", lambda function, tensors: traced.append(tensors))
+    call = TraceCache().of("double", lambda weights: (2 * weights,))
+    assert call(torch.ones(11))[0].sum() == 22
+    assert not traced
+    call(torch.ones(10))
+    assert len(traced) == 1

@@ -33,7 +33,7 @@ class Loop:
             for row, task in enumerate(tasks):
                 trained, finished = run_client(self._context, round_, task)
                 stack[row] = trained.vector
-                trained = replace(trained, vector=stack[row])
+                trained = replace(trained, vector=stack[row], refs={})
                 done.append(
                     (trained, replace(finished, extras=extras.copied(row, finished.extras)))
                 )

@@ -25,6 +25,11 @@ def keep_freed_memory() -> None:
         mallopt(_MMAP_THRESHOLD, _MAX_KEPT_BYTES)
 
 
+def is_large(stack: Tensor) -> bool:
+    """Return whether a stack of models is so large that a copy of it matters."""
+    return stack.nbytes >= _MIN_STACK_BYTES
+
+
 def return_freed_memory(stack: Tensor, left: int) -> None:
     """Return the gaps of the heap while a cohort trains; ``left`` clients are not finished.
 
@@ -34,7 +39,7 @@ def return_freed_memory(stack: Tensor, left: int) -> None:
     when 8, 4, 2, 1 and 0 are left.
     """
     is_power_of_two = left & (left - 1) == 0  # or zero
-    if stack.nbytes < _MIN_STACK_BYTES or 2 * left > len(stack) or not is_power_of_two:
+    if not is_large(stack) or 2 * left > len(stack) or not is_power_of_two:
         return
     malloc_trim = _glibc_function("malloc_trim")
     if malloc_trim is not None:

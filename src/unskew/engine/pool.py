@@ -170,7 +170,7 @@ def _serve(
             reply: object = failure
         else:
             stack[row] = trained.vector
-            reply = (replace(trained, vector=_UNTRAINED.vector), finished)
+            reply = (replace(trained, vector=_UNTRAINED.vector, refs={}), finished)
         try:
             pipe.send((row, reply))
         except OSError:  # the parent has closed the pipe because another client failed

@@ -12,6 +12,9 @@ _CALLS_BEFORE_TRACING = 20
 """Calls with the same shapes before they are traced: tracing takes about as much time as that many
 traced calls save."""
 _MAX_TRACES = 64
+_MAX_NUMBERS = 2**22
+"""With more weights than this in a call, tracing saves little of its time, and needs the memory of
+all its tensors at once."""
 
 
 class TraceCache:
@@ -26,9 +29,14 @@ class TraceCache:
         self._traces: dict[Hashable, Trace | None] = {}
 
     def of(self, name: Hashable, function: Function) -> Function:
-        """Return the function, traced where possible; equal names must mean equal functions."""
+        """Return the function, traced where possible; equal names must mean equal functions.
+
+        Its first tensor is the weights.
+        """
 
         def call(*tensors: Tensor) -> tuple[Tensor, ...]:
+            if tensors[0].numel() > _MAX_NUMBERS:
+                return function(*tensors)
             key = name, *[(tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]
             trace = self._traces.get(key)
             if trace is not None:

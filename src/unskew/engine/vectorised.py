@@ -6,6 +6,7 @@ has scale 0 in the loss. Steps of the same shape run from a trace.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -19,8 +20,10 @@ from unskew.engine.batches import BatchSchedule, Steps, local_steps
 from unskew.engine.chunks import Chunks
 from unskew.engine.client import ClientContext, after_extra_training, error_context
 from unskew.engine.cohort import ClientTask, CohortResult
+from unskew.engine.extras import ExtrasMatrix
 from unskew.engine.gradients import Gradients
 from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.memory import is_large, return_freed_memory
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.placement import Samples, is_accelerator, samples_on, take, to_device, to_tensor
 from unskew.engine.private_steps import PrivateGradients
@@ -75,22 +78,13 @@ class Vectorised:
             )
         steps = local_steps(sizes, context.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
-        stacks: list[Tensor] = []
-        outcomes: list[tuple[Trained, Finished]] = []
         traces = self._traces.setdefault(id(context), TraceCache())
+        outcome = _Outcome(len(tasks), network.layout.size)
         for rows in self._chunks(order, sizes):
             some = [tasks[k] for k in rows.tolist()]
             chunk = _Chunk(context, round_, some, self._data, self._on_device, traces)
-            trained_rows, done = chunk.run()
-            stacks.append(trained_rows)
-            outcomes += done
-        inverse = np.argsort(order)
-        sorted_stack = stacks[0] if len(stacks) == 1 else torch.cat(stacks)
-        stack = sorted_stack.index_select(0, torch.from_numpy(inverse))
-        in_order = [outcomes[k] for k in inverse.tolist()]
-        return CohortResult(
-            stack, [trained for trained, _ in in_order], [finished for _, finished in in_order]
-        )
+            chunk.run(outcome, rows)
+        return CohortResult(outcome.stack, outcome.trained, outcome.finished)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -104,6 +98,32 @@ class Vectorised:
             length = self._chunk_sizes.clients(int(sizes[order[start]]))
             yield order[start : start + length]
             start += length
+
+
+class _Outcome:
+    """The results of a cohort, which its chunks write into the rows of their clients."""
+
+    def __init__(self, clients: int, size: int) -> None:
+        self.stack = torch.empty(clients, size)
+        self.trained = [Trained(self.stack[:0], 0, 0.0)] * clients
+        self.finished = [Finished()] * clients
+        self._models = self.stack.unbind()
+        self._extras = ExtrasMatrix(clients) if is_large(self.stack) else None
+        self._missing = clients
+
+    def write_models(self, rows: NDArray[np.int64], models: Tensor) -> None:
+        """Copy the models of a chunk into these rows."""
+        self.stack.index_copy_(0, torch.from_numpy(rows), models)
+
+    def write(self, row: int, trained: Trained, finished: Finished) -> None:
+        """Keep the results of one client, without the tensors of its chunk."""
+        if self._extras is not None:
+            finished = Finished(self._extras.copied(row, finished.extras), finished.state)
+        self.trained[row] = replace(trained, vector=self._models[row], refs={})
+        self.finished[row] = finished
+        self._missing -= 1
+        if finished.state:
+            return_freed_memory(self.stack, self._missing)
 
 
 class _Chunk:
@@ -127,18 +147,18 @@ class _Chunk:
         self._offsets = offsets[self._ids]
         self._sizes = offsets[self._ids + 1] - self._offsets
 
-    def run(self) -> tuple[Tensor, list[tuple[Trained, Finished]]]:
-        """Prepare, train and finish all clients; return their rows and outcomes."""
+    def run(self, outcome: _Outcome, places: NDArray[np.int64]) -> None:
+        """Prepare, train and finish all clients; ``places`` are their rows in the outcome."""
         method, round_ = self._context.method, self._round
         network, classes = self._context.network, self._context.federation.classes
         settings, x, y = self._context.settings, self._x, self._y
         seed, lr, travels = settings.seed, settings.lr_in(round_), self._context.travels
-        places = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
+        slices = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
             Client(
                 k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_, lr, travels
             )
-            for k, a, n in places
+            for k, a, n in slices
         ]
         starts = []
         with error_context(_ANY_CLIENT, round_, "prepare") as errors:
@@ -156,14 +176,15 @@ class _Chunk:
         ends = zip(
             rows.unbind(), steps, losses, accuracies, finite, effective_steps, refs, strict=True
         )
-        outcomes = []
         with error_context(_ANY_CLIENT, round_, "finish") as errors:
-            for client, task, start, end in zip(clients, self._tasks, starts, ends, strict=True):
+            for place, client, task, start, end in zip(
+                places.tolist(), clients, self._tasks, starts, ends, strict=True
+            ):
                 errors.client = client.id
                 trained = Trained(*end)
                 finished = checked_finish(method.finish(client, start, trained, task.state))
-                outcomes.append((trained, finished))
-        return rows, outcomes
+                outcome.write(place, trained, finished)
+        outcome.write_models(places, rows)
 
     @torch.no_grad()
     def _train(
@@ -213,6 +234,7 @@ class _Chunk:
                 for rows_of_ref, new in zip(changing, changed, strict=True):
                     rows_of_ref.copy_(new)
                 optimizer.step(weights, gradient)
+                del gradient  # or it would be in use while the next one is computed
         network.write_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, schedule.steps)
         steps: list[int] = schedule.steps.tolist()
