@@ -3,14 +3,17 @@
     python -m benchmarks.finished_runs
 
 Runs ``unskew compare`` twice on the digits: ten methods, twenty seeds, ten rounds. The second call
-reads the 200 runs and writes the page again. ``unskew methods`` shows how much of that is the start
-of Python and its packages.
+reads the 200 runs and writes the page again. ``import torch`` and ``unskew methods`` show how much
+of that is the start of Python and its packages. All modules are compiled, as they are when pip has
+installed them.
 """
 
+import os
 import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 METHODS = "fedavg,mean,fedprox,median,ida,fedavgm,fednova,scaffold,feddyn,fedadam"
@@ -20,23 +23,30 @@ COMPARE = (
 )  # fmt: skip
 
 
-def seconds(*command: str) -> float:
-    """Return the processor time of a command and its processes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "unskew", *command], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def seconds(*arguments: str) -> tuple[float, float]:
+    """Return the processor time of Python and its processes, and the time on the clock."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after, elapsed = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, elapsed
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        out = str(Path(folder) / "runs")
-        first = seconds(*COMPARE, out)
-        second = min(seconds(*COMPARE, out) for _ in range(3))
-    start = min(seconds("methods") for _ in range(3))
-    print("| command | processor seconds | ratio |\n|---|---:|---:|")
-    for name, value in (("first call", first), ("second call", second), ("start alone", start)):
-        print(f"| {name} | {value:.1f} | {value / start:.1f} |")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "compiled")
+        compare = ("-m", "unskew", *COMPARE, str(Path(folder) / "runs"))
+        commands = {
+            "the same again": compare,
+            "`unskew methods`": ("-m", "unskew", "methods"),
+            "`import torch`": ("-c", "import torch"),
+        }
+        times = {"`unskew compare`, 200 runs, first call": seconds(*compare)}
+        times |= {name: min(seconds(*each) for _ in range(4)) for name, each in commands.items()}
+    start = times["`import torch`"][0]
+    print("| command | processor time, s | time, s | in imports of torch |\n|---|---:|---:|---:|")
+    for name, (processor, elapsed) in times.items():
+        print(f"| {name} | {processor:.1f} | {elapsed:.1f} | {processor / start:.1f} |")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,19 @@ def test_digits_are_split_four_to_one_in_every_class():
     assert np.all(np.abs(test / (train + test) - 0.2) < 0.005)
 
 
+def test_digits_are_those_of_scikit_learn(monkeypatch):
+    from sklearn.datasets import load_digits
+
+    from unskew.data import sources
+
+    expected = load_digits(return_X_y=True)
+    for ours, theirs in zip(sources._digits_arrays(), expected, strict=True):
+        assert np.array_equal(ours, theirs)
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)  # a package without the file
+    for ours, theirs in zip(sources._digits_arrays(), expected, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
 def test_digits_are_complete_and_the_same_each_time():
     from sklearn.datasets import load_digits
 

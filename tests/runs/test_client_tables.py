@@ -133,12 +133,27 @@ def test_tables_are_read_like_a_list(tmp_path):
     assert tables == expected
     assert (tables[0], tables[2], tables[-1], tables[-3]) == (*expected[::2], *expected[::-2])
     assert tables[1:] == expected[1:]
+    assert list(reversed(tables)) == expected[::-1]
+    assert list(reversed(ClientTables(tmp_path / "none.jsonl"))) == []
     for index in (3, -4):
         with pytest.raises(IndexError):
             tables[index]
     path.unlink()
     with pytest.raises(UnskewError, match=r"clients\.jsonl: cannot be read"):
         list(tables)
+    with pytest.raises(UnskewError, match=r"clients\.jsonl: cannot be read"):
+        list(reversed(tables))
+    path.write_text("")
+    assert list(reversed(tables)) == []
+
+
+def test_the_last_tables_are_found_without_reading_the_others(tmp_path):
+    path = tmp_path / "clients.jsonl"
+    path.write_text('{"damaged\n{"round": 1}\n{"round": 2}\n')
+    tables = reversed(ClientTables(path))
+    assert [next(tables), next(tables)] == [{"round": 2}, {"round": 1}]
+    with pytest.raises(UnskewError, match="is not JSON"):
+        next(tables)
 
 
 def with_summary(folder, tables, summary):

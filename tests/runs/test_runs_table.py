@@ -231,3 +231,27 @@ def test_the_level_is_found_out_once_per_text_not_once_per_round(monkeypatch):
     monkeypatch.setattr(Run, "level_of", counted)
     assert runs.judged_text
     assert len(calls) <= len(runs)
+
+
+def test_a_verdict_follows_what_it_is_computed_from(monkeypatch):
+    from unskew.runs import runs as module
+
+    calls, judge = [], module.judge_scores
+    monkeypatch.setattr(
+        module, "judge_scores", lambda *args, **named: calls.append(1) or judge(*args, **named)
+    )
+    ends = {"fedavg": [0.5, 0.6, 0.7], "mean": [0.6, 0.6, 0.8]}
+    runs = Runs(
+        made_run(method, seed, [0.1, end], local=end)
+        for method, each in ends.items()
+        for seed, end in enumerate(each)
+    )
+    first = runs.verdict()
+    assert runs.verdict() is first
+    assert len(calls) == 1
+    assert runs.verdict("local").level == "local"
+    runs[0].metrics[-1]["global"]["accuracy"] += 0.25
+    assert runs.verdict().means["fedavg"] != first.means["fedavg"]
+    runs.margin = 50.0
+    assert runs.verdict().verdicts.margin == 50.0
+    assert len(calls) == 4

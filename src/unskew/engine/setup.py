@@ -1,7 +1,7 @@
 """The setup of a run: data, method, network and settings, checked before training starts."""
 
 import platform
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -115,28 +115,29 @@ class TrainingSetup:
             raise UnskewError(
                 f"model: {initial.name} predicts classes, and the target is a regression's"
             )
-        return setup._with_precision()._with_metrics()
+        setup._set_precision()
+        setup._plan_metrics()
+        return setup
 
-    def _with_precision(self) -> "TrainingSetup":
-        """Return the setup with the precision that its network is trained in."""
-        if self.settings.precision == "float32":
-            return self
-        samples = example_inputs(self.federation)
-        precision = resolve_precision(self.network, self.settings, self.device, samples)
-        return replace(self, settings=self.settings.model_copy(update={"precision": precision}))
+    def _set_precision(self) -> None:
+        """Set the precision that the network is trained in."""
+        if self.settings.precision != "float32":
+            samples = example_inputs(self.federation)
+            precision = resolve_precision(self.network, self.settings, self.device, samples)
+            self.settings = self.settings.model_copy(update={"precision": precision})
 
-    def _with_metrics(self) -> "TrainingSetup":
-        """Return the setup with its metrics, which its settings then name in one way."""
+    def _plan_metrics(self) -> None:
+        """Set the metrics, which the settings then name in one way."""
         settings, federation = self.settings, self.federation
-        plan = plan_metrics(
+        self.metrics = plan_metrics(
             settings.metrics,
             settings.metric,
             task_of(self.network.goal, federation.classes),
             federation.classes,
             self.network_name,
         )
-        names = {"metrics": plan.specs, "metric": metric_name(settings.metric)}
-        return replace(self, metrics=plan, settings=settings.model_copy(update=names))
+        names = {"metrics": self.metrics.specs, "metric": metric_name(settings.metric)}
+        self.settings = settings.model_copy(update=names)
 
     @cached_property
     def network(self) -> FunctionalModel:

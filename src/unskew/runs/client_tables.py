@@ -5,9 +5,11 @@ A table has one row per client, up to :data:`MAX_ROWS` clients. Beyond that it l
 them: a run of 100,000 clients would otherwise write and keep megabytes per evaluation.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, overload
 
@@ -110,7 +112,24 @@ class ClientTables(Sequence[Table]):
                         return  # appended later, or an incomplete last line
                     yield parse_line(line[:-1], self._path)
         except OSError as error:
-            raise FolderError(f"{self._path}: cannot be read: {error.strerror}") from None
+            raise self._unreadable(error) from None
+
+    def __reversed__(self) -> Iterator[Table]:
+        if not self._size:
+            return
+        try:
+            with self._path.open("rb") as file:
+                size = min(self._size, os.fstat(file.fileno()).st_size)
+                if not size:
+                    return  # it was cut since
+                with mmap(file.fileno(), size, access=ACCESS_READ) as content:
+                    end = content.rfind(b"\n")  # an incomplete last line is left out
+                    while end >= 0:
+                        start = content.rfind(b"\n", 0, end) + 1
+                        yield parse_line(content[start:end], self._path)
+                        end = start - 1
+        except OSError as error:
+            raise self._unreadable(error) from None
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -140,6 +159,9 @@ class ClientTables(Sequence[Table]):
         return list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _unreadable(self, error: OSError) -> FolderError:
+        return FolderError(f"{self._path}: cannot be read: {error.strerror}")
 
     def __repr__(self) -> str:
         return f"ClientTables({str(self._path)!r})"

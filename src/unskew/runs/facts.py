@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from unskew.partition.report import MAX_LISTED_CLIENTS
 from unskew.privacy.budget import Privacy
@@ -15,12 +16,22 @@ _MAX_COUNTS = 200_000
 """Label counts are not recorded if there are more than this many (clients times classes)."""
 
 
+_known: "WeakKeyDictionary[Federation, dict[str, Any]]" = WeakKeyDictionary()
+"""The facts about federations that are in use, since the runs of a seed share theirs."""
+
+
 def federation_facts(federation: "Federation") -> dict[str, Any]:
     """Return name, sizes, names, label counts and diagnosis as plain values.
 
     Counts and diagnosis are None for federations too large to record every client. The diagnosis of
     a regression is that of quantile bins of its target; it has no label counts.
     """
+    if federation not in _known:
+        _known[federation] = _federation_facts(federation)
+    return dict(_known[federation])
+
+
+def _federation_facts(federation: "Federation") -> dict[str, Any]:
     clients = len(federation)
     listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MAX_COUNTS
     counts, diagnosis = None, None

@@ -80,8 +80,9 @@ class RunFolder:
                 f"{self.path}: there is a run already; resume it with resume=True (--resume), or "
                 "choose another folder"
             )
+        requested = json.loads(json.dumps({"identity": identity, **facts}))
         if stored is not None and found is not None:
-            _reject_changes(self.path, stored, json.loads(json.dumps(identity)))
+            _reject_changes(self.path, stored, requested["identity"])
             _reject_fewer_rounds(self.path, found[0], end)
         self.resumed = found is not None
         remove_leftovers(self.path)
@@ -95,7 +96,6 @@ class RunFolder:
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        requested = json.loads(json.dumps({"identity": identity, **facts}))
         if self.resumed and stored != requested:
             write_json(self.path / RUN, requested)
         for name in LOGS:

@@ -52,6 +52,8 @@ class Runs(Sequence[Run]):
         check_judging(judge, margin)
         self.judge, self.margin, self.waves = judge, margin, waves
         self._metric = None if metric is None else recorded_metric(self._runs, metric)
+        self._verdicts: dict[tuple[str, str | None], tuple[object, Verdict | None]] = {}
+        """The last verdict of a level and baseline, with what it was computed from."""
 
     def judged_as_here(self, runs: Iterable[Run], *, margin: float | None = None) -> "Runs":
         """Return other runs that are judged as these are."""
@@ -167,9 +169,15 @@ class Runs(Sequence[Run]):
             method: {run.seed: self._judged(run, level) for run in self.of(method)}
             for method in self._trained
         }
-        return judge_scores(
+        judged = (scores, self.metric, self.margin, self.waves)
+        known = self._verdicts.get((level, baseline))
+        if known is not None and known[0] == judged:  # a page asks several times
+            return known[1]
+        verdict = judge_scores(
             scores, self.metric, level, baseline=baseline, margin=self.margin, waves=self.waves
         )
+        self._verdicts[level, baseline] = judged, verdict
+        return verdict
 
     @property
     def _undefined(self) -> int:

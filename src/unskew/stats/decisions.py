@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from unskew.stats.moderated import Array
 from unskew.stats.pairwise import CALIBRATION, Differences
@@ -156,8 +156,8 @@ def seeds_needed(
             found.append(None)
             continue
         unit = np.sqrt(seeds / spread)
-        different = abs(mean) * unit > student.isf(share / 2, dof) + _POWER
-        within = (margin - abs(mean)) * unit > student.isf(share, dof) + _POWER
+        different = abs(mean) * unit > _POWER - stdtrit(dof, share / 2)
+        within = (margin - abs(mean)) * unit > _POWER - stdtrit(dof, share)
         decided = np.flatnonzero(different | within)
         found.append(int(seeds[decided[0]]) if len(decided) else None)
     return found

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import t as student
+from scipy.special import ndtr, ndtri, stdtrit
 
 from unskew.errors import UnskewError
 from unskew.stats.judging import MARGIN, table_of
@@ -179,7 +178,7 @@ def _errors(differences: Differences) -> Array:
     """Return the standard errors of normal distributions with the same 95 % intervals."""
     mean, variance, seeds = differences.mean, differences.variance, np.maximum(differences.seeds, 2)
     if differences.model is None:
-        half = np.sqrt(variance / seeds) * student.isf(_TAIL, seeds - 1)
+        half = np.sqrt(variance / seeds) * -stdtrit(seeds - 1, _TAIL)
     else:
         half = _half_widths(differences.model, variance, seeds)
     # A difference that is the same with every seed and has no other to borrow a variance from gets

@@ -18,7 +18,9 @@ from unskew.errors import UnskewError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-OPTIONS = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+OPTIONS = ConfigDict(
+    extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False, defer_build=True
+)
 """The pydantic configuration of every dataclass that can be built from a spec string."""
 
 NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else value)

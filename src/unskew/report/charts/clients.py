@@ -47,11 +47,7 @@ def _chart(runs: Runs, level: str) -> Chart:
 
 def _last(run: Run, level: str) -> dict[str, Any] | None:
     """Return the table of the last evaluation."""
-    last = None
-    for table in run.client_tables:
-        if table["kind"] == level:
-            last = table
-    return last
+    return next((table for table in reversed(run.client_tables) if table["kind"] == level), None)
 
 
 def _points(table: dict[str, Any], seed: int, metric: str) -> list[tuple[int, int, float]]:
