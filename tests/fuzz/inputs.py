@@ -81,8 +81,9 @@ def command_line(rng: random.Random, stock: Path, targets: set[str]) -> None:
         arguments += [rng.choice(["digits", str(stock / "table.csv"), rng.choice(TEXTS)])]
     else:
         arguments += [rng.choice(TEXTS)]
-    if command == ("report",):
-        targets.add("report.html")  # ".." is the campaign's folder, which holds a run
+    if command == ("report",):  # ".." is the campaign's folder, which holds a run
+        arguments += ["-o", "report.html"]
+        targets.add("report.html")
     for option in rng.sample(commands[command], min(len(commands[command]), rng.randint(0, 2))):
         value = rng.choice(TEXTS)
         arguments += [option, f"{rng.choice(SETTINGS)}={value}" if option == "--set" else value]
