@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from unskew.flower.loopback.environment import environment
 from unskew.flower.traffic_preview import preview_traffic
 from unskew.methods import METHODS
 
@@ -40,6 +41,13 @@ def test_everything_that_is_sent_up_is_explained(previews):
     sent = set().union(*(each.up for each in previews.values()))
     assert sent
     assert sent <= explained
+
+
+@pytest.mark.parametrize("page", ["flower.md", "deploy.md"])
+def test_the_guides_say_how_to_switch_off_the_installation_of_dependencies(page):
+    variable = next(name for name in environment() if "DEPENDENCY_INSTALLATION" in name)
+    assert environment()[variable] == "1"  # as `unskew flower up` sets it
+    assert f"{variable}=1" in (GUIDE.parent / page).read_text(encoding="utf-8")
 
 
 def test_known_methods(previews):
