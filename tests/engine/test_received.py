@@ -12,7 +12,7 @@ from every_method import SPECS, train_quickly
 from toys import small_federation
 from unskew.composition.received import TRAIN_LOSS, Value
 from unskew.engine import rounds
-from unskew.engine.loop import Loop
+from unskew.engine.client import Loop
 from unskew.errors import UnskewWarning
 from unskew.methods import ClientSide, Finished, ServerSide
 

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from unskew.data.federation import Federation
-from unskew.engine.client import ClientContext
-from unskew.engine.loop import Loop
+from unskew.engine.client import ClientContext, Loop
 from unskew.engine.pool import ProcessPool, start_method
 from unskew.engine.runners import (
     choose_device,

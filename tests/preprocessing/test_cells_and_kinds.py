@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from unskew.data.preprocessing.cells import Column, column_of_cells, columns_of_rows
+from unskew.data.preprocessing.cells import Column, column_of_cells
 from unskew.data.preprocessing.declared import Declared, declared_columns
 from unskew.data.preprocessing.kinds import Evidence
 from unskew.errors import UnskewError
@@ -51,9 +51,6 @@ def test_python_values_keep_the_type_that_all_of_them_have():
     assert column_of_cells([1, "a", True, date(2024, 1, 31)], "x").texts().tolist() == [
         "1", "a", "true", "2024-01-31",
     ]  # fmt: skip
-    rows = columns_of_rows([{"a": 1}, {"b": "x"}])
-    np.testing.assert_array_equal(rows["a"].values, [1, np.nan])
-    assert rows["b"].texts().tolist() == ["", "x"]
     with pytest.raises(UnskewError, match=r"column 'x' must hold one number, text, .*got list"):
         column_of_cells([[1]], "x")
 

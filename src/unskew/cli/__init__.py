@@ -24,7 +24,7 @@ from unskew.cli import (
     summary,
     watch,
 )
-from unskew.cli.option_errors import name_options_in_errors
+from unskew.cli.commands import complete_commands
 from unskew.cli.output import echo_error
 from unskew.errors import UnskewError, UnskewWarning
 
@@ -47,7 +47,7 @@ app.add_typer(new.app, name="new")
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 app.add_typer(flower.app, name="flower")
-name_options_in_errors(app)
+complete_commands(app)
 
 
 def _print_version(requested: bool) -> None:

@@ -35,7 +35,7 @@ class _Kind:
 _KINDS = {
     "client": _Kind(
         family="Local objective",
-        summary="a pull towards the received model",
+        summary="a term that keeps it near the received model",
         neutral="mu=0",
         equation="client:  min F_k(v) + mu/2 ||v - w||²",
     ),

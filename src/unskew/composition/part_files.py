@@ -94,7 +94,7 @@ def function_from_file(spec: str) -> Callable[[Any, Any], float]:
 
 
 def _imported(path: Path, kind: str = "method") -> ModuleType:
-    """Import a file, once for each content it has; ``kind`` is what it is wanted for."""
+    """Import a file, once for each content it has; ``kind`` is what it is imported for."""
     try:
         source = path.read_bytes()
     except OSError as error:

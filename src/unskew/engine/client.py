@@ -1,6 +1,6 @@
-"""One client's round: the code of the sequential loop, of the pool's workers and of Flower."""
+"""The training of one client, and the loop over clients; the pool and Flower use the same code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,13 +14,16 @@ from unskew.composition.values import Client, ExtraTraining, Finished, Start, Te
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack
 from unskew.engine.batches import BatchSchedule
-from unskew.engine.cohort import ClientFailed, ClientTask
+from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
+from unskew.engine.extras import ExtrasMatrix
 from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.memory import return_freed_memory
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.placement import Samples, is_accelerator, samples_on, take, to_device, to_tensor
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
+from unskew.engine.threads import threads
 from unskew.engine.trace_cache import TraceCache
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
@@ -139,6 +142,42 @@ class error_context:
             failure = ClientFailed(f"{where}: {reason}")
             failure.hook = self._hook
             raise failure from error
+
+
+class Loop:
+    """The sequential runner: trains one client after the other, in this process, in one thread.
+
+    It is the slowest runner and the one to debug with: an error names the client and the hook. Its
+    results equal those of the process pool bit for bit.
+    """
+
+    kind = "per client"
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+
+    def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
+        """Train the clients of one round."""
+        # Clients seed torch's global generator for layers such as Dropout; restore it afterwards.
+        stack = torch.empty(len(tasks), self._context.network.layout.size)
+        extras, done = ExtrasMatrix(len(tasks)), []
+        with threads(1), torch.random.fork_rng(devices=[]):
+            for row, task in enumerate(tasks):
+                trained, finished = run_client(self._context, round_, task)
+                stack[row] = trained.vector
+                trained = replace(trained, vector=stack[row], refs={})
+                done.append(
+                    (trained, replace(finished, extras=extras.copied(row, finished.extras)))
+                )
+                del finished  # or its extras would be in use while the next client trains
+                if done[-1][1].state:
+                    return_freed_memory(stack, len(tasks) - len(done))
+        return CohortResult(
+            stack, [trained for trained, _ in done], [finished for _, finished in done]
+        )
+
+    def close(self) -> None:
+        """Nothing to release."""
 
 
 def run_client(context: ClientContext, round_: int, task: ClientTask) -> tuple[Trained, Finished]:

@@ -117,17 +117,17 @@ def plan_metrics(
     ``task`` is None for networks that predict neither classes nor values. ``known`` are metrics
     that names may refer to, and ``files`` permits names of functions in files.
     """
-    wanted: list[MetricSpec] = list(metrics)
-    if task == "regression" and not wanted:
-        wanted += REGRESSION_METRICS
+    requested: list[MetricSpec] = list(metrics)
+    if task == "regression" and not requested:
+        requested += REGRESSION_METRICS
     if metric is not None:
-        wanted.append(metric)
-    if task is None and wanted:
+        requested.append(metric)
+    if task is None and requested:
         raise UnskewError(
             f"metrics: {network} predicts neither classes nor values, so it has only its loss"
         )
     resolver = _Resolver(task, classes, {each.name: each for each in known}, files=files)
-    for each in wanted:
+    for each in requested:
         resolver.add(each)
     judged = resolver.judged(metric)
     if judged is None and task == "regression":

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from unskew.data.federation import Federation
-from unskew.engine.client import ClientContext
+from unskew.engine.client import ClientContext, Loop
 from unskew.engine.cohort import Runner
-from unskew.engine.loop import Loop
 from unskew.engine.placement import is_accelerator, to_tensor
 from unskew.engine.pool import ProcessPool
 from unskew.engine.settings import Settings

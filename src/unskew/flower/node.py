@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from unskew.composition.method import Method
 from unskew.composition.values import Finished, Server, Stage, Tensors, Trained
-from unskew.engine.client import ClientContext
+from unskew.engine.client import ClientContext, Loop
 from unskew.engine.cohort import ClientTask
 from unskew.engine.evaluate import has_personal_models, score
-from unskew.engine.loop import Loop
 from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
@@ -166,9 +165,9 @@ class Node:
         """Find the metrics that the server asks for; files that it names are not opened."""
         classes = client.federation.classes
         task = task_of(client.network.goal, classes)
-        wanted = request.settings.metrics
+        requested = request.settings.metrics
         try:
-            return plan_metrics(wanted, None, task, classes, "", self.metrics, files=False)
+            return plan_metrics(requested, None, task, classes, "", self.metrics, files=False)
         except UnskewError as error:
             raise Refusal(f"it cannot compute what the server asks for: {error}") from None
 

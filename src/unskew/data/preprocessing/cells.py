@@ -1,6 +1,6 @@
 """The cells of a raw column: gaps, numbers, booleans, dates and texts."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -146,13 +146,6 @@ def date_of(text: str) -> float:
 def number_text(value: float) -> str:
     """Return a number as text; a whole number has no decimal point, as in a CSV file."""
     return str(int(value)) if value.is_integer() else repr(value)
-
-
-def columns_of_rows(rows: Iterable[Any]) -> dict[str, Column]:
-    """Return the columns of rows that are mappings from names to cells; an absent cell is a gap."""
-    listed = list(rows)
-    names = list(dict.fromkeys(name for row in listed for name in row))
-    return {name: column_of_cells([row.get(name) for row in listed], name) for name in names}
 
 
 def column_of_cells(cells: Sequence[Any], name: str) -> Column:

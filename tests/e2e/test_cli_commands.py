@@ -1,8 +1,8 @@
-"""Errors of the command line name options as they are typed."""
+"""What all commands share: errors name options as they are typed, and help is in paragraphs."""
 
 import pytest
 
-from unskew.cli.option_errors import in_options
+from unskew.cli.commands import in_options, in_paragraphs
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,9 @@ def test_an_argument_keeps_its_name(terminal):
 )
 def test_other_messages_are_unchanged(message):
     assert in_options(message, {"rounds": "--rounds", "client": "--client"}) == message
+
+
+def test_help_is_in_paragraphs():
+    text = "Compare\nmethods.\n\n    a = 1\n    b = 2\n\nExample: compare --a 1 \\\n--b 2"
+    paragraphs = "Compare methods.\n\n    a = 1\n    b = 2\n\nExample: compare --a 1 --b 2"
+    assert in_paragraphs(text) == paragraphs

@@ -1,5 +1,6 @@
-"""Errors of a command name the option that is wrong as it is typed."""
+"""What all commands share: errors name options as they are typed, and help is in paragraphs."""
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,10 +32,20 @@ class CommandWithOptions(TyperCommand):
             raise
 
 
-def name_options_in_errors(app: Typer) -> None:
-    """Make the errors of all commands of an app name their options."""
+def complete_commands(app: Typer) -> None:
+    """Give all commands of an app their errors and their help."""
     for command in _commands(app):
         command.cls = CommandWithOptions
+        command.help = in_paragraphs(inspect.getdoc(command.callback) or "")
+
+
+def in_paragraphs(text: str) -> str:
+    """Return a docstring without the line breaks inside its paragraphs, except in indented text."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        each if each.startswith(" ") else each.replace(" \\\n", " ").replace("\n", " ")
+        for each in paragraphs
+    )
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
