@@ -37,14 +37,21 @@ OPTIMIZERS = {
     "SGD 0.01": {"ratio_lr": 0.01, "ratio_optimizer": "sgd"},
 }
 
+WEIGHTS = "feddisk/sample_weights"
+"""The name of the sample weights in a client's state."""
+
+
+def exact_weights(case: Opposites) -> FedDisk:
+    """Return FedDisk with the exact density ratios."""
+    return FedDisk(
+        estimator="oracle", exact=lambda k, x: torch.from_numpy(case.log_ratio(k, x.numpy()))
+    )
+
 
 def methods(case: Opposites) -> dict[str, FedDisk]:
     """Return FedDisk with every estimator, the two trained ones with three optimizers each."""
     found = {
-        "exact ratio": FedDisk(
-            estimator="oracle",
-            exact=lambda k, x: torch.from_numpy(case.log_ratio(k, x.numpy())),
-        ),
+        "exact ratio": exact_weights(case),
         "oracle": FedDisk(estimator="oracle"),
         "loglik": FedDisk(estimator="loglik"),
     }
@@ -58,9 +65,9 @@ def estimated(run: Run, case: Opposites) -> list[tuple[Any, Any]]:
     """Return each client's exact log weights and those estimated by the run."""
     train = case.federation.train
     return [
-        (case.log_ratio(k, train.client(k)[0]), run.states[k]["sample_weights"].log().numpy())
+        (case.log_ratio(k, train.client(k)[0]), run.states[k][WEIGHTS].log().numpy())
         for k in run.states
-        if "sample_weights" in run.states[k]
+        if WEIGHTS in run.states[k]
     ]
 
 

@@ -289,6 +289,21 @@ def test_weights_recover_what_averaging_loses_on_opposite_densities():
             assert np.corrcoef(estimated, truth)[0, 1] > 0.8
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+def test_the_exact_ratio_is_that_of_the_mixture_to_the_client(share):
+    """The ratio is 1 if clients are alike, and at least a half: the client is half of the mixture.
+
+    Its mean over the client's own samples is 1, the mass of the mixture.
+    """
+    case = opposites(seed=0, share=share, samples=20_000)
+    for k in (0, 1):
+        ratio = np.exp(case.log_ratio(k, case.federation.train.client(k)[0]))
+        assert ratio.min() >= 0.5
+        assert ratio.mean() == pytest.approx(1, abs=0.1)
+    if share == 0.5:
+        assert np.allclose(ratio, 1)
+
+
 def test_the_report_shows_the_diagnostics_of_densities(binary, tmp_path):
     run = quietly(binary, f"feddisk:{QUICK}", rounds=1, out=tmp_path / "run")
     kappa = binary.train.sizes / binary.train.samples

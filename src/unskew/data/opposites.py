@@ -36,7 +36,8 @@ class Opposites:
         ones, features = x.sum(1, dtype=np.float64), x.shape[1]
         first, second = (ones * log(p) + (features - ones) * log(1 - p) for p in _ONES)
         share = self.share if client == 0 else 1 - self.share
-        q = np.logaddexp(first + log(share), second + log(1 - share))
+        with np.errstate(divide="ignore"):  # a share of 1 leaves no samples of the other domain
+            q = np.logaddexp(first + np.log(share), second + np.log(1 - share))
         ratio: Floats = np.logaddexp(first, second) - log(2) - q
         return ratio
 
