@@ -11,7 +11,7 @@ import unskew as us
 from unskew.data import load, tables
 from unskew.engine import initial_network
 from unskew.errors import UnskewError
-from unskew.experiments import jobs
+from unskew.experiments.processes import ForkedProcesses
 
 METHODS = "fedavg,fedgn,scaffold"
 OPTIONS = {"seeds": 2, "rounds": 3, "jobs": 2, "progress": False, "checkpoint_seconds": 0.0}
@@ -50,7 +50,7 @@ def test_finished_runs_share_what_depends_on_the_seed_alone(finished, monkeypatc
     networks = count_calls(monkeypatch, initial_network, "make_module")
     probes = count_calls(monkeypatch, initial_network, "resolve_runner")
     reads = count_calls(monkeypatch, load, "source")
-    workers = count_calls(monkeypatch, jobs, "_start")
+    workers = count_calls(monkeypatch, ForkedProcesses, "submit")
     second = us.compare(digits, METHODS, out=out, **OPTIONS)
     assert (len(networks), len(probes), len(reads), len(workers)) == (2, 1, 1, 0)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("run.json")} == written
@@ -63,7 +63,7 @@ def test_finished_runs_share_what_depends_on_the_seed_alone(finished, monkeypatc
 
 def test_only_unfinished_runs_are_trained(finished, monkeypatch):
     out, first = finished
-    workers = count_calls(monkeypatch, jobs, "_start")
+    workers = count_calls(monkeypatch, ForkedProcesses, "submit")
     second = us.compare(digits, f"{METHODS},ida", out=out, **OPTIONS)
     assert len(workers) == 2
     assert [run.metrics for run in second][: len(first)] == [run.metrics for run in first]

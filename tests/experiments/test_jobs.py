@@ -14,7 +14,8 @@ from torch import nn
 import unskew as us
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
-from unskew.experiments.jobs import can_run_in_parallel, cores, run_in_processes
+from unskew.experiments.jobs import Job, run_jobs
+from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.methods import ClientSide, ServerSide
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -23,6 +24,11 @@ from unskew.runs.run import Run
 pytestmark = pytest.mark.skipif(not can_run_in_parallel(None), reason="parallel runs need fork")
 
 OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 2, "batch_size": 8}
+
+
+def run_in_processes(labels, work, display, parallelism):
+    jobs = [Job(label, lambda index=index: work(index)) for index, label in enumerate(labels)]
+    return run_jobs(jobs, display, ForkedProcesses(), parallelism)
 
 
 def without_time(run):
@@ -244,3 +250,15 @@ def test_a_module_that_cannot_be_pickled_is_trained_in_this_process(federation):
 
 def test_there_is_at_least_one_core():
     assert cores() >= 1
+
+
+class UnreadableRun:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_result_that_cannot_be_unpickled_is_an_error():
+    with pytest.raises(ValueError, match="no number"):
+        run_in_processes(
+            ["a"], lambda index: lambda on_round: UnreadableRun(), ProgressDisplay(None, 1, 1), 1
+        )

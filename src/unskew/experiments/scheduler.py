@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.initial_network import NetworkCache
-from unskew.engine.model_factory import instantiate
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
@@ -20,7 +18,8 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import rounds_of
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
-from unskew.experiments.jobs import Job, can_run_in_parallel, cores, run_jobs
+from unskew.experiments.jobs import Job, Work, run_jobs
+from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
 from unskew.runs.run import Run
@@ -67,21 +66,21 @@ class RunScheduler:
 
     def run(self, requests: Sequence[RunRequest]) -> list[Run]:
         """Execute all requests and return their runs in the same order."""
-        finished = [_is_finished(request) for request in requests]
-        return run_jobs(
-            [request.label for request in requests],
-            lambda index: self._job(requests[index], self._networks if finished[index] else None),
-            self.display,
-            self._parallelism(requests),
-            [request.rounds for request in requests],
-            finished,
-        )
+        parallelism = self._parallelism(requests)
+        jobs = [self._job(request, here=parallelism == 1) for request in requests]
+        return run_jobs(jobs, self.display, ForkedProcesses(), parallelism)
 
-    def _job(self, request: RunRequest, networks: NetworkCache | None) -> Job:
+    def _job(self, request: RunRequest, here: bool) -> Job:
+        networks = self._networks if _is_finished(request) else None
+        work = partial(self._work, request, networks)
+        return Job(request.label, work, request.rounds, here=here or networks is not None)
+
+    def _work(self, request: RunRequest, networks: NetworkCache | None) -> Work:
+        """Load a run's data, and return what executes it."""
         data = request.data()
         notes = {**request.notes, **request.data_notes()}
 
-        def job(on_round: RoundCallback) -> Run:
+        def work(on_round: RoundCallback) -> Run:
             try:
                 model = request.model or self.model
                 return execute(
@@ -99,26 +98,18 @@ class RunScheduler:
                     raise
                 return _skipped(request, str(error), data)
 
-        return job
+        return work
 
     def _parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
-        limit = min(len(requests), cores() if self.jobs is None else self.jobs)
-        if limit < 2:
-            return 1
-        first = requests[0]
-        if not can_run_in_parallel(self._custom_network(first.settings.seed)):
+        limit = min(len(requests), self.jobs or cores())
+        if limit < 2 or not can_run_in_parallel(self.model):
             return 1
         if self.jobs is None:
+            first = requests[0]
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
             return limit if setup.uses_one_core else 1
         return limit
-
-    def _custom_network(self, seed: int) -> nn.Module | None:
-        """Return the network if it is a custom one, as a worker process would send it back."""
-        if self.model is None or isinstance(self.model, str):
-            return None
-        return instantiate(self.model, seed)
 
 
 def execute(

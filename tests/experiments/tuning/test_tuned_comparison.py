@@ -9,7 +9,7 @@ import unskew as us
 from toys import small_federation
 from unskew.engine import train as engine_train
 from unskew.errors import FolderError, UnskewError
-from unskew.experiments.jobs import can_run_in_parallel
+from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.tuning_table import tuning_table

@@ -12,7 +12,7 @@ from unskew.data.sources import find
 from unskew.engine.progress import show_progress_of_many
 from unskew.errors import UnskewError
 from unskew.experiments.comparison import run_folder
-from unskew.experiments.jobs import can_run_in_parallel, cores
+from unskew.experiments.processes import can_run_in_parallel, cores
 from unskew.experiments.scheduler import RunRequest, RunScheduler
 from unskew.experiments.studies.case_data import open_case_data
 from unskew.experiments.studies.measure_registry import measure_of
