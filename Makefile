@@ -23,7 +23,7 @@ SEEDS   ?= 5
 # Differences that do not matter, in points: five seeds of this federation cannot resolve one point.
 MARGIN  ?= 2
 
-.PHONY: help demo docs test test-all test-rest test-lowest fuzz coverage notebook chromium lint format clean
+.PHONY: help demo docs test test-all test-rest test-lowest fuzz coverage notebook chromium slurm lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -45,7 +45,7 @@ $(READY): $(INSTALLED)
 
 $(READY_ALL): $(READY)
 	@echo "[tests] installing all optional packages (one to three minutes)"
-	@$(PIP) -e '.[dev,dp,flower,flower-ray,parquet,trackers,notebook-tests,browser]'
+	@$(PIP) -e '.[dev,dp,flower,flower-ray,ray,dask,slurm,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
 $(READY_DOCS): $(READY)
@@ -72,6 +72,13 @@ chromium:
 	  as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
 	  $$as_root apt-get update && $$as_root apt-get install -y --no-install-recommends chromium; }
 
+# A controller and one node, which tests start on this machine, in a folder of their own.
+slurm:
+	@command -v slurmctld || { \
+	  command -v apt-get || { echo "install Slurm and munge first: the tests of clusters need them" >&2; exit 1; }; \
+	  as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
+	  $$as_root apt-get update && $$as_root apt-get install -y --no-install-recommends slurm-wlm munge; }
+
 demo: $(INSTALLED) ## compare methods on the embedded digits; writes demo/report.html
 	@rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
@@ -88,7 +95,7 @@ test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
 test-all: test test-rest ## run all tests, those of the optional packages too; none may be skipped
 
 test-all test-rest coverage: PYTEST += --no-skips
-test-rest: $(READY_ALL) chromium
+test-rest: $(READY_ALL) chromium slurm
 	$(PYTEST) -m "$(REST)" $(ARGS)
 
 test-lowest: $(LOWEST)/.ready ## run the quick tests with the lowest versions (ARGS="tests/runs …": a part of them)
@@ -97,7 +104,7 @@ test-lowest: $(LOWEST)/.ready ## run the quick tests with the lowest versions (A
 fuzz: $(READY_ALL) ## feed 10,000 damaged and unusual inputs to unskew (CASES=, SEED=)
 	$(BIN)/python tests/fuzz/campaign.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
-coverage: $(READY_ALL) chromium ## run all tests and print how much of the code they execute
+coverage: $(READY_ALL) chromium slurm ## run all tests and print how much of the code they execute
 	$(PYTEST) -m "not real_data" --cov --cov-report=term:skip-covered $(ARGS)
 
 notebook: $(READY_ALL) ## execute the notebook of the documentation in place

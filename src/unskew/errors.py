@@ -32,3 +32,7 @@ def add_traceback_note(error: Exception) -> None:
 
 class FolderError(UnskewError):
     """The folder of a run contains another run than the requested one."""
+
+
+class FolderLockedError(FolderError):
+    """Another process is writing a run into the folder."""

@@ -17,6 +17,7 @@ RUN = ("README.md", "docs/index.md", "docs/composition.md", "docs/skew.md", "doc
 """Pages that are run from top to bottom."""
 
 ELSEWHERE = {
+    "docs/cluster.md": "tests/experiments/cluster/test_loopback.py",
     "docs/aggregation.md": "tests/aggregation/test_rules_page.py",
     "docs/privacy.md": "tests/privacy/test_privacy_page.py",
     "docs/flower.md": "tests/flower/test_flower_parity.py",

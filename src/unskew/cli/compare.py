@@ -24,6 +24,7 @@ from unskew.cli.data_options import (
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
 from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
+from unskew.cli.place_option import On
 from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
 from unskew.errors import UnskewError
 
@@ -120,6 +121,7 @@ def compare_methods(
             show_default="one per core, if each run uses one core",
         ),
     ] = None,
+    on: On = None,
     json: Json = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.
@@ -148,6 +150,12 @@ def compare_methods(
     and methods that have one are not trained further.
 
     Example:  [bold]unskew compare --methods fedavg,fedprox,fedavgm --decide --budget 20m[/bold]
+
+    With --on, runs are executed by a cluster, to the same bits; the same command resumes what was
+    stopped or killed.
+
+    Example:  [bold]unskew compare --methods fedavg,fedprox --seeds 30 --out /shared/runs \\
+    --on slurm:partition=cpu,time=2h[/bold]
 
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
@@ -207,6 +215,7 @@ def compare_methods(
         out=out,
         resume=resume,
         jobs=jobs,
+        on=on,
         target=target,
         judge=judge,
         margin=margin,

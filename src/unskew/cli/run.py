@@ -8,6 +8,7 @@ import typer
 
 from unskew.cli.compute_options import Device, Memory, Precision, compute_options
 from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
+from unskew.cli.place_option import On
 
 if TYPE_CHECKING:
     from unskew.runs.run import Run
@@ -28,6 +29,7 @@ def run_config(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the last checkpoint.")
     ] = False,
+    on: On = None,
     json: Json = False,
 ) -> None:
     """Train one method as configured in a TOML file.
@@ -64,6 +66,7 @@ def run_config(
         model=parsed.model,
         out=folder,
         resume=resume,
+        on=on or parsed.on,
         settings=parsed.train,
     )
     if json:

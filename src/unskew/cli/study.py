@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from unskew.cli.output import Json, print_json
+from unskew.cli.place_option import On
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,6 +88,7 @@ def run_one(
         int | None,
         typer.Option(min=1, help="Number of runs at the same time.", show_default="one per core"),
     ] = None,
+    on: On = None,
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:1, mps, or auto for the best available device.")
     ] = "auto",
@@ -106,7 +108,7 @@ def run_one(
     study = open_study(name, scale, seeds).on_device(device)
     folder = out or Path("studies") / f"{study.name}-{scale}"
     command = shlex.join(["unskew", *sys.argv[1:]])
-    outcome = run_study(study, folder, resume=resume, jobs=jobs, command=command)
+    outcome = run_study(study, folder, resume=resume, jobs=jobs, on=on, command=command)
     if json:
         print_json(outcome.result)
         return

@@ -27,6 +27,7 @@ from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
+from unskew.runs.cpu import CPUS, cpu_kind
 from unskew.runs.facts import density_facts, federation_facts
 
 _ROUNDS_CHECKED = 20
@@ -221,6 +222,7 @@ class TrainingSetup:
             **self._no_effect(),
             "data": federation_facts(self.federation),
             **_input_facts(self.federation),
+            CPUS: [cpu_kind()],
             "versions": {
                 "unskew": __version__,
                 "torch": torch.__version__,

@@ -27,6 +27,7 @@ from unskew.errors import UnskewWarning
 from unskew.models.layout import assign, flatten
 from unskew.runs.checkpoint import Position
 from unskew.runs.cost import Traffic, add_up
+from unskew.runs.cpu import CPUS
 from unskew.runs.folder import RunFolder
 from unskew.runs.run import Run
 from unskew.runs.sample_weights import weights_table
@@ -92,6 +93,7 @@ def run_training(
             folder.close()
     if folder is not None:
         run.client_tables = folder.client_tables()
+        run.facts[CPUS] = folder.cpus
     assert position.server is not None
     _warn_of_idle_rounds(run)
     _warn_of_rejected_clients(run)

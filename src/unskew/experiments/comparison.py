@@ -19,6 +19,8 @@ from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import NotAFederationError, UnskewError
+from unskew.experiments.cluster.executor import open_cluster
+from unskew.experiments.cluster.places import On, find_place
 from unskew.experiments.deciding import make_deciding_plan, run_until_decided
 from unskew.experiments.scheduler import RunRequest, RunScheduler, folder_name
 from unskew.experiments.termination import checkpoints_on_sigterm
@@ -51,6 +53,7 @@ def compare(
     out: str | Path | None = None,
     resume: bool = True,
     jobs: int | None = None,
+    on: On = None,
     progress: bool | None = None,
     target: float | None = None,
     judge: Judge = "mean",
@@ -83,6 +86,10 @@ def compare(
     a single core, and one otherwise. ``options`` are the settings of :func:`unskew.train` as
     keywords; ``settings`` takes them as one validated object instead.
 
+    ``on`` is where runs are executed: None is this machine; ``"ray"``, ``"dask:tcp://HOST:PORT"``
+    and ``"slurm:partition=NAME,time=2h"`` are clusters, which need ``out`` on storage that all
+    machines share; an executor of ``concurrent.futures`` is used as it is. See ``docs/cluster.md``.
+
     With ``tune`` the learning rate and the published options of each method are searched first,
     with the first seed, on a validation part of the clients' training samples; see
     ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
@@ -109,7 +116,7 @@ def compare(
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     plan, started = make_plan(tune, settings, seed_list[0]), time.monotonic()
-    deciding = make_deciding_plan(decide, seeds)
+    deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, settings.workers or 1)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
     if folder is not None:
@@ -127,8 +134,9 @@ def compare(
             progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
         ) as display,
         stage_cache_in(folder) as stage_cache,
+        open_cluster(place, folder) as cluster,
     ):
-        scheduler = RunScheduler(model, resume, jobs, display, stage_cache)
+        scheduler = RunScheduler(model, resume, jobs, display, stage_cache, cluster)
         if progress is not False:
             _announce_preparation(chosen, federations, model, settings, seed_list[0], display)
         notes = {"fixed_split": True} if federations.is_fixed else {}

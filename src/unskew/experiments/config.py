@@ -24,6 +24,8 @@ class RunConfig(BaseModel):
     method: str = "fedavg"
     model: str | None = None
     out: str | None = None
+    on: str | None = None
+    """Where the run is executed, such as ``ray``; None means on this machine."""
     train: Settings = Field(default_factory=Settings)
 
     @field_validator("method")

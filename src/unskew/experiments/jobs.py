@@ -18,12 +18,16 @@ class Job:
     """A run to execute."""
 
     label: str
-    work: Callable[[], Work]
+    work: Callable[[], Callable[..., Any]]
     """Prepares the run, in this process, when it is its turn."""
     rounds: int | None = None
     """The number of rounds, where it differs from the display's."""
     here: bool = False
     """Whether the run is executed in this process: reading a run takes less time than a fork."""
+    queued: bool = False
+    """Whether a submitted run may wait; it is shown when it reports its first round."""
+    collect: Callable[[Future[Any]], Run] = Future.result
+    """Returns the run of a future that is done."""
 
 
 def run_jobs(
@@ -34,12 +38,13 @@ def run_jobs(
     The first job that fails stops the others, which write a checkpoint, and its error is raised.
     """
     events = SimpleQueue[tuple[int, tuple[int, Mapping[str, Any]] | None]]()
-    futures: dict[int, Future[Run]] = {}
+    futures: dict[int, Future[Any]] = {}
     callbacks: dict[int, RoundCallback] = {}
     runs: dict[int, Run] = {}
 
     def start(index: int, job: Job) -> None:
-        callbacks[index] = display.start(job.label, job.rounds)
+        if not job.queued:
+            callbacks[index] = display.start(job.label, job.rounds)
         if job.here:
             runs[index] = job.work()(callbacks[index])
             display.finish(job.label)
@@ -50,10 +55,12 @@ def run_jobs(
 
     def wait() -> None:
         index, done = events.get()
+        if index not in callbacks:
+            callbacks[index] = display.start(jobs[index].label, jobs[index].rounds)
         if done is not None:
             callbacks[index](*done)
         else:
-            runs[index] = futures.pop(index).result()
+            runs[index] = jobs[index].collect(futures.pop(index))
             display.finish(jobs[index].label)
 
     try:
@@ -63,6 +70,7 @@ def run_jobs(
             start(index, job)
         while futures:
             wait()
-    finally:
+    except BaseException:
         executor.shutdown(cancel_futures=True)
+        raise
     return [runs[index] for index in range(len(jobs))]

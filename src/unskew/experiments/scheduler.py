@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from unskew.engine.initial_network import NetworkCache
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.rounds import ServerFailed
+from unskew.engine.runners import choose_device
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import rounds_of
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
+from unskew.experiments.cluster.call import Outcome, RunCall
+from unskew.experiments.cluster.executor import Cluster, check_outcome
 from unskew.experiments.jobs import Job, Work, run_jobs
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
@@ -45,6 +49,10 @@ class RunRequest:
     The run then holds the reason in ``facts["skipped"]``.
     """
 
+    def all_notes(self) -> dict[str, Any]:
+        """Return what the run records besides its setup."""
+        return {**self.notes, **self.data_notes()}
+
     @property
     def rounds(self) -> int:
         """The rounds of all stages of the run."""
@@ -61,47 +69,78 @@ class RunScheduler:
     display: ProgressDisplay
     stage_cache: Path | None = None
     """A folder in which the runs share their preparatory stages."""
+    cluster: Cluster | None = None
+    """Where runs are executed that are not finished; None means on this machine."""
     _networks: NetworkCache = field(default_factory=NetworkCache, init=False)
     """The network that the finished runs of a seed are compared with."""
 
     def run(self, requests: Sequence[RunRequest]) -> list[Run]:
         """Execute all requests and return their runs in the same order."""
         parallelism = self._parallelism(requests)
-        jobs = [self._job(request, here=parallelism == 1) for request in requests]
-        return run_jobs(jobs, self.display, ForkedProcesses(), parallelism)
+        here = parallelism == 1 and self.cluster is None
+        jobs = [self._job(request, here) for request in requests]
+        return run_jobs(jobs, self.display, self.cluster or ForkedProcesses(), parallelism)
 
     def _job(self, request: RunRequest, here: bool) -> Job:
         networks = self._networks if _is_finished(request) else None
-        work = partial(self._work, request, networks)
+        if self.cluster is not None and networks is None:
+            return self._cluster_job(self.cluster, request)
+        work = partial(self._work, request, networks, self.resume)
         return Job(request.label, work, request.rounds, here=here or networks is not None)
 
-    def _work(self, request: RunRequest, networks: NetworkCache | None) -> Work:
+    def _work(self, request: RunRequest, networks: NetworkCache | None, resume: bool) -> Work:
         """Load a run's data, and return what executes it."""
-        data = request.data()
-        notes = {**request.notes, **request.data_notes()}
+        data, notes = request.data(), request.all_notes()
 
         def work(on_round: RoundCallback) -> Run:
-            try:
-                model = request.model or self.model
-                return execute(
-                    TrainingSetup.of(data, request.method, model, request.settings, networks),
-                    request.folder,
-                    resume=self.resume and request.folder is not None,
-                    progress=on_round,
-                    notes=notes,
-                    stage_cache=self.stage_cache,
-                )
-            except (FolderError, ServerFailed):
-                raise
-            except UnskewError as error:
-                if not request.skip_unsupported:
-                    raise
-                return _skipped(request, str(error), data)
+            model = request.model or self.model
+            return execute(
+                TrainingSetup.of(data, request.method, model, request.settings, networks),
+                request.folder,
+                resume=resume and request.folder is not None,
+                progress=on_round,
+                notes=notes,
+                stage_cache=self.stage_cache,
+            )
 
-        return work
+        return lambda on_round: _or_skipped(request, partial(work, on_round))
+
+    def _cluster_job(self, cluster: Cluster, request: RunRequest) -> Job:
+        """Return a job for the workers of a cluster; this process reads what they write."""
+        if request.settings.engine != "unskew" or request.folder is None:
+            raise UnskewError(f"engine: {request.settings.engine} has its own cluster; remove on")
+        if request.settings.precision == "auto":
+            raise UnskewError("precision: auto depends on the machine; choose float32 or bf16")
+        # What this machine would choose is the same for all workers, and for reading their runs.
+        folder, settings = request.folder, request.settings
+        chosen = {"workers": settings.workers or 1, "device": str(choose_device(settings))}
+        request = replace(request, settings=settings.changed(chosen))
+
+        def call() -> RunCall:
+            return cluster.call(
+                request.data(),
+                method=request.method,
+                model=request.model or self.model,
+                settings=request.settings,
+                folder=folder.resolve(),
+                resume=self.resume,
+                notes=request.all_notes(),
+                stage_cache=None if self.stage_cache is None else self.stage_cache.resolve(),
+            )
+
+        def collect(future: Future[Outcome]) -> Run:
+            def read() -> Run:
+                check_outcome(future, folder)
+                return self._work(request, self._networks, resume=True)(_ignore)
+
+            return _or_skipped(request, read)
+
+        return Job(request.label, call, request.rounds, queued=True, collect=collect)
 
     def _parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
+        if self.cluster is not None:
+            return self.jobs or max(1, len(requests))
         limit = min(len(requests), self.jobs or cores())
         if limit < 2 or not can_run_in_parallel(self.model):
             return 1
@@ -155,12 +194,25 @@ def _is_finished(request: RunRequest) -> bool:
     return has_checkpoint_of(request.folder, end)
 
 
-def _skipped(request: RunRequest, reason: str, data: Federation) -> Run:
-    return Run(
-        method=request.method.spec,
-        network="",
-        data=data.name,
-        seed=request.settings.seed,
-        clients=len(data),
-        facts={"skipped": reason},
-    )
+def _or_skipped(request: RunRequest, run: Callable[[], Run]) -> Run:
+    """Return a run, or why it cannot be executed if that is no error."""
+    try:
+        return run()
+    except (FolderError, ServerFailed):
+        raise
+    except UnskewError as error:
+        if not request.skip_unsupported:
+            raise
+        data = request.data()
+        return Run(
+            method=request.method.spec,
+            network="",
+            data=data.name,
+            seed=request.settings.seed,
+            clients=len(data),
+            facts={"skipped": str(error)},
+        )
+
+
+def _ignore(round_: int, metrics: Mapping[str, Any]) -> None:
+    del round_, metrics

@@ -9,12 +9,14 @@ from unskew.composition.parts import Part
 from unskew.data.federation import Federation
 from unskew.data.quality.check import check_before_training
 from unskew.engine.preparation import describe_preparation
-from unskew.engine.progress import RoundCallback
+from unskew.engine.progress import RoundCallback, show_progress_of_many
 from unskew.engine.progress_bars import open_bars, surface_for
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import NotAFederationError, UnskewError
-from unskew.experiments.scheduler import execute
+from unskew.experiments.cluster.executor import OpenWorkers, open_cluster
+from unskew.experiments.cluster.places import On, find_place
+from unskew.experiments.scheduler import RunRequest, RunScheduler, execute
 from unskew.experiments.termination import checkpoints_on_sigterm
 from unskew.methods import make_method
 from unskew.models.functional import Model
@@ -32,6 +34,7 @@ def train(
     progress: bool | RoundCallback | None = None,
     notes: Mapping[str, Any] | None = None,
     stage_cache: str | Path | None = None,
+    on: On = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Run:
@@ -48,7 +51,8 @@ def train(
     last checkpoint, bit for bit. Ctrl-C writes a checkpoint first, and so does SIGTERM, unless your
     program handles it or trains in a thread. ``notes`` are stored in ``run.facts`` and change
     nothing. ``stage_cache`` is a folder that several runs share: a preparatory stage, such as
-    FedDisk's density, is trained by the first of them and reused by the others.
+    FedDisk's density, is trained by the first of them and reused by the others. ``on`` is a
+    cluster that executes the run, as for :func:`unskew.compare`; it needs ``out``.
     """
     if not isinstance(federation, Federation):
         raise NotAFederationError(federation)
@@ -57,7 +61,20 @@ def train(
     if stage_cache is not None and out is None:
         raise UnskewError("stage_cache: there is nothing to share without out, the run's folder")
     findings = check_before_training(federation).to_notes()
-    setup = TrainingSetup.of(federation, make_method(method), model, Settings.of(settings, options))
+    settings = Settings.of(settings, options)
+    all_notes = {**(notes or {}), **findings}
+    place = find_place(on, None, settings.workers or 1)
+    if place is not None:
+        request = RunRequest(
+            label=make_method(method).spec,
+            method=make_method(method),
+            data=lambda: federation,
+            settings=settings,
+            folder=None if out is None else Path(out),
+            notes=all_notes,
+        )
+        return _train_on_cluster(request, place, model, resume, progress, stage_cache)
+    setup = TrainingSetup.of(federation, make_method(method), model, settings)
     if not callable(progress):
         _announce_preparation(setup, progress)
     return execute(
@@ -65,9 +82,29 @@ def train(
         out,
         resume=resume,
         progress=progress,
-        notes={**(notes or {}), **findings},
+        notes=all_notes,
         stage_cache=stage_cache,
     )
+
+
+def _train_on_cluster(
+    request: RunRequest,
+    place: OpenWorkers,
+    model: Model | None,
+    resume: bool,
+    progress: bool | RoundCallback | None,
+    stage_cache: str | Path | None,
+) -> Run:
+    """Execute one run on a cluster; what is shared with it is beside the run's folder."""
+    if callable(progress):
+        raise UnskewError("progress: a function is called on this machine only; remove on")
+    beside = None if request.folder is None else request.folder.resolve().parent
+    with (
+        show_progress_of_many(progress, 1, request.rounds) as display,
+        open_cluster(place, beside) as cluster,
+    ):
+        cache = None if stage_cache is None else Path(stage_cache)
+        return RunScheduler(model, resume, 1, display, cache, cluster).run([request])[0]
 
 
 def _announce_preparation(setup: TrainingSetup, progress: bool | None) -> None:

@@ -11,6 +11,7 @@ from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
 from unskew.runs.checkpoint import Checkpoints, Position
 from unskew.runs.client_tables import ClientTables
+from unskew.runs.cpu import CPUS, cpu_kind, recorded_cpus
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.json_files import parse_line, read_json_object
 from unskew.runs.leftovers import remove_leftovers
@@ -36,6 +37,7 @@ class RunFolder:
         self._digests = {name: hashlib.sha256() for name in LOGS}
         self._unsaved: tuple[Position, dict[str, int], dict[str, str]] | None = None
         self._lock: FolderLock | None = None
+        self._facts: dict[str, Any] = {}
         self.resumed = False
         """Whether the run was resumed from one of its checkpoints."""
 
@@ -96,13 +98,21 @@ class RunFolder:
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        if self.resumed and stored != requested:
-            write_json(self.path / RUN, requested)
+        self._facts = requested
+        if self.resumed and stored is not None:
+            self._facts[CPUS] = recorded_cpus(stored)
+            if stored != self._facts:
+                write_json(self.path / RUN, self._facts)
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # rounds after the checkpoint are run again
             self._files[name] = file
         return position
+
+    @property
+    def cpus(self) -> list[str]:
+        """The kinds of CPU that executed the run's rounds so far."""
+        return recorded_cpus(self._facts)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the recorded metrics, one row per round."""
@@ -119,6 +129,9 @@ class RunFolder:
 
         ``position`` is the position of the run after the round.
         """
+        if cpu_kind() not in self.cpus:  # the run was begun on another machine
+            self._facts[CPUS] = [*self.cpus, cpu_kind()]
+            write_json(self.path / RUN, self._facts)
         self._append(METRICS, metrics)
         for table in tables:
             self._append(CLIENTS, table)

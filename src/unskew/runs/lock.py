@@ -5,7 +5,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from unskew.errors import FolderError
+from unskew.errors import FolderLockedError
 from unskew.runs.file_names import LOCK
 
 _PATIENCE = 0.2
@@ -44,7 +44,7 @@ class FolderLock:
         try:
             self._lock.acquire(poll_interval=_PATIENCE / 10)
         except Timeout:
-            raise FolderError(
+            raise FolderLockedError(
                 f"{folder}: another process is executing this run; wait for it, or choose another "
                 "folder"
             ) from None

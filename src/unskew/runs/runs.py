@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from unskew.errors import UnskewError
+from unskew.runs.cpu import cpus_text
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
@@ -289,6 +290,9 @@ class Runs(Sequence[Run]):
         notes.insert(0, f"{columns_text(summaries, metric)}: {self.judged_text}.")
         if self.has_fixed_split:
             notes.insert(1, FIXED_SPLIT)
+        cpus = cpus_text(run.facts for run in self._runs)
+        if cpus is not None:
+            notes.append(cpus)
         if self._undefined:
             notes.insert(
                 1,

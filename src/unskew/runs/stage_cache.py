@@ -6,8 +6,8 @@ everything they depend on, and a run with an equal stage resumes from there. The
 seconds of the stage are recorded in each run as if it had executed the stage itself.
 """
 
-import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +23,7 @@ CACHE_FOLDER = ".unskew-stages"
 """A name that is unlikely to exist already, because its stages are removed in the end."""
 
 _STAGE = re.compile(r"[0-9a-f]{24}|\.[0-9a-f]{24}\.\d+")
-"""A stage is named by its key; one that is being written also has the number of its process."""
+"""A stage is named by its key; one that is being written also has a random number."""
 
 
 @contextmanager
@@ -71,7 +71,8 @@ class StageCache:
         """Store the content of a run's folder at the end of one of its stages."""
         if stage_index >= len(self.keys) or (self.path / self.keys[stage_index]).exists():
             return
-        temporary = self.path / f".{self.keys[stage_index]}.{os.getpid()}"
+        # A random number: processes of several machines may have the same number.
+        temporary = self.path / f".{self.keys[stage_index]}.{secrets.randbits(32)}"
         try:
             _copy(folder, temporary)
             temporary.rename(self.path / self.keys[stage_index])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unskew.experiments.cluster.places import On
 from unskew.experiments.studies.charts import density_chart, time_chart
 from unskew.experiments.studies.claims import JudgedClaim, judge_claims
 from unskew.experiments.studies.overview import draw_overview
@@ -45,6 +46,7 @@ def run_study(
     *,
     resume: bool = True,
     jobs: int | None = None,
+    on: On = None,
     progress: bool | None = None,
     command: str | None = None,
 ) -> StudyOutcome:
@@ -57,7 +59,7 @@ def run_study(
     check_folder(out, (_RESULT,), "study", "results of a study")
     out.mkdir(parents=True, exist_ok=True)
     cache = out.parent / "runs"
-    study_runs = run_study_cases(study, cache, resume=resume, jobs=jobs, progress=progress)
+    study_runs = run_study_cases(study, cache, resume=resume, jobs=jobs, on=on, progress=progress)
     cells = cells_of(study_runs)
     probed, drawings = probe_study(study, cache / "probes")
     for case, found in probed.items():

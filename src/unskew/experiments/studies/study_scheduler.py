@@ -11,6 +11,8 @@ from unskew.data.federation import Federation
 from unskew.data.sources import find
 from unskew.engine.progress import show_progress_of_many
 from unskew.errors import UnskewError
+from unskew.experiments.cluster.executor import open_cluster
+from unskew.experiments.cluster.places import On, find_place
 from unskew.experiments.comparison import run_folder
 from unskew.experiments.processes import can_run_in_parallel, cores
 from unskew.experiments.scheduler import RunRequest, RunScheduler
@@ -55,6 +57,7 @@ def run_study_cases(
     *,
     resume: bool = True,
     jobs: int | None = None,
+    on: On = None,
     progress: bool | None = None,
 ) -> StudyRuns:
     """Run every method of every case with every seed; runs that are in the cache are read.
@@ -62,6 +65,7 @@ def run_study_cases(
     Cases that follow others are run after them. Cases whose data is missing are skipped.
     """
     check_study(study)
+    place = find_place(on, jobs, cores=1)
     study_runs = StudyRuns(study)
     runnable = [case for case in study.cases if case.missing is None and case.methods]
     rounds = max((case.train.rounds for case in runnable), default=1)
@@ -70,8 +74,10 @@ def run_study_cases(
     with (
         show_progress_of_many(progress, count, rounds) as display,
         stage_cache_in(cache) as stage_cache,
+        open_cluster(place, cache) as cluster,
     ):
-        scheduler = RunScheduler(None, resume, parallelism, display, stage_cache)
+        slots = parallelism if cluster is None else jobs
+        scheduler = RunScheduler(None, resume, slots, display, stage_cache, cluster)
         for followers in (False, True):
             cases = [case for case in runnable if (case.follows is not None) == followers]
             planned = [
@@ -80,7 +86,9 @@ def run_study_cases(
                 for seed in range(study.seeds)
                 for label in case.methods
             ]
-            requests = _StudyRequests(cache, study_runs, one_core=parallelism > 1)
+            requests = _StudyRequests(
+                cache, study_runs, one_core=parallelism > 1 or cluster is not None
+            )
             runs = scheduler.run([requests.of(study_run) for study_run in planned])
             for case in cases:
                 study_runs.runs[case.name] = _by_method(case, planned, runs)

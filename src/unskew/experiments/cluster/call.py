@@ -1,0 +1,149 @@
+"""A run as it is sent to a worker, and what the worker does with it."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from unskew.composition.method import Method
+from unskew.data.federation import Federation
+from unskew.engine.rounds import ServerFailed
+from unskew.engine.settings import Settings
+from unskew.engine.setup import TrainingSetup
+from unskew.engine.threads import threads
+from unskew.engine.train import run_training
+from unskew.errors import FolderError, FolderLockedError, UnskewError, add_traceback_note
+from unskew.models.functional import Model
+from unskew.runs.run import Run
+
+Outcome = dict[str, Any]
+"""What a worker returns: plain values, so that it can also be a JSON file."""
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a worker looks whether the command still waits for its runs."""
+
+_one_at_a_time = threading.Lock()
+"""A Dask worker may have several threads; random numbers and threads of torch are per process."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunCall:
+    """A run for a worker; all paths are on storage that the worker shares with the command."""
+
+    wanted: Path
+    """A folder that exists as long as the command waits for its runs."""
+    data: Path
+    """The folder of the saved federation."""
+    fingerprint: str
+    """The hash of the federation."""
+    method: Method
+    model: Model | None
+    settings: Settings
+    folder: Path
+    resume: bool
+    notes: Mapping[str, Any]
+    stage_cache: Path | None
+
+    @property
+    def cores(self) -> int:
+        """The number of cores that the run uses."""
+        return self.settings.workers or 1
+
+    def __call__(self) -> Outcome:
+        """Execute the run; wait if a worker of an earlier command, which was killed, still does."""
+        while self.wanted.is_dir():
+            try:
+                with threads(self.cores):
+                    run = self._train()
+                return {"end": [len(self.method.stages()) - 1, run.task_rounds]}
+            except FolderLockedError:
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return {"stopped": True}
+
+    def _train(self) -> Run:
+        looked = time.monotonic()
+
+        def stop_if_unwanted(round_: int, metrics: Mapping[str, Any]) -> None:
+            nonlocal looked
+            del round_, metrics
+            if time.monotonic() - looked >= _SECONDS_BETWEEN_LOOKS:
+                looked = time.monotonic()
+                if not self.wanted.is_dir():
+                    raise KeyboardInterrupt
+
+        federation = _federation(self.data, self.fingerprint)
+        return run_training(
+            TrainingSetup.of(federation, self.method, self.model, self.settings),
+            self.folder,
+            resume=self.resume,
+            progress=stop_if_unwanted,
+            notes=self.notes,
+            stage_cache=self.stage_cache,
+        )
+
+    def packed(self) -> bytes:
+        """Return the call as bytes for :func:`execute_call`.
+
+        cloudpickle can send lambdas, and classes of a notebook or a script.
+        """
+        packed: bytes = cloudpickle.dumps((str(Path.cwd()), sys.path, cloudpickle.dumps(self)))
+        return packed
+
+
+def execute_call(packed: bytes) -> Outcome:
+    """Execute a run on a worker; its results are in its folder.
+
+    The outcome holds the stage and round at which the run ended, or an error.
+    """
+    working_folder, path, pickled = cloudpickle.loads(packed)
+    with _one_at_a_time:
+        try:
+            _work_as(working_folder, path)
+            call: RunCall = cloudpickle.loads(pickled)
+            return call()
+        except KeyboardInterrupt:  # the command no longer waits; the checkpoint is written
+            return {"stopped": True}
+        except Exception as error:
+            if not isinstance(error, UnskewError) or error.__cause__ is not None:
+                add_traceback_note(error)
+            kind = next((each for each in _ERRORS if isinstance(error, _ERRORS[each])), None)
+            text = str(error) if kind else f"{type(error).__name__}: {error}"
+            return {"error": text, "kind": kind, "notes": getattr(error, "__notes__", [])}
+
+
+_ERRORS: Mapping[str, type[UnskewError]] = {
+    each.__name__: each for each in (FolderError, ServerFailed, UnskewError)
+}
+
+
+def error_of(outcome: Outcome) -> Exception | None:
+    """Return the error of an outcome, if it is one."""
+    if "error" not in outcome:
+        return None
+    error: Exception = _ERRORS.get(outcome["kind"], RuntimeError)(outcome["error"])
+    for note in outcome["notes"]:
+        error.add_note(note)
+    return error
+
+
+@lru_cache(maxsize=1)
+def _federation(folder: Path, fingerprint: str) -> Federation:
+    """Open a federation once for consecutive runs; its samples stay on disk until they are used."""
+    federation = Federation.open(folder)
+    if federation.fingerprint != fingerprint:
+        raise UnskewError(f"{folder}: its samples were changed; remove the folder and start again")
+    return federation
+
+
+def _work_as(working_folder: str, path: Sequence[str]) -> None:
+    """Use the working folder and the modules of the command, where they exist on this machine."""
+    if Path(working_folder).is_dir():
+        os.chdir(working_folder)
+    sys.path += [each for each in path if each not in sys.path]

@@ -1,0 +1,153 @@
+"""Runs on a cluster, whose progress is read from their folders."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unskew.data.federation import Federation
+from unskew.engine.progress import RoundCallback
+from unskew.errors import UnskewError
+from unskew.experiments.cluster.call import Outcome, RunCall, error_of, execute_call
+from unskew.experiments.cluster.shared_folder import SharedFolder, shared_folder_in
+from unskew.runs.checkpoint import has_checkpoint_of
+from unskew.runs.file_names import METRICS
+from unskew.runs.json_files import parse_line
+from unskew.runs.lock import is_locked
+
+OpenWorkers = Callable[[SharedFolder], Executor]
+"""Connects to a cluster, given the folder that it shares with this command."""
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""How often progress is read."""
+
+_SHUTDOWN_SECONDS = 30
+"""How long runs may take to finish their round and write their checkpoints."""
+
+_PATIENCE = 60
+"""How long a file that a worker wrote may take to be seen on this machine, in seconds."""
+
+
+class Cluster(Executor):
+    """Gives calls to the workers of a cluster."""
+
+    def __init__(self, workers: Executor, shared: SharedFolder) -> None:
+        self._workers, self._shared = workers, shared
+        self._watched: dict[Future[Outcome], _WatchedRun] = {}
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def call(self, federation: Federation, **fields: Any) -> RunCall:
+        """Save a federation for the workers, and return the call of a run on it."""
+        data, fingerprint = self._shared.save(federation), federation.fingerprint
+        return RunCall(wanted=self._shared.command, data=data, fingerprint=fingerprint, **fields)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a :class:`RunCall`; the argument is the callback of its rounds."""
+        del kwargs
+        if not isinstance(fn, RunCall):
+            raise TypeError(f"a cluster executes run calls, not {fn!r}")
+        log = fn.folder / METRICS
+        read = log.stat().st_size if log.is_file() else 0
+        future: Future[Outcome] = self._workers.submit(execute_call, fn.packed())
+        self._watched[future] = _WatchedRun(log, args[0], read)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let runs write their checkpoints, and leave the cluster."""
+        del wait
+        if cancel_futures:
+            self._shared.end_command()
+            runs, deadline = list(self._watched.values()), time.monotonic() + _SHUTDOWN_SECONDS
+            while any(run.is_running for run in runs) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self._watched.clear()
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _watch(self) -> None:
+        while self._shared.command.is_dir():
+            for future, run in list(self._watched.items()):
+                run.report_new_rounds()
+                if future.done():
+                    self._watched.pop(future, None)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+@dataclass
+class _WatchedRun:
+    """A run's log of metrics, and how much of it has been reported."""
+
+    log: Path
+    on_round: RoundCallback
+    read: int
+
+    @property
+    def is_running(self) -> bool:
+        return is_locked(self.log.parent)
+
+    def report_new_rounds(self) -> None:
+        try:
+            size = self.log.stat().st_size
+            self.read = min(
+                self.read, size
+            )  # a resumed run repeats the rounds after its checkpoint
+            if size == self.read:
+                return
+            with self.log.open("rb") as file:
+                file.seek(self.read)
+                lines = file.read(size - self.read).splitlines(keepends=True)
+            for line in lines:
+                if line.endswith(b"\n"):
+                    row = parse_line(line, self.log)
+                    self.read += len(line)
+                    self.on_round(int(row["round"]), row)
+        except (OSError, UnskewError, KeyError):  # not there yet, or just being replaced
+            return
+
+
+def check_outcome(future: Future[Outcome], folder: Path) -> None:
+    """Raise the error of a run on a worker, or wait until its results are seen here."""
+    try:
+        outcome = future.result()
+    except UnskewError:
+        raise
+    except Exception as error:  # whatever the cluster raises, also if it lost a worker too often
+        reason = (str(error).splitlines() or [""])[0]
+        raise UnskewError(f"on: a worker failed: {type(error).__name__}: {reason}") from error
+    failure = error_of(outcome)
+    if failure is not None:
+        raise failure
+    if "stopped" in outcome:
+        raise UnskewError(f"{folder}: the run was stopped; the same command resumes it")
+    deadline = time.monotonic() + _PATIENCE
+    while not has_checkpoint_of(folder, tuple(outcome["end"])):
+        if time.monotonic() > deadline:
+            raise UnskewError(
+                f"out: a worker has finished {folder}, but it is not there on this machine; "
+                "choose a folder on storage that all machines share"
+            )
+        time.sleep(0.1)
+
+
+@contextmanager
+def open_cluster(open_workers: OpenWorkers | None, out: Path | None) -> Iterator[Cluster | None]:
+    """Connect to a cluster for one command; without one, yield None."""
+    if open_workers is None:
+        yield None
+        return
+    if out is None:
+        raise UnskewError(
+            "on: a cluster needs out (--out), a folder on storage that all its machines share"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    with shared_folder_in(out) as shared:
+        cluster = Cluster(open_workers(shared), shared)
+        try:
+            yield cluster
+        except BaseException:
+            cluster.shutdown(cancel_futures=True)
+            raise
+        cluster.shutdown()
