@@ -7,6 +7,7 @@ are unpickled, never a file or a message of a node.
 """
 
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -20,7 +21,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
 import cloudpickle
-import joblib
 import torch
 
 from unskew.engine.model_factory import instantiate
@@ -35,8 +35,9 @@ _SHUTDOWN_SECONDS = 10
 
 
 def cores() -> int:
-    """Return the number of cores this process may use, also in a container with a limit."""
-    return int(joblib.cpu_count())
+    """Return the number of cores this process may use."""
+    can_be_limited = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if can_be_limited else os.cpu_count() or 1
 
 
 def can_run_in_parallel(model: Model | None) -> bool:

@@ -140,7 +140,8 @@ class RunScheduler:
     def _parallelism(self, requests: Sequence[RunRequest]) -> int:
         """Return how many runs are executed at the same time."""
         if self.cluster is not None:
-            return self.jobs or max(1, len(requests))
+            limit = None if self.cluster.limits_jobs else self.jobs
+            return limit or max(1, len(requests))
         limit = min(len(requests), self.jobs or cores())
         if limit < 2 or not can_run_in_parallel(self.model):
             return 1

@@ -37,6 +37,8 @@ class Cluster(Executor):
 
     def __init__(self, workers: Executor, shared: SharedFolder) -> None:
         self._workers, self._shared = workers, shared
+        self.limits_jobs = getattr(workers, "limits_jobs", False)
+        """Whether the workers themselves limit how many runs are executed at the same time."""
         self._watched: dict[Future[Outcome], _WatchedRun] = {}
         threading.Thread(target=self._watch, daemon=True).start()
 

@@ -52,6 +52,7 @@ def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
     pack = _whole_number(found.pop("pack", None))
     parameters = {
         "time": minutes,
+        "signal_delay_s": min(90, 15 * minutes),
         "cpus_per_task": cores,
         "array_parallelism": jobs or _ANY_NUMBER,
         "job_name": "unskew",
@@ -122,7 +123,7 @@ class _Job:
     def collect(self) -> None:
         """Resolve the futures of calls that have an outcome."""
         for future, (path, _) in list(self.calls.items()):
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # not there, or not complete, on this machine
                 outcome = json.loads(path.read_bytes())
                 del self.calls[future]
                 future.set_result(outcome)
@@ -141,7 +142,9 @@ class _Job:
 
 
 class _SlurmExecutor(Executor):
-    """Submits calls that arrive within a second as one array of jobs."""
+    """Submits calls that arrive shortly after each other as one array of jobs."""
+
+    limits_jobs = True
 
     def __init__(self, folder: Path, parameters: dict[str, Any], pack: int | None) -> None:
         try:
@@ -175,19 +178,27 @@ class _SlurmExecutor(Executor):
             subprocess.run(["scancel", *ids], check=False, capture_output=True)
 
     def _work(self) -> None:
-        while not self._closed:
-            if self._waiting and time.monotonic() - self._last_call > _SECONDS_BETWEEN_LOOKS:
-                waiting, self._waiting = self._waiting, []
-                size = self._pack or math.ceil(len(waiting) / _MAX_JOBS)
-                packs = [waiting[first : first + size] for first in range(0, len(waiting), size)]
-                self._start([{f: (path, call) for f, path, call in pack} for pack in packs])
+        try:
+            while not self._closed:
+                self._look()
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        except Exception as error:  # nobody else waits for this thread
             for job in self._jobs:
-                job.collect()
-            if time.monotonic() - self._last_queue > _SECONDS_BETWEEN_QUEUES:
-                self._last_queue = time.monotonic()
-                self._repeat_lost_jobs()
-            self._jobs = [job for job in self._jobs if job.calls]
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+                job.fail(f"on: Slurm cannot be asked: {type(error).__name__}: {error}")
+
+    def _look(self) -> None:
+        """Submit what is waiting, collect outcomes, and repeat what was lost."""
+        if self._waiting and time.monotonic() - self._last_call > _SECONDS_BETWEEN_LOOKS:
+            waiting, self._waiting = self._waiting, []
+            size = self._pack or math.ceil(len(waiting) / _MAX_JOBS)
+            packs = [waiting[first : first + size] for first in range(0, len(waiting), size)]
+            self._start([{f: (path, call) for f, path, call in pack} for pack in packs])
+        for job in self._jobs:
+            job.collect()
+        if time.monotonic() - self._last_queue > _SECONDS_BETWEEN_QUEUES:
+            self._last_queue = time.monotonic()
+            self._repeat_lost_jobs()
+        self._jobs = [job for job in self._jobs if job.calls]
 
     def _start(
         self, packs: Sequence[dict[Future[Outcome], tuple[Path, Call]]], attempts: int = 1
