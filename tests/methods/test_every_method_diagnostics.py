@@ -38,6 +38,7 @@ def sizes(method, run) -> dict[str, int]:
         "1 number": 1,
         "2 numbers": 2,
         "label counts": 3,
+        "feature statistics": 3 * (6 + 6 * 6),
         "generator": GENERATOR + 3 + 1,
     }
 

@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Size = Literal["classes", "shared"]
-"""A length that depends on the run: the number of classes, or of the coordinates that are both
-trained and sent."""
+Size = Literal["classes", "shared", "features"]
+"""A length that depends on the run: the number of classes, of the coordinates that are both trained
+and sent, or of the inputs of the head."""
 Quantity = Literal["samples", "effective step"]
 """What the server knows of a client: its number of samples, and the effective step of its round."""
 Bound = float | tuple[float, ...]

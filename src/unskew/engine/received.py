@@ -82,7 +82,12 @@ class _Values:
         self._needs_effective_step = any(each.sums_to == "effective step" for each in declared)
         layout, travels = context.network.layout, context.travels
         shared = layout.trainable if travels is None else int(travels[: layout.trainable].sum())
-        self.sizes: Mapping[Size, int] = {"classes": context.federation.classes, "shared": shared}
+        heads = [each for each in layout if each.kind is TensorKind.HEAD and len(each.shape) == 2]
+        self.sizes: Mapping[Size, int] = {
+            "classes": context.federation.classes,
+            "shared": shared,
+            "features": heads[0].shape[1] if heads else 0,
+        }
 
     def of(self, row: int) -> dict[str, Tensor]:
         """Return the values of one client; an undefined loss counts as none."""

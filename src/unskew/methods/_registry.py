@@ -13,27 +13,34 @@ from unskew.composition.search_space import Searched
 from unskew.errors import UnskewError
 from unskew.methods.afl import AFL
 from unskew.methods.bulyan import Bulyan
+from unskew.methods.ccvr import CCVR
 from unskew.methods.central import Central
 from unskew.methods.cfl import CFL
 from unskew.methods.data_sharing import DataSharing
 from unskew.methods.ditto import Ditto
+from unskew.methods.fedacg import FedACG
 from unskew.methods.fedadagrad import FedAdagrad
 from unskew.methods.fedadam import FedAdam
 from unskew.methods.fedala import FedALA
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.fedavgm import FedAvgM
+from unskew.methods.fedawa import FedAWA
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
 from unskew.methods.fedcluster import FedCluster
+from unskew.methods.feddecorr import FedDecorr
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
 from unskew.methods.feddna import FedDNA
 from unskew.methods.feddyn import FedDyn
+from unskew.methods.fedexp import FedExP
 from unskew.methods.fedfusion import FedFusion
 from unskew.methods.fedgen import FedGen
 from unskew.methods.fedgn import FedGN
 from unskew.methods.fedgroup import FedGroup
+from unskew.methods.fedlc import FedLC
 from unskew.methods.fedlesam import FedLESAM
+from unskew.methods.fedlws import FedLWS
 from unskew.methods.fedma import FedMA
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
@@ -41,6 +48,7 @@ from unskew.methods.fedper import FedPer
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedrep import FedRep
 from unskew.methods.fedrod import FedROD
+from unskew.methods.fedrs import FedRS
 from unskew.methods.fedsa import FedSA
 from unskew.methods.fedsam import FedSAM
 from unskew.methods.fedsmoo import FedSMOO
@@ -82,7 +90,12 @@ METHODS: dict[str, type[Part]] = {
     "central": Central,
     "scaffold": SCAFFOLD,
     "feddyn": FedDyn,
+    "fedacg": FedACG,
+    "fedlc": FedLC,
+    "fedrs": FedRS,
+    "feddecorr": FedDecorr,
     "fednova": FedNova,
+    "ccvr": CCVR,
     "fedntd": FedNTD,
     "moon": MOON,
     "fedrod": FedROD,
@@ -98,6 +111,8 @@ METHODS: dict[str, type[Part]] = {
     "feddisk": FedDisk,
     "latent": Latent,
     "fedfusion": FedFusion,
+    "fedawa": FedAWA,
+    "fedlws": FedLWS,
     "fedsa": FedSA,
     "median": Median,
     "trimmed": Trimmed,
@@ -109,6 +124,7 @@ METHODS: dict[str, type[Part]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "fedexp": FedExP,
     "qffl": QFFL,
     "afl": AFL,
     "ifca": IFCA,

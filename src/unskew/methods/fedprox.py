@@ -4,7 +4,6 @@ Li et al., "Federated Optimization in Heterogeneous Networks", 2020. Client k mi
 ``F_k(w) + mu/2 ||w - w_global||^2``; with mu = 0 it is FedAvg.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -13,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.parts import Aspect, ClientSide
+from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.utils.specs import OPTIONS
 
@@ -25,7 +25,7 @@ class FedProx(ClientSide):
     """Strength of the proximal term. 0 is FedAvg."""
 
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
+    grid: ClassVar[SearchSpace] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
     adds = frozenset({Aspect.LOCAL_LOSS})
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from unskew.composition.parts import Aspect, ClientSide, Personalization, Setting
 from unskew.composition.values import About, Client, Start, Step, Tensors
+from unskew.methods.common.class_losses import cross_entropy
 from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.models.two_heads import HyperHead, TwoHeads, zero_head
@@ -85,9 +85,5 @@ class FedROD(ClientSide, Personalization, Setting):
         assert features is not None
         generic = network.part("head", weights, buffers, features)
         personal = network.part("personal", weights, buffers, features.detach())
-        balanced = _cross_entropy(generic + refs["log_counts"], y)
-        return balanced + _cross_entropy(generic.detach() + personal, y)
-
-
-def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    return -F.log_softmax(logits, dim=-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+        balanced = cross_entropy(generic + refs["log_counts"], y)
+        return balanced + cross_entropy(generic.detach() + personal, y)

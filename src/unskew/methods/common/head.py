@@ -1,4 +1,4 @@
-"""Masks of a network's head and of its top layers."""
+"""A network's layers, and masks of its head and of its top layers."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,17 @@ def head_mask(layout: Layout) -> Tensor:
 
 
 def top_layers(layout: Layout, count: int) -> Tensor:
-    """Mark the trainable tensors of the last ``count`` layers; the head is the last layer.
+    """Mark the trainable tensors of the last ``count`` layers; the head is the last layer."""
+    layers = layers_of(layout)
+    mask = torch.zeros(layout.size, dtype=torch.bool)
+    for layer in layers[max(0, len(layers) - count) :]:
+        for entry in layer:
+            mask[entry.slice] = True
+    return mask
+
+
+def layers_of(layout: Layout) -> list[list[Entry]]:
+    """Return the trainable tensors of each layer; the head is the last layer.
 
     A layer is a module with weights; a normalisation layer belongs to the layer before it. Layers
     are in the order in which the network defines them.
@@ -31,11 +41,7 @@ def top_layers(layout: Layout, count: int) -> Tensor:
             layers[-1].append(entry)
         else:
             layers.append([entry])
-    mask = torch.zeros(layout.size, dtype=torch.bool)
-    for layer in layers[max(0, len(layers) - count) :]:
-        for entry in layer:
-            mask[entry.slice] = True
-    return mask
+    return layers
 
 
 def _owner(name: str) -> str:
