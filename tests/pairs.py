@@ -111,7 +111,8 @@ def _aspects_of_the_server(name: str) -> frozenset[Aspect]:
 
 
 _STEPS = {
-    *("fedavgm", "fedadam", "fedyogi", "fedadagrad", "qffl", "scaffold", "fedlws", "fedexp"),
+    *("fedavgm", "fedadam", "fedyogi", "fedadagrad", "fedexp", "fedlws"),
+    *("qffl", "scaffold", "fedcm"),
 }
 _COMBINING = _STEPS | {
     *("fedavg", "mean", "ida", "intrac", "feddisco", "latent", "fedfusion", "fednova", "afl"),

@@ -28,6 +28,7 @@ from unskew.methods.fedawa import FedAWA
 from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
 from unskew.methods.fedcluster import FedCluster
+from unskew.methods.fedcm import FedCM
 from unskew.methods.feddecorr import FedDecorr
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
@@ -100,6 +101,7 @@ METHODS: dict[str, type[Part]] = {
     "moon": MOON,
     "fedrod": FedROD,
     "fedgen": FedGen,
+    "fedcm": FedCM,
     "fedsam": FedSAM,
     "mofedsam": MoFedSAM,
     "fedlesam": FedLESAM,
