@@ -13,7 +13,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 METHODS = "fedavg,mean,fedprox,median,ida,fedavgm,fednova,scaffold,feddyn,fedadam"
@@ -23,12 +22,12 @@ COMPARE = (
 )  # fmt: skip
 
 
-def seconds(*arguments: str) -> tuple[float, float]:
-    """Return the processor time of Python and its processes, and the time on the clock."""
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+def seconds(*arguments: str) -> float:
+    """Return the processor time of Python and its processes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-    after, elapsed = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, elapsed
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
@@ -43,10 +42,10 @@ def main() -> None:
         }
         times = {"`unskew compare`, 200 runs, first call": seconds(*compare)}
         times |= {name: min(seconds(*each) for _ in range(4)) for name, each in commands.items()}
-    start = times["`import torch`"][0]
-    print("| command | processor time, s | time, s | in imports of torch |\n|---|---:|---:|---:|")
-    for name, (processor, elapsed) in times.items():
-        print(f"| {name} | {processor:.1f} | {elapsed:.1f} | {processor / start:.1f} |")
+    start = times["`import torch`"]
+    print("| command | processor time, s | in imports of torch |\n|---|---:|---:|")
+    for name, value in times.items():
+        print(f"| {name} | {value:.1f} | {value / start:.1f} |")
 
 
 if __name__ == "__main__":

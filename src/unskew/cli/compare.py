@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.collection import without_garbage_collection
 from unskew.cli.compute_options import Device, Memory, Precision, compute_options
 from unskew.cli.data_options import (
     ClientColumn,
@@ -160,15 +161,16 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
     --tune-trials 6 --tune-rounds 15[/bold]
     """
-    from unskew.cli.forest import print_forest  # noqa: PLC0415
-    from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
-    from unskew.engine.settings import Settings  # noqa: PLC0415
-    from unskew.experiments.comparison import compare  # noqa: PLC0415
-    from unskew.experiments.config import set_values  # noqa: PLC0415
-    from unskew.report.page import PAGE  # noqa: PLC0415
-    from unskew.report.rows import method_rows  # noqa: PLC0415
-    from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
-    from unskew.runs.decision import decision_text  # noqa: PLC0415
+    with without_garbage_collection():
+        from unskew.cli.forest import print_forest  # noqa: PLC0415
+        from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
+        from unskew.engine.settings import Settings  # noqa: PLC0415
+        from unskew.experiments.comparison import compare  # noqa: PLC0415
+        from unskew.experiments.config import set_values  # noqa: PLC0415
+        from unskew.report.page import PAGE  # noqa: PLC0415
+        from unskew.report.rows import method_rows  # noqa: PLC0415
+        from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
+        from unskew.runs.decision import decision_text  # noqa: PLC0415
 
     search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
     deciding = deciding_options(decide, max_seeds, budget, best)

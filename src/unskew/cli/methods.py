@@ -1,9 +1,11 @@
 """``unskew methods``: list the methods, or show one in detail."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.cli.collection import without_garbage_collection
 from unskew.cli.output import Json, print_json, print_rich
 from unskew.cli.tables import details, in_words, options_of, with_meanings
 
@@ -38,15 +40,17 @@ def list_methods(
 
     Example:  [bold]unskew compare --methods fedavg,fedprox:mu=0.1[/bold]
     """
-    from unskew.methods import METHODS, make_method  # noqa: PLC0415
+    with without_garbage_collection():
+        from unskew.methods import METHODS, make_method  # noqa: PLC0415
 
     parts = [METHODS[each]() for each in sorted(METHODS)] if name is None else []
     method = None if name is None else make_method(name)
+    if method is None and not long and not json:
+        print_rich(_list(parts))
+        return
     rows = [_facts(part) for part in (method.parts if method else parts)]
     if json:
         print_json(rows if method is None or len(rows) == 1 else _composition(method, rows))
-    elif method is None and not long:
-        print_rich(_list(rows))
     else:
         if method is not None and len(method.parts) > 1:
             facts = _composition(method, rows)
@@ -89,7 +93,7 @@ def _value(value: float | str) -> str:
 _WIDTHS = {"name": 12, "what it does": 24, "paper": 17, "kind": 9, "meant for": 8}
 
 
-def _list(rows: list[Row]) -> "RichTable":
+def _list(parts: "Sequence[Part]") -> "RichTable":
     """Return a table of the methods that fits into 80 columns; cells wrap between words."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415
@@ -97,8 +101,9 @@ def _list(rows: list[Row]) -> "RichTable":
     table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading, width in _WIDTHS.items():
         table.add_column(heading, width=width)
-    for row in rows:
-        table.add_row(*(row[key] for key in ("name", "title", "paper", "kind", "meant for")))
+    for part in parts:
+        about = part.about
+        table.add_row(part.name, about.title, about.paper, about.kind, about.level)
     table.caption = "unskew methods NAME shows one in detail: its options, messages and runner"
     table.caption_justify = "left"
     return table

@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from contextlib import suppress
+from functools import cache
 from textwrap import dedent
 
 
@@ -10,12 +10,16 @@ def meanings_of(cls: type) -> dict[str, str]:
     """Return the docstring below each field of a class and of its base classes."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        with suppress(OSError, TypeError):  # a dynamic or built-in class has no source
-            found.update(_under_fields(dedent(inspect.getsource(base))))
+        found |= _under_fields(base)
     return found
 
 
-def _under_fields(source: str) -> dict[str, str]:
+@cache
+def _under_fields(cls: type) -> dict[str, str]:
+    try:
+        source = dedent(inspect.getsource(cls))
+    except (OSError, TypeError):  # a dynamic or built-in class has no source
+        return {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
