@@ -21,22 +21,23 @@ from unskew.models import make
 CORES = multiprocessing.cpu_count()
 
 
-def unskew_rounds(work: Workload, rounds: int) -> list[float]:
+def unskew_rounds(work: Workload, precision: str = "float32") -> list[float]:
     """Return the seconds of unskew's rounds, as the run records them."""
     x, y = work.data()
     owner = np.repeat(np.arange(work.clients), work.samples)
     federation = us.Federation.from_arrays(x, y, owner, classes=10)
-    warm_up = 5  # steps of every shape are traced by then
+    warm_up = min(5, work.rounds)  # steps of every shape are traced by then
     run = us.train(
         federation,
         "fedavg",
         model=work.model,
-        rounds=rounds + warm_up,
+        rounds=work.rounds + warm_up,
         cohort=work.cohort,
         epochs=1,
         batch_size=work.batch,
         lr=work.lr,
         evaluate_every=0,
+        precision=precision,
     )
     return [row["seconds"] for row in run.metrics[warm_up:]]
 
@@ -74,14 +75,16 @@ class Limit:
     applied in place.
     """
 
-    def __init__(self, work: Workload) -> None:
+    def __init__(self, work: Workload, precision: str = "float32") -> None:
         context = multiprocessing.get_context("fork")
         self._pipes: list[Connection[Any, Any]] = []
         self._processes = []
         for core in range(CORES):
             ours, theirs = context.Pipe()
             share = len(range(core, work.cohort, CORES))
-            process = context.Process(target=_steps, args=(theirs, work, share), daemon=True)
+            process = context.Process(
+                target=_steps, args=(theirs, work, share, precision), daemon=True
+            )
             process.start()
             self._pipes.append(ours)
             self._processes.append(process)
@@ -108,7 +111,7 @@ class Limit:
             yield time.perf_counter() - started
 
 
-def _steps(pipe: "Connection[Any, Any]", work: Workload, clients: int) -> None:
+def _steps(pipe: "Connection[Any, Any]", work: Workload, clients: int, precision: str) -> None:
     torch.set_num_threads(1)
     model: nn.Module = make(work.model, work.shape, 10)
     x, y = (torch.from_numpy(array) for array in work.data())
@@ -124,7 +127,9 @@ def _steps(pipe: "Connection[Any, Any]", work: Workload, clients: int) -> None:
             order = torch.randperm(work.samples) + k * work.samples
             for start in range(0, work.samples, work.batch):
                 rows = order[start : start + work.batch]
-                loss = F.cross_entropy(model(x[rows]), y[rows])
+                with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                    output = model(x[rows])
+                loss = F.cross_entropy(output.float(), y[rows])
                 gradients = torch.autograd.grad(loss, parameters)
                 torch._foreach_add_(raw, gradients, alpha=-work.lr)
         pipe.send("done")

@@ -3,7 +3,8 @@
     python -m benchmarks.rounds --peers-python .venv-peers/bin/python
 
 Each repetition runs all implementations one after the other, and unskew again after each peer, so
-that the machine's load affects all of them; only ratios of medians are meaningful. Peers are
+that the machine's load affects all of them; only ratios of medians are meaningful. On a processor
+with bf16, unskew and the limit are timed in it too. Peers are
 separate programs (benchmarks/peers) and run in each layout that their documentation recommends.
 """
 
@@ -16,8 +17,11 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from benchmarks.baselines import Limit, plain_rounds, unskew_rounds
 from benchmarks.workloads import WORKLOADS
+from unskew.engine.precision import has_bf16
 
 PEERS = {"Flower on Ray": "flower_ray", "pfl": "pfl_torch", "fedjax": "fedjax_jit"}
 ROOT = Path(__file__).parent.parent
@@ -40,21 +44,24 @@ def main() -> None:
 
 
 def _run(name: str, repetitions: int, peers: list[str], python: str) -> dict[str, list[float]]:
-    work, rounds = WORKLOADS[name], 30 if name == "W1" else 12
-    peer_rounds = 7 if name == "W1" else rounds  # fedjax's debug layout takes 15 s per round
+    work = WORKLOADS[name]
     seconds: dict[str, list[float]] = defaultdict(list)
-    limit = Limit(work)
+    halves = has_bf16(torch.device("cpu")) and len(work.shape) == 3
+    limits = {precision: Limit(work, precision) for precision in ("float32", "bf16")[: 1 + halves]}
     for _ in range(repetitions):
-        seconds["unskew"] += unskew_rounds(work, rounds)
-        seconds["limit"] += limit.rounds(rounds)
-        seconds["plain loop"] += plain_rounds(work, max(2, rounds // 3))
+        for precision, limit in limits.items():
+            note = "" if precision == "float32" else f", {precision}"
+            seconds[f"unskew{note}"] += unskew_rounds(work, precision)
+            seconds[f"limit{note}"] += limit.rounds(work.rounds)
+        seconds["plain loop"] += plain_rounds(work, max(2, work.rounds // 3))
         for title, module in PEERS.items():
             if module in peers:
                 print(f"{name}: {title}", file=sys.stderr)
-                for layout, times in _peer(module, name, peer_rounds, python).items():
+                for layout, times in _peer(module, name, work.peer_rounds, python).items():
                     seconds[f"{title}: {layout}"] += times
-                seconds["unskew"] += unskew_rounds(work, rounds)
-    limit.close()
+                seconds["unskew"] += unskew_rounds(work)
+    for limit in limits.values():
+        limit.close()
     return seconds
 
 
@@ -63,7 +70,7 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
     command = [python, "-m", f"benchmarks.peers.{module}", workload, "--rounds", str(rounds)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=300, check=False
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=900, check=False
     )
     try:
         layouts: dict[str, list[float]] = json.loads(done.stdout)

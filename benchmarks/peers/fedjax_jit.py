@@ -3,6 +3,7 @@
 
 Differences from unskew's work:
 
+- There is no ResNet-18 of haiku here, so W4 is left out.
 - fedjax has no state besides parameters, so BatchNorm (W3) normalises by the batch alone and
   keeps no running statistics, which is less work.
 - Its FedAvg also computes the norm of every client's update.

@@ -25,7 +25,6 @@ from benchmarks.peers.flower_client import client_app
 from benchmarks.peers.layouts import CHOSEN, Layout, main
 
 CORES = os.cpu_count()
-WARM_UP = 3
 LONGEST_ROUND = 120.0
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -79,7 +78,7 @@ def time_rounds(work, rounds):
         strategy.start(
             grid=grid,
             initial_arrays=ArrayRecord(network_of(work).state_dict()),
-            num_rounds=rounds + WARM_UP,
+            num_rounds=rounds + work.warm_up,
             timeout=LONGEST_ROUND,
             train_config=ConfigRecord({"title": work.title}),
         )
@@ -94,7 +93,7 @@ def time_rounds(work, rounds):
             "init_args": {"num_cpus": CORES, "log_to_driver": False},
         },
     )
-    return {layout: np.diff(strategy.ends)[WARM_UP - 1 :].tolist()}
+    return {layout: np.diff(strategy.ends)[work.warm_up - 1 :].tolist()}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ from pfl.model.pytorch import PyTorchModel
 from benchmarks.peers.layouts import CHOSEN, Layout, main
 
 CORES = os.cpu_count()
-WARM_UP = 3
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}")
 
 LAYOUTS = {
@@ -83,8 +82,8 @@ def time_rounds(work, rounds):
     stopwatch = Stopwatch()
     FederatedAveraging().run(
         NNAlgorithmParams(
-            central_num_iterations=rounds + WARM_UP,
-            evaluation_frequency=rounds + WARM_UP,
+            central_num_iterations=rounds + work.warm_up,
+            evaluation_frequency=rounds + work.warm_up,
             train_cohort_size=work.cohort,
             val_cohort_size=0,
         ),
@@ -96,7 +95,7 @@ def time_rounds(work, rounds):
         callbacks=[stopwatch],
         send_metrics_to_platform=False,
     )
-    return {os.environ[CHOSEN]: np.diff(stopwatch.ends)[WARM_UP - 1 :].tolist()}
+    return {os.environ[CHOSEN]: np.diff(stopwatch.ends)[work.warm_up - 1 :].tolist()}
 
 
 if __name__ == "__main__":
