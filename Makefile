@@ -39,13 +39,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 $(READY): $(INSTALLED)
-	@echo "[tests] installing test tools, Opacus and Flower (about a minute)"
-	@$(PIP) -e '.[dev,dp,flower]'
+	@echo "[tests] installing test tools, Opacus, Optuna and Flower (about a minute)"
+	@$(PIP) -e '.[dev,dp,flower,tune]'
 	@touch $@
 
 $(READY_ALL): $(READY)
 	@echo "[tests] installing all optional packages (one to three minutes)"
-	@$(PIP) -e '.[dev,dp,flower,flower-ray,ray,dask,slurm,parquet,trackers,notebook-tests,browser]'
+	@$(PIP) -e '.[dev,dp,flower,tune,flower-ray,ray,dask,slurm,parquet,trackers,notebook-tests,browser]'
 	@touch $@
 
 $(READY_DOCS): $(READY)
@@ -62,7 +62,7 @@ $(LOWEST)/.ready: pyproject.toml $(READY)
 	@$(PYTHON) -m venv --clear $(LOWEST)
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps torch
 	@$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-	  -e '.[dev,dp,flower,notebook]' "$$(grep ^torch== constraints.txt)"
+	  -e '.[dev,dp,flower,tune,notebook]' "$$(grep ^torch== constraints.txt)"
 	@touch $@
 
 # Playwright drives the system's browser; it downloads none.

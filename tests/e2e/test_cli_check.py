@@ -44,7 +44,7 @@ def test_unscaled_columns_are_said_before_and_the_consequence_beside_the_row(ter
     assert errors.count("\n") == 1
     assert errors.startswith("warning: visits: columns: are on unlike scales: column 'f3' spans")
     assert "most frequent class" in output
-    assert "fedavg: no better than always predicting the most frequent class (6" in output
+    assert "fedavg: collapsed in 2 of 2 seeds: no better than always predicting" in output
     run = json.loads(Path("runs/fedavg/seed0/run.json").read_text())
     assert [finding["subject"] for finding in run["findings"]] == ["columns"]
     page = Path("runs/report.html").read_text()
@@ -109,5 +109,5 @@ def test_run_as_json_has_findings_and_remarks(terminal, data, tmp_path):
         f'method = "fedavg"\n[data]\nname = "{data}"\n[train]\nrounds = 2\nlr = 1e-9\n'
     )
     found = terminal.json("run", "run.toml")
-    assert found["remarks"][0].startswith("no better than always predicting the most frequent")
+    assert found["remarks"][0].startswith("collapsed: no better than always predicting")
     assert isinstance(found["findings"], list)

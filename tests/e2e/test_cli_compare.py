@@ -269,19 +269,21 @@ TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2",
 
 def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    command = compare(data, *TUNED, "--tune-trials", 3, "--tune-rounds", 1, "--out", out)
+    command = compare(data, *TUNED, "--tune-budget", 5, "--tune-rounds", 1, "--out", out)
     output = terminal.output(*command)
     words = (
-        "tuned on 20 % of each client's training samples (trials per method: 3, rounds per trial: 1"
+        "tuned on 20 % of each client's training samples (budget per method: 5 rounds, rounds of a "
+        "chosen setting: 1"
     )
     assert words in " ".join(output.split())
     assert "personal accuracy" in output
     for suffix in ("csv", "tex", "md"):
         assert (out / f"tuning.{suffix}").is_file()
+        assert (out / f"tuning-history.{suffix}").is_file()
     assert (out / "tuning.md").read_text().startswith("| chosen | lr | validation |")
     page = (out / "report.html").read_text()
     assert "<h2>Tuning</h2>" in page
-    tune = "tune={'lr': [0.01, 0.2], 'trials': 3, 'rounds': 1}"
+    tune = "tune={'lr': [0.01, 0.2], 'budget': 5, 'rounds': 1, 'seeds': 2}"
     assert tune in html.unescape(page)
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
     facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
@@ -294,11 +296,11 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
 
 
 def test_a_tuned_comparison_as_json(terminal, data):
-    rows = terminal.json(*compare(data, *TUNED, "--tune-trials", 3))
+    rows = terminal.json(*compare(data, *TUNED, "--tune-budget", 5))
     for row, requested in zip(rows, ("fedavg", "fedprox", "ditto"), strict=True):
         assert row["tuning"]["requested"] == requested
         assert row["tuning"]["chosen"]["method"] == row["method"]
-        assert len(row["tuning"]["results"]) == 3
+        assert len(row["tuning"]["results"]) == 4
         assert row["tuning"]["rounds"] == 1  # a quarter of two, rounded up
 
 
@@ -318,8 +320,8 @@ def test_a_tuned_comparison_as_json(terminal, data):
         (["--jobs", "0"], "jobs must be at least 1"),
         (["--tune-lr", "0.1,0.2"], "--tune-lr: has no effect without --tune; add --tune"),
         (["--tune", "--tune-lr", "0.1;0.2"], "--tune-lr: must be comma-separated numbers"),
-        (["--tune", "--tune-lr", "0.1"], "lr: give at least two distinct learning rates"),
-        (["--tune", "--tune-trials", "1"], "trials must be at least the number"),
+        (["--tune", "--tune-lr", "0.1"], "lr: give the lowest and the highest"),
+        (["--tune", "--tune-budget", "1"], "budget must be at least 5 rounds per method"),
         (["--tune", "--tune-rounds", "0"], "rounds must be greater than"),
         (["--tune", "--methods", "fedprox,fedprox:mu=1"], "may both become fedprox:mu=1.0"),
         (["--budget", "1h"], "--budget: has no effect without --decide; add --decide"),

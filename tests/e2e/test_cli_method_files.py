@@ -51,7 +51,7 @@ def test_the_command_line(terminal, folder):
 def test_tuning_searches_the_grid_of_the_class(terminal):
     rows = terminal.json(
         *("compare", "--rounds", 2, "--seeds", 1, "--methods", "my.py:Proximal", "--tune"),
-        *("--tune-lr", "0.1,0.2", "--tune-trials", 4, "--tune-rounds", 1),
+        *("--tune-lr", "0.1,0.2", "--tune-budget", 5, "--tune-rounds", 1),
     )
     assert rows[0]["method"].startswith("my.py:Proximal")
     assert rows[0]["tuning"]["requested"] == "my.py:Proximal"

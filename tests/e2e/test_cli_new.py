@@ -84,7 +84,7 @@ def test_the_tests_of_a_clone_pass_with_new_methods(terminal, tmp_path):
             "tests/e2e/test_option_docs.py",
             "tests/flower_deploy/test_deploy_docs.py",
         ),
-        *("tests/experiments/tuning/test_trials.py", "tests/flower/test_flower_parity.py"),
+        *("tests/experiments/tuning/test_space.py", "tests/flower/test_flower_parity.py"),
         "tests/test_docs.py::test_every_method_is_in_the_index",
         "tests/test_docs.py::test_a_method_page_has_its_parts",
     ]

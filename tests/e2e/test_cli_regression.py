@@ -38,7 +38,7 @@ def test_tables_and_pages_are_those_of_a_regression(terminal, stays, tmp_path):
 
 
 def test_tuning_chooses_the_smallest_error(terminal, stays):
-    tuning = ("--tune", "--tune-lr", "0.0001,0.1", "--tune-trials", 2, "--tune-rounds", 2)
+    tuning = ("--tune", "--tune-lr", "0.0001,0.1", "--tune-budget", 8, "--tune-rounds", 2)
     (row,) = terminal.json(*compare(stays, "--methods", "fedavg", "--seeds", 1, *tuning))
     assert row["tuning"]["chosen"]["lr"] == 0.1
 

@@ -253,7 +253,7 @@ def test_one_model_in_detail(terminal):
         ([], "unskew compare --data digits"),
         (["run"], "unskew run first.toml --set train.lr=0.05"),
         (["compare"], "--methods fedavg,mean,fedprox:mu=0.1"),
-        (["compare"], "--tune --tune-lr 0.01,0.05,0.1"),
+        (["compare"], "--tune --tune-lr 0.005,0.5"),
         (["methods"], "unskew compare --methods fedavg,fedprox:mu=0.1"),
         (["methods"], "unskew methods scaffold"),
         (["models"], "--model resnet18:norm=group"),

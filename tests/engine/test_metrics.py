@@ -157,7 +157,7 @@ def test_tuning_is_decided_by_the_metric():
             "fedavg",
             seeds=1,
             metric=metric,
-            tune={"lr": [0.01, 0.5], "trials": 2},
+            tune={"lr": [0.01, 0.5], "rounds": 1, "budget": 5},
             **OPTIONS,
         )
         tuning = runs[0].facts["tuning"]

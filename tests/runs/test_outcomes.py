@@ -23,7 +23,7 @@ def run_with(accuracy, majority):
 )  # fmt: skip
 def test_no_better_than_the_most_frequent_class(accuracy, majority, is_said):
     found = outcomes_of([run_with(accuracy, majority)], "global")
-    said = "no better than always predicting the most frequent class (56.00 %)"
+    said = "collapsed: no better than always predicting the most frequent class (56.00 %)"
     assert [outcome.sentence.startswith(said) for outcome in found] == [True] * is_said
 
 
@@ -32,7 +32,7 @@ def test_the_most_frequent_class_is_named_whatever_is_judged(metric):
     run = run_with(0.56, 0.56)
     fact = {"name": metric, "more_is_better": True, "is_share": True, "worst_key": None}
     run.facts |= {"metric": fact, "metrics": [fact]}
-    assert [outcome.words for outcome in outcomes_of([run], "global")] == ["most frequent class"]
+    assert [outcome.words for outcome in outcomes_of([run], "global")] == ["collapsed"]
 
 
 def test_the_share_is_that_of_the_best_constant_prediction():
@@ -66,8 +66,8 @@ def test_rounds_in_which_all_clients_failed_have_diverged():
     for row in run.task_metrics[-5:]:
         row |= {"train_loss": None, "kept_model": "no usable uploads"}
     (outcome,) = outcomes_of([run, made_run(seed=1)], "global")
-    assert outcome.sentence.startswith("diverged with 1 of 2 seeds: no client's training ended")
-    assert outcome.words == "diverged"
+    assert outcome.sentence.startswith("diverged in 1 of 2 seeds: no client's training ended")
+    assert outcome.words == "diverged in 1 of 2 seeds"
 
 
 def test_identical_runs_are_named_once():

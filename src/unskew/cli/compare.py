@@ -26,7 +26,15 @@ from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding
 from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import On
-from unskew.cli.tuning_options import Tune, TuneLr, TuneRounds, TuneTrials, tuning_options
+from unskew.cli.tuning_options import (
+    Tune,
+    TuneBudget,
+    TuneClip,
+    TuneLr,
+    TuneRounds,
+    TuneSeeds,
+    tuning_options,
+)
 from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
@@ -93,8 +101,10 @@ def compare_methods(
     target: Target = None,
     tune: Tune = False,
     tune_lr: TuneLr = None,
-    tune_trials: TuneTrials = None,
+    tune_clip: TuneClip = None,
+    tune_budget: TuneBudget = None,
     tune_rounds: TuneRounds = None,
+    tune_seeds: TuneSeeds = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -143,9 +153,10 @@ def compare_methods(
     [bold]unskew compare --data visits.csv --label-column ill --client-column site \\
     --holdout 0.2[/bold]
 
-    With --tune, the learning rate and then the options of each method are tuned on a fifth of each
-    client's training samples, never on test samples. Every method gets the same number of trials
-    and is then trained with its best setting. Options that you give in --methods are not changed.
+    With --tune, the learning rate and the options of each method are tuned on a fifth of each
+    client's training samples, never on test samples. Every method gets the same budget, counted in
+    rounds of training, and is then trained with its best setting: one that failed with none of the
+    seeds. Options that you give in --methods are not changed.
 
     With --decide, --seeds is only a first wave: seeds are added until every method has an answer,
     and methods that have one are not trained further.
@@ -158,8 +169,8 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox --seeds 30 --out /shared/runs \\
     --on slurm:partition=cpu,time=2h[/bold]
 
-    Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.01,0.05,0.1 \\
-    --tune-trials 6 --tune-rounds 15[/bold]
+    Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.005,0.5 \\
+    --tune-budget 180 --tune-rounds 15[/bold]
     """
     with without_garbage_collection():
         from unskew.cli.forest import print_forest  # noqa: PLC0415
@@ -172,7 +183,7 @@ def compare_methods(
         from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
         from unskew.runs.decision import decision_text  # noqa: PLC0415
 
-    search = tuning_options(tune, tune_lr, tune_trials, tune_rounds)
+    search = tuning_options(tune, tune_lr, tune_clip, tune_budget, tune_rounds, tune_seeds)
     deciding = deciding_options(decide, max_seeds, budget, best)
     config = data_config(
         name=data,

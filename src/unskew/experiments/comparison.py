@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from unskew.engine.preparation import describe_preparation, planned_rounds
 from unskew.engine.progress import ProgressDisplay, show_progress_of_many
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.errors import NotAFederationError, UnskewError
+from unskew.errors import FolderError, NotAFederationError, UnskewError
 from unskew.experiments.cluster.executor import open_cluster
 from unskew.experiments.cluster.places import On, find_place
 from unskew.experiments.deciding import make_deciding_plan, run_until_decided
@@ -29,6 +29,7 @@ from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.models.functional import Model
+from unskew.runs.read import TUNING
 from unskew.runs.run import Judge, Run
 from unskew.runs.runs import Runs, check_judging, check_target
 from unskew.runs.stage_cache import stage_cache_in
@@ -90,10 +91,11 @@ def compare(
     and ``"slurm:partition=NAME,time=2h"`` are clusters, which need ``out`` on storage that all
     machines share; an executor of ``concurrent.futures`` is used as it is. See ``docs/cluster.md``.
 
-    With ``tune`` the learning rate and the published options of each method are searched first,
-    with the first seed, on a validation part of the clients' training samples; see
-    ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (a list), ``trials`` and
-    ``rounds``. The result of the search is in ``run.facts["tuning"]``.
+    With ``tune`` the learning rate and the declared options of each method are searched first, on a
+    validation part of the clients' training samples, with Optuna (extra ``tune``); see
+    ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (the lowest and the
+    highest), ``clip`` (a list), ``budget`` (rounds of training per method), ``rounds`` and
+    ``seeds`` (of a setting that may be chosen). The result is in ``run.facts["tuning"]``.
 
     With ``decide``, ``seeds`` is only the first wave: seeds are added in waves until every method
     is significantly better or worse than the baseline, or equivalent to it. Methods with an answer
@@ -115,7 +117,7 @@ def compare(
     check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    plan, started = make_plan(tune, settings, seed_list[0]), time.monotonic()
+    plan, started = make_plan(tune, settings, seed_list), time.monotonic()
     deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, settings.workers or 1)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
@@ -124,11 +126,10 @@ def compare(
 
         prepare_comparison_folder(folder)
     federations.of(seed_list[0])  # what is wrong with the data is said before anything starts
-    rounds_per_run = [settings.rounds for _ in seed_list]
+    total = len(seed_list) * sum(planned_rounds(m.stages(), settings.rounds) for m in chosen)
     if plan is not None:
-        rounds_per_run += [plan.rounds] * plan.trials
-    total = sum(planned_rounds(m.stages(), rounds) for m in chosen for rounds in rounds_per_run)
-    runs_in_all = len(chosen) * len(rounds_per_run)
+        total += len(chosen) * plan.budget
+    runs_in_all = len(chosen) * len(seed_list)
     with (
         show_progress_of_many(
             progress, runs_in_all, settings.rounds, total_rounds=total, lines=True
@@ -144,9 +145,8 @@ def compare(
             _Entry(method, name, notes=notes) for method, name in zip(chosen, names, strict=True)
         ]
         if plan is not None:
-            choices = search(
-                chosen, plan, federations.of(plan.seed), scheduler.run, settings, folder
-            )
+            execute = _trial_execution(scheduler, folder)
+            choices = search(chosen, plan, federations.of, execute, settings, folder)
             entries = [_Entry.of(choice, notes) for choice in choices]
         rows = _Rows(entries, federations, settings, folder)
         if deciding is None:
@@ -173,6 +173,23 @@ def compare(
 
         write_comparison(folder, runs, target=target, command=command)
     return runs
+
+
+def _trial_execution(
+    scheduler: RunScheduler, out: Path | None
+) -> Callable[[Sequence[RunRequest]], list[Run]]:
+    """Return what executes the trials of a search, which resume to train further."""
+    if not scheduler.resume and out is not None and (out / TUNING).exists():
+        raise FolderError(
+            f"{out / TUNING} holds the trials of an earlier search; resume, or choose another folder"
+        )
+    resuming = replace(scheduler, resume=True)
+
+    def execute(requests: Sequence[RunRequest]) -> list[Run]:
+        scheduler.display.plan(len(requests), 0)  # their rounds are those of the search's budget
+        return resuming.run(requests)
+
+    return execute
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:
@@ -261,7 +278,8 @@ class _Entry:
     def of(choice: Choice, notes: Mapping[str, Any]) -> "_Entry":
         trial = choice.chosen.trial
         all_notes = {**notes, "tuning": choice.facts()}
-        return _Entry(trial.method, choice.requested, {"lr": trial.lr}, all_notes)
+        clip = {} if trial.clip is None else {"clip": trial.clip}
+        return _Entry(trial.method, choice.requested, {"lr": trial.lr, **clip}, all_notes)
 
     def request(
         self, federations: _FederationCache, seed: int, settings: Settings, out: Path | None

@@ -10,13 +10,16 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.values import About
-from unskew.methods.common.server_optimizer import AdaptiveServerOptimizer
+from unskew.methods.common.server_optimizer import AdaptiveServerOptimizer, Positive
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedYogi(AdaptiveServerOptimizer):
     """Yogi on the server: the change of the second moment is bounded."""
+
+    server_lr: Positive = 0.01
+    """Size of the server's step where changes are steady."""
 
     about: ClassVar[About] = About(
         title="Yogi on the server", paper="Reddi et al. 2021", kind="server"

@@ -24,6 +24,9 @@ def _draw_curves(chart: Chart, methods: Sequence[str]) -> "Figure":
         mean, low, high = (_numbers(series[name]) for name in ("mean", "low", "high"))
         axes.plot(series["x"], mean, dash(index), color=color(index), label=series["method"])
         axes.fill_between(series["x"], low, high, color=color(index), alpha=0.15, linewidth=0)
+        if "points" in series:
+            points = _numbers(series["points"])
+            axes.plot(series["x"], points, "o", color=color(index), ms=3, alpha=0.6)
     axes.xaxis.set_major_locator(_whole_numbers())
     axes.set_xlabel(chart.data["x"])
     axes.set_ylabel(chart.data["y"])

@@ -7,7 +7,7 @@ from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
 from unskew.report.draw import draw_chart
 from unskew.report.rows import methods_csv, tuning_csv
-from unskew.report.tuning_table import tuning_table
+from unskew.report.tuning_table import history_table, tuning_table
 from unskew.runs.atomic import write_bytes
 from unskew.runs.runs import Runs
 from unskew.utils.printable import encoded
@@ -50,13 +50,14 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
     """Write the table as CSV, LaTeX and Markdown into a folder, and return the files.
 
     The CSV file has all numbers in full, the others are for readers. If methods were tuned, the
-    chosen hyper-parameters are a second table.
+    chosen hyper-parameters are a second table, and all settings that were tried a third.
     """
     numbers = methods_csv(runs, target)
     written = _write_table(_created(folder) / "table", runs.table_with_verdict(target), numbers)
-    tuned = tuning_table(runs)
-    if tuned is not None:
+    tuned, history = tuning_table(runs), history_table(runs)
+    if tuned is not None and history is not None:
         written += _write_table(Path(folder) / "tuning", tuned, tuning_csv(runs))
+        written += export_tables(folder, {"tuning-history": history})
     return written
 
 

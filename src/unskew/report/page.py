@@ -17,7 +17,7 @@ from unskew.report.export import TABLE_FILES, export_table
 from unskew.report.first_screen import complete_diagnosis, describe, leader_card
 from unskew.report.reproduce import configuration, python_text
 from unskew.report.templating import render
-from unskew.report.tuning_table import tuned_lrs, tuning_table
+from unskew.report.tuning_table import search_text, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
 from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
@@ -121,7 +121,7 @@ def page_text(
         findings=data_findings(runs),
         densities=density_notes(runs),
         tuning=tuning_table(runs),
-        tuned_lrs=tuned_lrs(runs),
+        search=search_text(runs),
         configuration=configuration(runs),
         command=command,
         python=python_text(runs),

@@ -81,7 +81,9 @@ def _judging(runs: Runs) -> dict[str, Any]:
 
 
 def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {"lr": facts["lrs"], "trials": facts["trials"], "rounds": facts["rounds"]}
+    clip = {"clip": facts["clips"]} if facts["clips"] else {}
+    search = {"budget": facts["budget"], "rounds": facts["rounds"], "seeds": len(facts["seeds"])}
+    return {"lr": facts["lr"], **clip, **search}
 
 
 def _method(name: str) -> str:

@@ -27,10 +27,14 @@ def method_rows(runs: Runs, target: float | None = None) -> list[Row]:
         | {"metric": runs.metric.name}
         | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
         | (_pair(verdict, row.method) if row.method not in untrained else {})
-        | {"remarks": runs.remarks.get(row.method, [])}
+        | {"failed": _failed(runs, row.method), "remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)
     ]
+
+
+def _failed(runs: Runs, method: str) -> list[str]:
+    return [f"{kind} with seed {seed}" for seed, kind in runs.failures(method).items()]
 
 
 def _pair(verdict: Verdict | None, method: str) -> Row:
@@ -60,10 +64,13 @@ def tuning_csv(runs: Runs) -> str:
         {
             "chosen": method,
             "lr": facts["chosen"]["lr"],
+            "clip": facts["chosen"].get("clip"),
+            "edges": [f"{name}: {side}" for name, side in facts["edges"].items()],
             "validation": facts["chosen"]["value"],
             "level": facts["level"],
             "metric": facts["metric"],
-            "trials": facts["trials"],
+            "settings": len(facts["results"]),
+            "rounds": facts["spent"],
         }
         for method, facts in tuning_facts(runs).items()
     ]

@@ -260,11 +260,23 @@ def has_checkpoint_of(run: Path, end: tuple[int, int]) -> bool:
 
     It is not checked whether the checkpoint is undamaged.
     """
+    return _newest_checkpoint(run) == _name_of(*end)
+
+
+def rounds_done(run: Path, stage: int) -> int:
+    """Return how many rounds of a stage the newest checkpoint in a run's folder holds."""
+    prefix, newest = _name_of(stage, 0)[:-6], _newest_checkpoint(run)
+    number = newest.removeprefix(prefix)
+    return int(number) if number != newest and number.isdigit() else 0
+
+
+def _newest_checkpoint(run: Path) -> str:
+    """Return the name of the newest checkpoint in a run's folder; empty if there is none."""
     try:
         *_, newest = json.loads((run / CHECKPOINTS / MANIFEST).read_bytes())
     except (OSError, ValueError, TypeError):  # none yet, or a damaged file: opening it explains
-        return False
-    return bool(newest == _name_of(*end))
+        return ""
+    return str(newest)
 
 
 def _name_of(stage: int, round_: int) -> str:

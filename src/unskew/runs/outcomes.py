@@ -7,8 +7,8 @@ words beside the method's row.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from unskew.runs.run import Judge, Run
@@ -36,8 +36,56 @@ class Outcome:
 
 def outcomes_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> list[Outcome]:
     """Return what the runs of one method, one per seed, show about it."""
-    found = [_majority(runs, level, judge), _divergence(runs)]
-    return [outcome for outcome in found if outcome is not None]
+    failures = list(failures_of(runs, level, judge).values())
+    return [
+        _outcome([each for each in failures if each.kind == kind], len(runs))
+        for kind in _ADVICE
+        if any(each.kind == kind for each in failures)
+    ]
+
+
+def failures_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> "dict[int, Failure]":
+    """Return how the runs of one method failed, by seed, for the seeds in which they did."""
+    found = {run.seed: failure_of(run, level, run.judged(level, "accuracy", judge)) for run in runs}
+    return {seed: failure for seed, failure in found.items() if failure is not None}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the training of a run failed."""
+
+    kind: Literal["diverged", "collapsed"]
+    reason: str
+
+
+_ADVICE: dict[str, str] = {
+    "collapsed": "look at unskew data check, or try another lr",
+    "diverged": "try a smaller lr, or clip, or scale the features",
+}
+
+
+def failure_of(run: "Run", level: str, accuracy: float) -> Failure | None:
+    """Return how a run failed, if it did; ``accuracy`` is the one by which it is judged.
+
+    It diverged if no client's training ended with finite numbers, or if the training loss rose to
+    ten times its minimum and twice its first value; the median of the last five rounds counts. It
+    collapsed if its accuracy is at most half a percentage point above that of always predicting the
+    most frequent class.
+    """
+    if reason := _diverged(run):
+        return Failure("diverged", reason)
+    share = _majority_share(run, level)
+    if share is None or share >= 1 or math.isnan(accuracy) or accuracy > share + _TOLERANCE:
+        return None
+    text = f"no better than always predicting the most frequent class ({100 * share:.2f} %)"
+    return Failure("collapsed", text)
+
+
+def _outcome(failures: Sequence[Failure], seeds: int) -> Outcome:
+    """Return what failures of the same kind mean for a method."""
+    kind, reason = failures[0].kind, failures[0].reason
+    words = f"{kind} in {len(failures)} of {seeds} seeds" if seeds > 1 else kind
+    return Outcome(f"{words}: {reason}; {_ADVICE[kind]}", words)
 
 
 def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
@@ -52,34 +100,9 @@ def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
     return Outcome(f"identical to {other}{because}")
 
 
-def _majority(runs: "Sequence[Run]", level: str, judge: "Judge") -> Outcome | None:
-    shares = [_majority_share(run, level) for run in runs]
-    if not shares or None in shares:
-        return None
-    share = fmean(each for each in shares if each is not None)
-    accuracy = fmean(run.judged(level, "accuracy", judge) for run in runs)
-    if share >= 1 or math.isnan(accuracy) or accuracy > share + _TOLERANCE:
-        return None
-    return Outcome(
-        f"no better than always predicting the most frequent class ({100 * share:.2f} %); look "
-        "at unskew data check, or try another lr",
-        "most frequent class",
-    )
-
-
 def _majority_share(run: "Run", level: str) -> float | None:
     share = run.facts.get("data", {}).get("majority", {}).get(level)
     return float(share) if isinstance(share, int | float) else None
-
-
-def _divergence(runs: "Sequence[Run]") -> Outcome | None:
-    reasons = [reason for run in runs if (reason := _diverged(run))]
-    if not reasons:
-        return None
-    seeds = f" with {len(reasons)} of {len(runs)} seeds" if len(runs) > 1 else ""
-    return Outcome(
-        f"diverged{seeds}: {reasons[0]}; try a smaller lr, or scale the features", "diverged"
-    )
 
 
 def _diverged(run: "Run") -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from unskew.errors import UnskewError
 from unskew.runs.cpu import cpus_text
 from unskew.runs.frames import histories_frame, runs_frame
-from unskew.runs.outcomes import Outcome, identity, outcomes_of
+from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
@@ -20,7 +20,7 @@ from unskew.stats.verdict import Verdict, judge_scores
 from unskew.stats.waves import Waves
 from unskew.utils.specs import lookup
 from unskew.utils.tables import Table
-from unskew.utils.wording import plural
+from unskew.utils.wording import joined, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -177,8 +177,15 @@ class Runs(Sequence[Run]):
         verdict = judge_scores(
             scores, self.metric, level, baseline=baseline, margin=self.margin, waves=self.waves
         )
+        if verdict is not None:
+            verdict = replace(verdict, failed=self._failed(level))
         self._verdicts[level, baseline] = judged, verdict
         return verdict
+
+    def _failed(self, level: str) -> dict[str, str]:
+        """Return in words how methods failed at a level, for those that did."""
+        found = {m: outcomes_of(self.of(m), level, self.judge) for m in self._trained}
+        return {m: joined([each.words for each in all_]) for m, all_ in found.items() if all_}
 
     @property
     def _undefined(self) -> int:
@@ -274,6 +281,11 @@ class Runs(Sequence[Run]):
         identical = next((outcome for outcome in same if outcome), None)
         found = outcomes_of(runs, self.level, self.judge)
         return found if identical is None else [identical, *found]
+
+    def failures(self, method: str) -> dict[int, str]:
+        """Return the seeds with which a method's training failed: it diverged, or collapsed."""
+        found = failures_of(self.of(method), self.level, self.judge)
+        return {seed: failure.kind for seed, failure in found.items()}
 
     def table(self, target: float | None = None) -> Table:
         """Return one row per method, the best first: its metrics, and the cost of the target.

@@ -114,22 +114,28 @@ class _Densities(_Part):
 
 
 class _Trial(_Part):
-    value: _Number
-
-
-class _Chosen(_Trial):
+    method: str
     lr: float
+    clip: float | None = None
+    rounds: int
+    value: _Number
+    values: list[_Number]
+    failures: list[str]
 
 
 class _Tuning(_Part):
     requested: str
-    chosen: _Chosen
+    chosen: _Trial
+    edges: dict[str, str]
     results: list[_Trial]
-    lrs: list[float]
+    lr: list[float]
+    searched_lr: list[float]
+    clips: list[float]
     share: float
-    trials: int
+    budget: int
+    spent: int
     rounds: int
-    seed: int
+    seeds: list[int]
     level: str
     metric: str
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from unskew.stats.judging import (
@@ -39,7 +39,8 @@ class Verdict:
     has its units: percentage points of a share such as accuracy, or those of the metric, where a
     positive difference is better. ``level`` is the level of evaluation that is compared.
     ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
-    ``is_decided`` says whether all that such a comparison asks is known.
+    ``is_decided`` says whether all that such a comparison asks is known. ``failed`` says which
+    methods diverged or collapsed, and with how many seeds: their means mix results with failures.
     """
 
     metric: Metric
@@ -49,6 +50,7 @@ class Verdict:
     level: str = "global"
     open_methods: tuple[str, ...] = ()
     is_decided: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def leader(self) -> str:
@@ -75,7 +77,7 @@ class Verdict:
             return f"{self.leader} is the only method: there is nothing to compare it with."
         where = tested_on(self.level, self.metric)
         prefix = f"By {where}: " if self.level == "local" else ""
-        return f"{prefix}{self._against_baseline()} {self._best()}"
+        return f"{prefix}{self._against_baseline()} {self._best()}{self._failed()}"
 
     def __repr__(self) -> str:
         return f"Verdict({str(self)!r})"
@@ -135,6 +137,10 @@ class Verdict:
             "-" if math.isnan(pair.p) else p_text(pair.p).removeprefix("= "),
             self.note(pair.method),
         ]
+
+    def _failed(self) -> str:
+        texts = [f"{method} {how}" for method, how in self.failed.items()]
+        return f" Failed runs: {', '.join(texts)}." if texts else ""
 
     def _against_baseline(self) -> str:
         tested = [pair for pair in self.pairs if not math.isnan(pair.difference)]

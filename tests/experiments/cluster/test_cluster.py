@@ -74,7 +74,7 @@ def test_tuning_and_decisions_use_the_cluster(federation, tmp_path, workers, mon
     monkeypatch.setattr(
         Cluster, "submit", lambda self, fn, *args: sent.append(fn) or submit(self, fn, *args)
     )
-    options = OPTIONS | {"tune": {"lr": [0.05, 0.1], "trials": 2, "rounds": 2}}
+    options = OPTIONS | {"tune": {"lr": [0.05, 0.1], "budget": 8, "rounds": 2}}
     options |= {"decide": {"max_seeds": 3}}
     here = us.compare(federation, "fedavg,fedprox", jobs=1, out=tmp_path / "here", **options)
     away = us.compare(federation, "fedavg,fedprox", on=workers, out=tmp_path / "away", **options)

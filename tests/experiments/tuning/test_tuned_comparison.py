@@ -1,5 +1,6 @@
 """Tuned comparisons from end to end, in Python."""
 
+import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,12 +13,15 @@ from unskew.errors import FolderError, UnskewError
 from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.split import validation_split
 from unskew.methods import ServerSide
-from unskew.report.tuning_table import tuning_table
+from unskew.report.charts.tuning_history import tuning_charts
+from unskew.report.tuning_table import history_table, tuning_table
 from unskew.runs.read import read_runs, run_folders
 
+pytest.importorskip("optuna")
 FEDERATION = small_federation((60, 40, 30, 20))
 OPTIONS = {"seeds": 2, "model": "logistic", "rounds": 4, "batch_size": 8}
-TUNE = {"lr": [0.01, 0.2], "trials": 4, "rounds": 3}
+TUNE = {"lr": [0.05, 2.0], "rounds": 3, "budget": 11}
+"""A single wave: four settings of one round, two of three rounds, one with a second seed."""
 
 
 def tuned(methods="fedavg,ditto", **options):
@@ -42,22 +46,26 @@ def trained(monkeypatch):
 def test_the_best_setting_on_validation_is_chosen_and_trained():
     for run in tuned():
         facts = run.facts["tuning"]
-        best = max(facts["results"], key=lambda each: each["value"])
-        assert facts["chosen"] == best
-        assert (run.method, run.facts["configuration"]["lr"]) == (best["method"], best["lr"])
-        assert len(facts["results"]) == 4
+        judged = [each for each in facts["results"] if len(each["values"]) == 2]
+        assert facts["chosen"] == max(judged, key=lambda each: each["value"])
+        assert facts["chosen"]["failures"] == []
+        assert run.method == facts["chosen"]["method"]
+        assert run.facts["configuration"]["lr"] == facts["chosen"]["lr"]
+        assert (len(facts["results"]), facts["spent"], facts["seeds"]) == (4, 11, [0, 1])
 
 
-def test_the_value_of_a_trial_is_that_of_a_run_on_the_validation_split():
+def test_the_value_of_a_setting_is_that_of_runs_on_the_validation_splits():
     (run, *_) = tuned("ditto")
     facts = run.facts["tuning"]
-    split = validation_split(FEDERATION, facts["share"], facts["seed"])
     for each in facts["results"]:
-        options = {**OPTIONS, "rounds": 3, "lr": each["lr"]}
-        del options["seeds"]
-        again = us.train(split, each["method"], **options)
-        _, (_, second, third) = again.curve("personal")
-        assert each["value"] == pytest.approx((second + third) / 2)
+        for seed, value in enumerate(each["values"]):
+            split = validation_split(FEDERATION, facts["share"], seed)
+            options = {**OPTIONS, "rounds": each["rounds"], "lr": each["lr"], "seed": seed}
+            del options["seeds"]
+            again = us.train(split, each["method"], **options)
+            rounds, values = again.curve("personal")
+            late = [v for t, v in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
+            assert value == pytest.approx(sum(late) / len(late))
     assert facts["level"] == "personal"
 
 
@@ -65,8 +73,9 @@ def test_trials_train_on_a_part_and_runs_on_all(trained):
     tuned("fedavg", jobs=1)
     part = validation_split(FEDERATION, 0.2, 0).train.samples
     whole = FEDERATION.train.samples
-    assert trained[: 4 * 3] == [(part, 3, 0)] * 12
-    assert trained[4 * 3 :] == [(whole, 4, 0)] * 4 + [(whole, 4, 1)] * 4
+    # Settings that are trained further resume their first round.
+    trials = [(part, 1, 0)] * 4 + [(part, 3, 0)] * 4 + [(part, 3, 1)] * 3
+    assert trained == trials + [(whole, 4, 0)] * 4 + [(whole, 4, 1)] * 4
 
 
 def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
@@ -77,7 +86,7 @@ def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
     assert str(again.table()) == str(first.table())
     assert [run.facts["tuning"] for run in again] == [run.facts["tuning"] for run in first]
     tuned("fedavg,ditto,mean", out=tmp_path, jobs=1)
-    assert len(trained) == 4 * 3 + 2 * 4  # only the new method's trials and runs
+    assert len(trained) == 11 + 2 * 4  # only the new method's trials and runs
 
 
 def test_an_interrupted_search_is_resumed(tmp_path, monkeypatch):
@@ -106,11 +115,11 @@ def test_parallel_trials_choose_the_same():
 
 def test_reports_read_the_runs_and_not_the_trials(tmp_path):
     runs = tuned(out=tmp_path)
-    assert len(list((tmp_path / "tuning").rglob("run.json"))) == 2 * 4
+    assert len(list((tmp_path / "tuning").rglob("run.json"))) == 2 * 5
     found = read_runs([tmp_path])
     assert {(run.method, run.seed) for run in found} == {(run.method, run.seed) for run in runs}
     assert tuning_table(found).rows == sorted(tuning_table(runs).rows)
-    assert len(run_folders(tmp_path / "tuning")) == 8
+    assert len(run_folders(tmp_path / "tuning")) == 10
     for run in found:
         assert run.folder.parent.name == run.facts["tuning"]["requested"]
 
@@ -125,15 +134,17 @@ def test_the_test_samples_do_not_affect_a_search():
     assert first == second
 
 
-def test_a_published_value_that_the_network_does_not_support_is_skipped():
+def test_a_proposal_that_the_network_does_not_support_is_skipped():
     options = {"model": "mlp:hidden=6,norm=batch", "runner": "loop", "seeds": 1}
-    (run,) = tuned("fedgn", tune={**TUNE, "trials": 8}, **options)
+    (run,) = tuned("fedgn", tune={**TUNE, "budget": 33}, **options)
     skipped = [each for each in run.facts["tuning"]["results"] if "skipped" in each]
-    assert {each["method"] for each in skipped} == {
+    assert {each["method"] for each in skipped} <= {
         f"fedgn:groups={number}" for number in (4, 8, 16, 32)
     }
+    assert skipped
     assert all("does not divide" in each["skipped"] for each in skipped)
     assert all(each["value"] is None for each in skipped)
+    assert all(each["failures"] == ["skipped"] for each in skipped)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,17 +173,49 @@ def test_a_different_search_in_the_same_folder_is_an_error(tmp_path):
         tuned("fedavg", out=tmp_path, momentum=0.5)
 
 
-def test_the_table_of_a_search():
+def test_without_resume_an_earlier_search_is_an_error(tmp_path):
+    first = tuned("fedavg", out=tmp_path, resume=False, seeds=1)
+    assert first[0].facts["tuning"]["spent"] == 11  # settings resume within one search
+    with pytest.raises(FolderError, match="holds the trials of an earlier search"):
+        tuned("fedavg", out=tmp_path, resume=False, seeds=1)
+
+
+def test_the_norm_is_searched_and_used():
+    runs = tuned("fedavg", tune={**TUNE, "clip": [1e-6], "budget": 22})
+    facts = runs[0].facts["tuning"]
+    assert {each["clip"] for each in facts["results"]} == {None, 1e-6}
+    assert facts["chosen"]["clip"] is None  # with the tiny norm nothing is learnt
+    assert runs[0].facts["configuration"]["clip"] is None
+    assert "clip" in tuning_table(runs).columns
+
+
+def test_the_tables_of_a_search():
     runs = tuned("fedavg")
     table, facts = tuning_table(runs), runs[0].facts["tuning"]
-    assert table.columns == ["chosen", "lr", "validation", "worst trial", "judged by"]
-    values = [each["value"] for each in facts["results"]]
+    assert table.columns == ["chosen", "lr", "validation", "at an edge", "settings", "judged by"]
+    edges = ", ".join(f"{name}: {side}" for name, side in facts["edges"].items())
+    chosen = facts["chosen"]
     assert table.rows == [
-        ["fedavg", f"{facts['chosen']['lr']:g}", f"{100 * max(values):.2f} %",
-         f"{100 * min(values):.2f} %", "global accuracy"],
+        ["fedavg", f"{chosen['lr']:g}", f"{100 * chosen['value']:.2f} %", edges or "no", "4",
+         "global accuracy"],
     ]  # fmt: skip
     assert table.title == (
         "tuned on 20 % of each client's training samples "
-        "(trials per method: 4, rounds per trial: 3, seed: 0)"
+        "(budget per method: 11 rounds, rounds of a chosen setting: 3, seeds: 0, 1)"
     )
+    history = history_table(runs)
+    assert [row[4:6] for row in history.rows] == [
+        [str(each["rounds"]), str(len(each["values"]))] for each in facts["results"]
+    ]
+    assert history.rows[-1][-1] == f"{chosen['value']:.6g}"
+    (chart,) = tuning_charts(runs)
+    (series,) = chart.data["series"]
+    assert series["x"] == [1, 2, 3, 4]
+    assert series["points"] == [pytest.approx(each["value"], rel=1e-4) for each in facts["results"]]
     assert tuning_table(us.compare(FEDERATION, "fedavg", **OPTIONS)) is None
+
+
+def test_without_optuna_the_error_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UnskewError, match=r'^tune: needs Optuna; pip install "unskew\[tune\]"$'):
+        tuned("fedavg")

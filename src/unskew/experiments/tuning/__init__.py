@@ -1,5 +1,6 @@
-"""Hyper-parameter search: every method gets the same number of trials.
+"""Hyper-parameter search: every method gets the same budget, in rounds of training.
 
-``plan`` holds the options of a search, ``split`` the validation part of the data, ``trials`` the
-settings that are tried, ``choice`` the results of the trials, and ``search`` runs them all.
+``plan`` holds the options of a search, ``split`` the validation part of the data, ``space`` what is
+searched, ``sampler`` proposes settings, ``study`` decides which of a method's settings train
+further, ``choice`` holds the results, and ``search`` runs the studies of all methods.
 """

@@ -1,13 +1,15 @@
-"""The result of a search: the metric of every trial, and the best trial."""
+"""The results of a search: the values of every setting, and the setting that is chosen."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
 from unskew.composition.method import Method
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
-from unskew.experiments.tuning.trials import Trial
+from unskew.experiments.tuning.space import Params, Trial
+from unskew.runs.outcomes import failure_of
 from unskew.runs.run import Run
 from unskew.stats.metric import POOLED, Metric
 from unskew.utils.jsonable import to_jsonable
@@ -21,76 +23,170 @@ def level_of(method: Method) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class TrialResult:
-    """A trial and its value on the validation part.
+class Measured:
+    """What one run of a setting showed on the validation part."""
 
-    The value is NaN if there is none; ``skipped`` then gives the reason if the method did not
-    support the network.
-    """
-
-    trial: Trial
     metric: Metric
     value: float
-    skipped: str | None = None
-
-    @staticmethod
-    def of(trial: Trial, run: Run, level: str) -> "TrialResult":
-        """Read the value of a finished trial: the mean over the second half of its rounds.
-
-        Under skew the accuracy jumps from round to round, so a single round would make the choice
-        depend on noise.
-        """
-        name = run.metric.name
-        if level == "global":  # the validation parts of all clients are one common test set
-            name = name.removeprefix(POOLED)
-        rounds, values = run.curve(level, name)
-        late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
-        value = fmean(late) if late else math.nan
-        return TrialResult(trial, run.metric, value, run.facts.get("skipped"))
+    failure: str = ""
+    """How the run diverged or collapsed; empty if it did not."""
+    skipped: str = ""
+    """Why the setting was not trained, if the method does not support the network."""
 
     @property
     def score(self) -> float:
-        """A number that is larger for a better trial."""
-        if math.isnan(self.value):
-            return -math.inf
-        return self.metric.sign * self.value
+        """A number that is larger for a better value."""
+        return -math.inf if math.isnan(self.value) else self.metric.sign * self.value
+
+    @staticmethod
+    def of(run: Run, level: str, rounds: int, *, is_last: bool) -> "Measured":
+        """Read the value after so many rounds: the mean over the second half of them.
+
+        Under skew the accuracy jumps from round to round, so a single round would make the choice
+        depend on noise. The run may have more rounds. Before the last ones it may have learnt
+        nothing yet, so only then it may have collapsed.
+        """
+        rows = [row for row in run.metrics if row["round"] <= rounds or row["stage"] != "task"]
+        run = replace(run, metrics=rows)
+        name = run.metric.name
+        if level == "global":  # the validation parts of all clients are one common test set
+            name = name.removeprefix(POOLED)
+        value, skipped = _late_mean(run, level, name), run.facts.get("skipped", "")
+        accuracy = _late_mean(run, level, "accuracy") if is_last else math.nan
+        failure = failure_of(run, level, accuracy)
+        kind = "skipped" if skipped else "no value" if math.isnan(value) else ""
+        return Measured(run.metric, value, kind if failure is None else failure.kind, skipped)
 
 
-def best_of(results: list[TrialResult]) -> TrialResult:
-    """Return the best trial; of several that are equally good, the first."""
-    return max(results, key=lambda result: result.score)
+def _late_mean(run: Run, level: str, metric: str) -> float:
+    """Return the mean of a metric over the second half of a run's rounds."""
+    rounds, values = run.curve(level, metric)
+    late = [value for t, value in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
+    return fmean(late) if late else math.nan
+
+
+@dataclass(eq=False)
+class TrialResult:
+    """A setting and what its runs have shown so far."""
+
+    number: int
+    trial: Trial
+    params: Params
+    rounds: int = 0
+    """The rounds that it was trained with the first seed."""
+    measured: list[Measured] = field(default_factory=list)
+    """What was measured with each seed, after these rounds."""
+    first: Measured | None = None
+    """What was measured after the first rounds, by which a setting is trained further."""
+
+    @property
+    def value(self) -> float:
+        """The mean over seeds; NaN if a seed has none."""
+        return fmean(each.value for each in self.measured) if self.measured else math.nan
+
+    @property
+    def failures(self) -> list[str]:
+        """How the setting failed, once per seed in which it did."""
+        return [each.failure for each in self.measured if each.failure]
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether it cannot recover with more rounds, as a collapsed one may."""
+        return any(failure != "collapsed" for failure in self.failures)
+
+    def is_sound(self, seeds: int) -> bool:
+        """Whether it was trained with all of so many seeds and failed in none."""
+        return len(self.measured) == seeds and not self.failures
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether it diverged or failed with a later seed, as settings with too large steps do."""
+        return self.has_diverged or any(each.failure for each in self.measured[1:])
+
+    @property
+    def score(self) -> float:
+        """A number that is larger for a better setting."""
+        return fmean(each.score for each in self.measured) if self.measured else -math.inf
+
+    def facts(self) -> dict[str, Any]:
+        """Return the setting and its values as plain values."""
+        facts: dict[str, Any] = {
+            "method": self.trial.name,
+            "lr": self.trial.lr,
+            "clip": self.trial.clip,
+            "rounds": self.rounds,
+            "value": self.value,
+            "values": [each.value for each in self.measured],
+            "failures": self.failures,
+        }
+        skipped = next((each.skipped for each in self.measured if each.skipped), None)
+        return facts if skipped is None else {**facts, "skipped": skipped}
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The trials of one method; ``requested`` is the method's spec before the search."""
+    """The search of one method; ``requested`` is the method's spec before it."""
 
     requested: str
     level: str
     plan: SearchPlan
     results: list[TrialResult]
+    spent: int
+    """The rounds of training that the search took."""
+    lr_range: tuple[float, float]
+    """The learning rates that were searched, after extensions."""
+    edges: dict[str, str]
+    """What is chosen at an edge of its range."""
 
     @property
     def chosen(self) -> TrialResult:
-        """The trial whose settings are used."""
-        return best_of(self.results)
+        """The setting that is used."""
+        return best_of(self.results, len(self.plan.seeds))
 
     def facts(self) -> dict[str, Any]:
         """Return the whole search as plain values, for ``run.json``."""
+        plan = self.plan
         facts: dict[str, Any] = to_jsonable(
             {
                 "requested": self.requested,
-                "chosen": _facts(self.chosen),
+                "chosen": self.chosen.facts(),
+                "edges": self.edges,
                 "level": self.level,
-                "metric": self.chosen.metric.name,
+                "metric": self.chosen.measured[0].metric.name,
                 "share": SHARE,
-                **self.plan.model_dump(),
-                "results": [_facts(result) for result in self.results],
+                "lr": list(plan.lr),
+                "searched_lr": list(self.lr_range),
+                "clips": list(plan.clips),
+                "budget": plan.budget,
+                "spent": self.spent,
+                "rounds": plan.rounds,
+                "seeds": list(plan.seeds),
+                "results": [result.facts() for result in self.results],
             }
         )
         return facts
 
 
-def _facts(result: TrialResult) -> dict[str, Any]:
-    facts = {"method": result.trial.name, "lr": result.trial.lr, "value": result.value}
-    return facts if result.skipped is None else {**facts, "skipped": result.skipped}
+def best_of(results: Sequence[TrialResult], seeds: int) -> TrialResult:
+    """Return the best setting; of several that are equally good, the first.
+
+    Those that were trained with all seeds and failed in none come first. If there is none, the best
+    of those with the most rounds is returned, at a safe learning rate if possible.
+    """
+    limit = safe_lr(results, seeds)
+
+    def place(result: TrialResult) -> tuple[bool, bool, bool, int, float]:
+        sound, is_safe = not result.failures, result.trial.lr < limit
+        return result.is_sound(seeds), sound, is_safe, result.rounds, result.score
+
+    return max(results, key=place)
+
+
+def safe_lr(results: Sequence[TrialResult], seeds: int) -> float:
+    """Return half the smallest learning rate at which a setting was unstable.
+
+    It is infinite if none was, and once a setting can be chosen: then others may be risked.
+    """
+    if any(result.is_sound(seeds) for result in results):
+        return math.inf
+    return min((each.trial.lr / 2 for each in results if each.is_unstable), default=math.inf)

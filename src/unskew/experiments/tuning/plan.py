@@ -1,28 +1,36 @@
 """The plan of a search: its options, which are the same for all methods."""
 
 import math
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.experiments.tuning.trials import lrs_around
 from unskew.utils.specs import validated
 
 SHARE = 0.2
 """The share of each client's training samples used for validation, rounded down."""
 
-TRIALS = 6
-"""The default number of trials per method."""
-
 ROUNDS = 0.25
-"""The default number of rounds per trial, as a share of the run's rounds, rounded up."""
+"""The default number of rounds of a judged setting, as a share of the run's rounds, rounded up."""
 
-FACTOR = 4
-"""The default learning rates are the run's, and the run's divided and multiplied by this."""
+BUDGET = 12
+"""The default budget of a method, in judged settings of one seed."""
+
+SEEDS = 2
+"""The default number of seeds of a judged setting, which is also the smallest."""
+
+FACTOR = 8
+"""The default learning rates are the run's divided by this to the run's multiplied by it."""
+
+WAVE = 4
+"""How many settings are proposed at a time. It does not depend on the number of jobs, so that the
+same settings are tried on every machine."""
+
+CONTINUED, JUDGED = 2, 1
+"""How many settings of a wave are trained for all rounds, and with all seeds."""
 
 LearningRate = Annotated[float, Field(gt=0)]
 
@@ -33,58 +41,91 @@ class Tuning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     lr: Annotated[tuple[LearningRate, ...], Field(strict=False)] | None = None
-    trials: Annotated[int, Field(ge=1, le=100)] | None = None
+    clip: Annotated[tuple[LearningRate, ...], Field(strict=False)] = ()
+    budget: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
+    seeds: Annotated[int, Field(ge=SEEDS, le=100)] = SEEDS
 
     @field_validator("lr")
     @classmethod
-    def _at_least_two(cls, lrs: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if lrs is not None and len(set(lrs)) < max(2, len(lrs)):
-            raise ValueError(
-                "give at least two distinct learning rates: some methods have nothing else to tune"
-            )
+    def _is_a_range(cls, lrs: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if lrs is not None and len(set(lrs)) < 2:
+            raise ValueError("give the lowest and the highest learning rate to try, as in 0.01,0.5")
         return lrs
 
 
 class SearchPlan(BaseModel):
-    """A search: the trials and rounds per method, and the learning rates that are tried first."""
+    """A search: its budget per method, and what is searched for all of them."""
 
     model_config = ConfigDict(frozen=True)
 
-    lrs: tuple[float, ...]
-    trials: int
+    lr: tuple[float, float]
+    """The lowest and the highest learning rate, until the best lies at one of them."""
+    start: float
+    """The learning rate of the first setting."""
+    clips: tuple[float, ...]
+    """The clipping norms that are tried besides none."""
+    budget: int
+    """Rounds of training per method, counted over settings and seeds."""
     rounds: int
-    seed: int
+    """The rounds of a setting that may be chosen."""
+    seeds: tuple[int, ...]
+    """The seeds of a setting that may be chosen; settings start with the first."""
 
     @property
-    def remaining(self) -> int:
-        """The number of trials that remain after every learning rate was tried."""
-        return self.trials - len(self.lrs)
+    def seed(self) -> int:
+        """The first seed, from which the proposals derive."""
+        return self.seeds[0]
+
+    @property
+    def first_rounds(self) -> int:
+        """The rounds after which the better settings of a wave are trained further."""
+        return math.ceil(self.rounds / 3)
+
+    @property
+    def judging_cost(self) -> int:
+        """The rounds that it takes to train a setting with all other seeds."""
+        return (len(self.seeds) - 1) * self.rounds
+
+    @property
+    def wave_cost(self) -> int:
+        """The rounds of a wave, at most."""
+        further = CONTINUED * (self.rounds - self.first_rounds)
+        return WAVE * self.first_rounds + further + JUDGED * self.judging_cost
 
 
-def make_plan(tune: bool | Mapping[str, Any], settings: Settings, seed: int) -> SearchPlan | None:
-    """Return the plan for ``tune``: True or options of :class:`Tuning`; False gives None."""
+def make_plan(
+    tune: bool | Mapping[str, Any], settings: Settings, seeds: Sequence[int]
+) -> SearchPlan | None:
+    """Return the plan for ``tune``: True or options of :class:`Tuning`; False gives None.
+
+    ``seeds`` are those of the comparison, of which the first are used.
+    """
     if tune is False:
         return None
     options = Tuning() if tune is True else validated(Tuning, tune, "tune: ")
-    lrs = options.lr or (settings.lr / FACTOR, settings.lr, settings.lr * FACTOR)
-    trials = options.trials or max(TRIALS, len(lrs))
-    if trials < len(lrs):
-        raise UnskewError(
-            f"tune: trials must be at least the number of learning rates, {len(lrs)} "
-            f"(got {trials}); give more trials or fewer learning rates"
-        )
-    _check_spread(lrs, trials - len(lrs))
+    lrs = options.lr or (settings.lr / FACTOR, settings.lr * FACTOR)
+    low, high = min(lrs), max(lrs)
     rounds = options.rounds or math.ceil(ROUNDS * settings.rounds)
-    return SearchPlan(lrs=lrs, trials=trials, rounds=rounds, seed=seed)
-
-
-def _check_spread(lrs: tuple[float, ...], remaining: int) -> None:
-    """Raise if the learning rates are too close to fit all trials, whichever is the best."""
-    available = min(len(list(islice(lrs_around(best, lrs), remaining))) for best in lrs)
-    if available < remaining:
+    missing = options.seeds - len(seeds)
+    more = (max(seeds) + 1 + i for i in range(missing))
+    plan = SearchPlan(
+        lr=(low, high),
+        start=settings.lr if low <= settings.lr <= high else rounded(math.sqrt(low * high)),
+        clips=options.clip,
+        budget=options.budget or BUDGET * rounds,
+        rounds=rounds,
+        seeds=(*seeds[: options.seeds], *more),
+    )
+    if plan.budget < plan.wave_cost:
         raise UnskewError(
-            f"tune: lr: the learning rates {', '.join(f'{lr:g}' for lr in lrs)} are so close that "
-            f"only {available} of {remaining} remaining trials fit between them; spread them or "
-            "give fewer trials"
+            f"tune: budget must be at least {plan.wave_cost} rounds per method, of which {WAVE} "
+            f"settings train {plan.first_rounds}, {CONTINUED} of them {rounds} and {JUDGED} with "
+            f"{len(plan.seeds)} seeds (got {plan.budget}); give a larger budget or fewer rounds"
         )
+    return plan
+
+
+def rounded(value: float) -> float:
+    """Return a number with three significant digits: enough for a hyper-parameter."""
+    return float(f"{value:.3g}")

@@ -1,114 +1,113 @@
-"""The search: first the learning rates of all methods, then trials around each best one."""
+"""The search: the studies of all methods, whose runs are executed together."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
-from unskew.errors import UnskewError
 from unskew.experiments.scheduler import RunRequest, folder_name
-from unskew.experiments.tuning.choice import Choice, TrialResult, best_of, level_of
+from unskew.experiments.tuning.choice import Choice, Measured, level_of
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
+from unskew.experiments.tuning.sampler import check_installed
+from unskew.experiments.tuning.space import check_disjoint
 from unskew.experiments.tuning.split import validation_split
-from unskew.experiments.tuning.trials import Trial, first_trials, further_trials, grid_options
-from unskew.methods import with_options
+from unskew.experiments.tuning.study import MethodStudy, TrialRun
+from unskew.runs.checkpoint import rounds_done
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
 
 Execute = Callable[[Sequence[RunRequest]], list[Run]]
 
-_EVALUATIONS = 10
-"""The minimum number of evaluations per trial; those of the second half count."""
+_EVALUATIONS = 5
+"""The minimum number of evaluations in the first rounds of a setting; those of the second half
+count."""
 
 
 def search(
     methods: Sequence[Method],
     plan: SearchPlan,
-    federation: Federation,
+    federation: Callable[[int], Federation],
     execute: Execute,
     settings: Settings,
     out: Path | None,
 ) -> list[Choice]:
     """Try every method's settings on the validation part and return the best for each method.
 
-    With ``out`` every trial is a run in a folder below it, so that no trial is trained twice.
+    ``federation`` returns the federation of a seed. With ``out`` every trial is a run in a folder
+    below it, so that no trial is trained twice.
     """
+    check_installed()
     check_disjoint(methods)
-    split = validation_split(federation, SHARE, plan.seed)
-    runner = _TrialRunner(plan, split, execute, settings, out)
-    first = runner.run([first_trials(method, plan.lrs) for method in methods], skip=False)
-    further = runner.run(
-        [
-            further_trials(method, best_of(results).trial.lr, plan.lrs, plan.remaining, plan.seed)
-            for method, results in zip(methods, first, strict=True)
-        ],
-        skip=True,
-    )
-    return [
-        Choice(method.spec, level_of(method), plan, early + late)
-        for method, early, late in zip(methods, first, further, strict=True)
-    ]
-
-
-def check_disjoint(methods: Sequence[Method]) -> None:
-    """Raise if the searches of two methods could choose the same spec."""
-    searched_by: dict[str, str] = {}
-    for method in methods:
-        requested = method.spec
-        candidates = [with_options(method, options) for options in grid_options(method)]
-        for name in {requested, *(each.spec for each in candidates)}:
-            if name in searched_by:
-                raise UnskewError(
-                    f"tune: {searched_by[name]} and {requested} may both become {name}; "
-                    "remove one of them"
-                )
-            searched_by[name] = requested
+    with TemporaryDirectory(prefix="unskew-tuning-") as folder:
+        runner = _TrialRunner(plan, federation, execute, settings, out or Path(folder))
+        studies = [MethodStudy(method, plan).steps() for method in methods]
+        waiting = {i: next(study) for i, study in enumerate(studies)}
+        choices: dict[int, Choice] = {}
+        while waiting:
+            for i, measured in runner.run(waiting).items():
+                try:
+                    waiting[i] = studies[i].send(measured)
+                except StopIteration as end:
+                    choices[i] = end.value
+                    del waiting[i]
+    return [choices[i] for i in range(len(methods))]
 
 
 class _TrialRunner:
-    """Runs trials on the validation split."""
+    """Runs trials on the validation splits of the seeds."""
 
     def __init__(
         self,
         plan: SearchPlan,
-        federation: Federation,
+        federation: Callable[[int], Federation],
         execute: Execute,
         settings: Settings,
-        out: Path | None,
+        out: Path,
     ) -> None:
-        self._federation, self._execute = federation, execute
-        self._settings = settings.changed(
-            {
-                "rounds": plan.rounds,
-                "evaluate_every": max(1, plan.rounds // _EVALUATIONS),
-                "seed": plan.seed,
-            }
-        )
-        self._out = None if out is None else out / TUNING / f"{plan.rounds}-rounds"
+        self._federation, self._execute, self._rounds = federation, execute, plan.rounds
+        every = max(1, plan.first_rounds // _EVALUATIONS)
+        self._settings = settings.changed({"evaluate_every": every})
+        self._splits: dict[int, Federation] = {}
+        self._out = out / TUNING / f"{plan.rounds}-rounds"
 
-    def run(self, trials: Sequence[Sequence[Trial]], *, skip: bool) -> list[list[TrialResult]]:
-        """Run the trials of all methods and return the results of each method.
+    def run(self, batches: dict[int, list[TrialRun]]) -> dict[int, list[Measured]]:
+        """Execute the runs of several studies together and return what they showed."""
+        runs = iter(self._execute([self._request(each) for b in batches.values() for each in b]))
+        return {
+            i: [self._measured(next(runs), each) for each in batch] for i, batch in batches.items()
+        }
 
-        With ``skip`` a published value that the network does not support is skipped; without it,
-        a method that cannot be trained as requested is an error.
-        """
-        requests = [self._request(trial, skip) for group in trials for trial in group]
-        runs = iter(self._execute(requests))
-        return [
-            [TrialResult.of(trial, next(runs), level_of(trial.method)) for trial in group]
-            for group in trials
-        ]
+    def _measured(self, run: Run, request: TrialRun) -> Measured:
+        level, is_last = level_of(request.trial.method), request.rounds == self._rounds
+        return Measured.of(run, level, request.rounds, is_last=is_last)
 
-    def _request(self, trial: Trial, skip: bool) -> RunRequest:
-        folder = None
-        if self._out is not None:
-            folder = self._out / folder_name(trial.name) / f"lr={trial.lr:g}"
+    def _request(self, run: TrialRun) -> RunRequest:
+        trial = run.trial
+        setting = trial.text.removeprefix(trial.name).removeprefix(", ")
+        folder = self._out / folder_name(trial.name) / folder_name(setting) / f"seed{run.seed}"
+        # In a search that is repeated, the setting may already have been trained further.
+        rounds = max(run.rounds, rounds_done(folder, len(trial.method.stages()) - 1))
         return RunRequest(
-            label=f"{trial.name}, lr {trial.lr:g}, tuning",
+            label=f"{trial.text}, seed {run.seed}, tuning",
             method=trial.method,
-            data=lambda: self._federation,
-            settings=self._settings.changed({"lr": trial.lr}),
+            data=lambda: self._split(run.seed),
+            settings=self._settings.changed(
+                {
+                    "lr": trial.lr,
+                    "clip": trial.clip or self._settings.clip,
+                    "rounds": rounds,
+                    "seed": run.seed,
+                }
+            ),
             folder=folder,
-            skip_unsupported=skip,
+            # A proposal that the network does not support is skipped; a method that cannot be
+            # trained as requested is an error.
+            skip_unsupported=not run.is_requested,
         )
+
+    def _split(self, seed: int) -> Federation:
+        if seed not in self._splits:
+            self._splits[seed] = validation_split(self._federation(seed), SHARE, seed)
+        return self._splits[seed]

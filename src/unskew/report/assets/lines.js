@@ -21,7 +21,7 @@ DRAW.curves = (chart, width) => {
   const { data } = chart, series = data.series.filter(isShown);
   const height = 280, box = { left: 54, right: width - 10, top: 8, bottom: height - 40 };
   const svg = canvasOf(chart, width, height);
-  const known = series.flatMap((s) => [...s.low, ...s.high]).filter((v) => v !== null);
+  const known = series.flatMap((s) => [...s.low, ...s.high, ...(s.points || [])]).filter((v) => v !== null);
   if (!known.length) return svg;
   const xs = series.flatMap((s) => s.x), first = Math.min(...xs), last = Math.max(...xs);
   const x = scale(first, Math.max(last, first + 1), box.left, box.right);
@@ -41,6 +41,12 @@ DRAW.curves = (chart, width) => {
       d, fill: "none", stroke: color(s.method), "stroke-width": 2, "stroke-linejoin": "round",
       "stroke-dasharray": dash(s.method), class: "curve",
     }));
+    (s.points || []).forEach((v, i) => {
+      if (v === null) return;
+      svg.append(svgNode("circle", {
+        cx: x(s.x[i]), cy: y(v), r: 2.5, fill: color(s.method), "fill-opacity": 0.6,
+      }));
+    });
     if (s.x.length === 1 && s.mean[0] !== null) {
       svg.append(svgNode("circle", { cx: x(s.x[0]), cy: y(s.mean[0]), r: 3.5, fill: color(s.method) }));
     }

@@ -10,6 +10,7 @@ from unskew.report.charts.data_distribution import distribution_charts
 from unskew.report.charts.embedding import embedding_charts
 from unskew.report.charts.forest import forest_charts
 from unskew.report.charts.sample_weights import sample_weight_charts
+from unskew.report.charts.tuning_history import tuning_charts
 from unskew.runs.runs import Runs
 
 __all__ = ["Chart", "all_charts"]
@@ -30,4 +31,5 @@ def all_charts(runs: Runs, *, target: float | None = None, embedding: bool = Fal
         *sample_weight_charts(runs),
         *cluster_charts(runs),
         *(embedding_charts(runs) if embedding else []),
+        *tuning_charts(runs),
     ]
