@@ -181,7 +181,7 @@ def _trial_execution(
     """Return what executes the trials of a search, which resume to train further."""
     if not scheduler.resume and out is not None and (out / TUNING).exists():
         raise FolderError(
-            f"{out / TUNING} holds the trials of an earlier search; resume, or choose another folder"
+            f"{out / TUNING} holds the trials of an earlier search; resume, or use another folder"
         )
     resuming = replace(scheduler, resume=True)
 

@@ -15,7 +15,9 @@ from unskew.utils.tables import Table
 
 _DPI = 200
 _SUFFIXES = (".csv", ".tex", ".md")
-TABLE_FILES = tuple(name + suffix for name in ("table", "tuning") for suffix in _SUFFIXES)
+TABLE_FILES = tuple(
+    name + suffix for name in ("table", "tuning", "tuning-history") for suffix in _SUFFIXES
+)
 """The files that :func:`export_table` writes."""
 
 

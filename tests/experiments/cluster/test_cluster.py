@@ -79,7 +79,8 @@ def test_tuning_and_decisions_use_the_cluster(federation, tmp_path, workers, mon
     here = us.compare(federation, "fedavg,fedprox", jobs=1, out=tmp_path / "here", **options)
     away = us.compare(federation, "fedavg,fedprox", on=workers, out=tmp_path / "away", **options)
     assert_same(here, away)
-    assert len(sent) == 2 * 2 + len(away)  # two trials per method, and the runs of all waves
+    # Per method four settings, two of them further, one with a second seed; the runs of all waves.
+    assert len(sent) == 2 * (4 + 2 + 1) + len(away)
 
 
 @pytest.mark.long

@@ -1,0 +1,161 @@
+"""Compare tuned methods on three federations, and write the page of the results.
+
+python -m benchmarks.three_federations run runs/three
+python -m benchmarks.three_federations write runs/three docs/three-federations.md
+
+``run`` trains what is missing in the folder, so it can be stopped and repeated; ``--only`` names
+one federation and ``--methods`` other methods. ``write`` needs only the federations that are
+finished. Beside the page it writes the values of every seed (``NAME.json``) and the figures of the
+summary into the folder of the page's name, so that the results can be judged again without the
+runs.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import unskew as us
+from unskew.report.comparisons.page import export_summary
+from unskew.report.comparisons.reading import read_comparisons
+from unskew.report.first_screen import describe
+from unskew.report.page import COMPARISON, read_comparison
+from unskew.report.tuning_table import tuning_facts, tuning_table
+from unskew.runs.read import read_runs
+from unskew.runs.runs import Runs
+from unskew.stats.verdict import TEST
+from unskew.utils.jsonable import to_jsonable
+
+FEDERATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "label-skew": (
+        "Label skew: Fashion-MNIST, Dirichlet(0.1)",
+        ("--data", "fashion", "--skew", "dirichlet:alpha=0.1", "--clients", "20",
+         "--samples", "6000", "--model", "lenet5", "--participation", "0.5"),
+    ),
+    "feature-skew": (
+        "Feature skew: Fashion-MNIST with noise that grows from client to client",
+        ("--data", "fashion", "--skew", "noise:level=0.5", "--clients", "20",
+         "--samples", "6000", "--model", "lenet5", "--participation", "0.5"),
+    ),
+    "natural": (
+        "Natural clients: writers of FEMNIST",
+        ("--data", "femnist", "--skew", "natural", "--model", "lenet5", "--participation", "0.1"),
+    ),
+}  # fmt: skip
+"""The title and the data of each federation."""
+
+METHODS = (
+    "fedavg,mean,fedprox,scaffold,feddyn,fedavgm,fedadam,fedyogi,feddisco,ida,fedsa,fedfusion,"
+    "latent,feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10"
+)
+"""FedAvg, weights of clients, server optimizers, corrections of client drift, the five papers."""
+
+TRAINING = (
+    *("--rounds", "30", "--epochs", "1", "--evaluate-every", "3"),
+    *("--seeds", "3", "--decide", "--max-seeds", "5"),
+    *("--tune", "--tune-lr", "0.01,0.5", "--tune-clip", "10"),
+    *("--tune-rounds", "12", "--tune-budget", "144", "--jobs", "2", "--workers", "1"),
+)
+
+
+def run(folder: Path, names: Sequence[str], methods: str) -> None:
+    """Run the comparisons that are not finished, one after the other."""
+    for name in names:
+        if not (folder / name / COMPARISON).exists():
+            _, data = FEDERATIONS[name]
+            command = ["compare", *data, "--methods", methods, *TRAINING]
+            unskew = [sys.executable, "-m", "unskew", *command, "--out", str(folder / name)]
+            subprocess.run(unskew, check=True)
+
+
+def write(folder: Path, page: Path) -> None:
+    """Write the page, the values of every seed and the figures of the summary."""
+    finished = [name for name in FEDERATIONS if (folder / name / COMPARISON).exists()]
+    if not finished:
+        raise SystemExit(f"{folder} has no finished comparison")
+    values = page.with_suffix("")
+    values.mkdir(parents=True, exist_ok=True)
+    parts = ["# Tuned methods on three federations"]
+    if len(finished) > 1:
+        parts += _summary([folder / name for name in finished], values)
+    for name in finished:
+        known = read_comparison(folder / name)
+        runs = known.sorted(read_runs([folder / name], tables=False))
+        text = json.dumps(to_jsonable(values_of(runs)), indent=1)
+        (values / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        parts += _section(FEDERATIONS[name][0], runs, known.command or "", known.target)
+    parts.append(f"*Judged by: {TEST}.*")
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def values_of(runs: Runs) -> dict[str, Any]:
+    """Return what every method reached with every seed, and how it was set up."""
+    tuned = tuning_facts(runs)
+    return {
+        method: {
+            "tuning": {name: tuned[method][name] for name in ("requested", "chosen", "edges")}
+            if method in tuned
+            else None,
+            "lr": runs.learning_rate(method),
+            "failed": runs.failures(method),
+            "seeds": {
+                run.seed: {
+                    level: run.judged(level, runs.metric.name, runs.judge)
+                    for level in ("global", "local", "personal")
+                }
+                for run in runs.of(method)
+            },
+        }
+        for method in runs.methods
+    }
+
+
+def _summary(folders: Sequence[Path], values: Path) -> list[str]:
+    summary = us.summarize(read_comparisons(folders))
+    export_summary(values, summary)
+    figures = sorted(path.name for path in values.glob("*.svg"))
+    shown = [f"![{name.removesuffix('.svg')}]({values.name}/{name})" for name in figures]
+    return ["## All federations", str(summary), summary.table().to_markdown(), *shown]
+
+
+def _section(title: str, runs: Runs, command: str, target: float | None) -> list[str]:
+    tuned = tuning_table(runs)
+    parts = [
+        f"## {title}",
+        f"{describe(runs)}.",
+        runs.table_with_verdict(target).to_markdown(),
+        f"{runs.verdict()}",
+        f"```\n{command}\n```",
+    ]
+    if tuned is not None:
+        notes = [f"- {note}" for note in tuned.notes]
+        parts += [f"{tuned.title}:".capitalize(), tuned.to_markdown(), "\n".join(notes)]
+    return [part for part in parts if part]
+
+
+def main() -> None:
+    """Run the comparisons or write the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    steps = parser.add_subparsers(dest="step", required=True)
+    running = steps.add_parser("run", help="train what is missing")
+    running.add_argument("folder", type=Path)
+    running.add_argument("--only", choices=FEDERATIONS, help="one federation")
+    running.add_argument("--methods", default=METHODS)
+    writing = steps.add_parser("write", help="write the page")
+    writing.add_argument("folder", type=Path)
+    writing.add_argument("page", type=Path)
+    requested = parser.parse_args()
+    if requested.step == "run":
+        names = [requested.only] if requested.only else list(FEDERATIONS)
+        run(requested.folder, names, requested.methods)
+    else:
+        write(requested.folder, requested.page)
+
+
+if __name__ == "__main__":
+    main()
