@@ -11,11 +11,13 @@ from scipy.stats import ttest_rel
 
 from unskew.errors import UnskewError
 from unskew.stats import judge
-from unskew.stats.decisions import Settled, decide
+from unskew.stats.decisions import Settled, _step_down, decide
 from unskew.stats.moderated import fit_variances
 from unskew.stats.pairwise import (
+    CALIBRATION,
     Differences,
     all_variances,
+    differences_to,
     fit_model,
     holm,
     noise_of_methods,
@@ -99,9 +101,8 @@ def differences(mean, seeds=20):
     means = np.array([mean], dtype=float)
     ones = np.ones_like(means)
     none = np.zeros_like(means)
-    return Differences(
-        means, ones, seeds * ones, None, ones, none, np.ones((1, 1)), np.zeros(means.shape, bool)
-    )
+    no = np.zeros(means.shape, bool)
+    return Differences(means, ones, seeds * ones, None, ones, none, no, no)
 
 
 def test_a_pair_that_differs_makes_other_tests_easier_and_an_equivalent_one_does_not():
@@ -131,6 +132,58 @@ def test_the_noise_of_a_method_is_its_variance_around_the_others_median():
     rows = np.array([[[1.0, -1.0, 0.0], [0.0, 0.0, 0.0], [2.0, -2.0, 0.0]]])
     # Medians of the others: (1, -1, 0), (1.5, -1.5, 0) and (0.5, -0.5, 0).
     assert noise_of_methods(rows)[0] == pytest.approx([0.0, 1.5**2, 1.5**2])
+
+
+def test_the_median_of_the_others_leaves_out_what_is_missing():
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(size=(20, 7, 5)), 1)  # with ties
+    values[:, :, 2:][rng.random((20, 7, 3)) < 0.2] = NAN
+    centered = values - np.nanmean(values, axis=2, keepdims=True)
+    expected = [
+        np.nanvar(centered[:, m] - np.nanmedian(np.delete(centered, m, axis=1), axis=1), 1, ddof=1)
+        for m in range(7)
+    ]
+    assert noise_of_methods(values) == pytest.approx(np.stack(expected, 1))
+
+
+def noisy_table(*scales):
+    """Five seeds of a baseline, three quiet rivals and noisy ones, all 4 points better."""
+    rng, pattern = np.random.default_rng(4), np.array([1.2, -1.1, 0.5, -1.0, 0.4])
+    rows = {name: 70 + 0.5 * rng.normal(size=5) for name in ("base", "a", "b", "c")}
+    rows |= {f"noisy {i}": 74 + scale * pattern for i, scale in enumerate(scales)}
+    return {name: row.tolist() for name, row in rows.items()}
+
+
+def test_a_method_much_noisier_than_most_has_its_t_test_with_a_correction_for_all_pairs():
+    """Four rivals and no other difference, so Holm's factor of the noisy one is 4."""
+    values = noisy_table(2.0)
+    found = judge(values).pair("noisy 0")
+    own = ttest_rel(values["noisy 0"], values["base"]).pvalue
+    assert found.p == pytest.approx(4 * CALIBRATION * own, rel=0.2)
+    assert found.p >= 4 * CALIBRATION * own  # the larger of two variances counts
+
+
+def test_a_pair_that_fails_alone_neither_helps_nor_hinders_others():
+    """Holm's factors are 3 for the first pair and 2 for the next that is significant alone."""
+    p, alone = np.array([[0.001, 0.002, 0.004]]), np.array([[0.01, 0.4, 0.02]])
+    found = _step_down(p, alone, np.array([3]))
+    assert found[0] == pytest.approx([0.01, 0.4, 0.02])
+    late = _step_down(np.array([[0.001, 0.002, 0.024]]), alone, np.array([3]))
+    assert late[0] == pytest.approx([0.01, 0.4, 0.048])
+
+
+@settings(max_examples=20)
+@given(TABLES, st.sampled_from([0.05, 0.2]), st.sampled_from([1.0, 5.0]))
+def test_p_values_below_a_level_are_exact_without_the_others(values, level, looks):
+    rows = np.array([list(values.values()), list(values.values())])
+    rows[1] *= 1.5
+    variance, count = all_variances(rows)
+    noise = noise_of_methods(rows)
+    gaps = differences_to(rows, 0, variance, count, fit_model(variance, count), noise)
+    full, part = decide(gaps, 1.0, looks), decide(gaps, 1.0, looks, level=level)
+    for exact, found in ((full.p, part.p), (full.p_equivalent, part.p_equivalent)):
+        assert found[exact < level] == pytest.approx(exact[exact < level])
+        assert (found[exact >= level] >= level).all()
 
 
 def test_rounded_values_that_tie_by_chance_are_not_identical():

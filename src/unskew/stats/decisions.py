@@ -51,15 +51,24 @@ class Decisions:
 
 
 def decide(
-    differences: Differences, margin: float, looks: float = 1.0, settled: Settled | None = None
+    differences: Differences,
+    margin: float,
+    looks: float = 1.0,
+    settled: Settled | None = None,
+    level: float = np.inf,
 ) -> Decisions:
     """Test every difference, corrected for the number of pairs and of looks.
 
-    ``settled`` is how many other pairs have been answered at earlier looks.
+    ``settled`` is how many other pairs have been answered at earlier looks. Only p-values below
+    ``level`` are exact; to compute no others saves time.
     """
     size, tested = np.abs(differences.mean), differences.seeds > 1
-    moderated, alone = (2 * tail for tail in differences.tails(size))
-    inside, inside_alone = differences.tails(margin - size)
+    asked = None
+    if np.isfinite(level):
+        below = level / looks
+        asked = (2 * differences.alone(size) < below) | (differences.alone(margin - size) < below)
+    moderated, alone = (2 * tail for tail in differences.tails(size, asked))
+    inside, inside_alone = differences.tails(margin - size, asked)
     pairs = tested.sum(axis=1)
     if settled is not None:
         pairs = pairs + settled.equivalent
@@ -77,15 +86,18 @@ def decide(
 
 
 def _step_down(p: Array, alone: Array, pairs: NDArray[np.int64]) -> Array:
-    """Correct p-values by Holm's method; each must also be significant alone, uncorrected."""
-    # A pair that is not significant alone comes late, so that it does not help the others.
-    order = np.argsort(np.maximum(p, alone / np.maximum(pairs[:, None], 1)), axis=1, kind="stable")
-    factors = np.maximum(pairs[:, None] - np.arange(p.shape[1]), 1)
-    steps = np.maximum(
-        factors * np.take_along_axis(p, order, 1), np.take_along_axis(alone, order, 1)
-    )
-    found = np.empty_like(p)
-    np.put_along_axis(found, order, np.fmax.accumulate(steps, axis=1), 1)
+    """Correct p-values by Holm's method; each must also be significant alone, uncorrected.
+
+    The next pair is always the one that needs the smallest level, so a pair that is not significant
+    alone does not keep others from being tested, nor does it help them.
+    """
+    left, found = np.where(np.isnan(p), np.inf, p), np.full_like(p, np.nan)
+    tables, level = np.arange(len(p)), np.zeros(len(p))
+    for step in range(p.shape[1]):
+        needed = np.maximum(np.maximum(pairs - step, 1)[:, None] * left, alone)
+        chosen = np.nanargmin(np.where(np.isnan(needed), np.inf, needed), axis=1)
+        level = np.maximum(level, needed[tables, chosen])
+        found[tables, chosen], left[tables, chosen] = level, np.inf
     return found
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, ndtr, polygamma, stdtr
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _PRIOR_DOF = {1.0: 1.0, 2.0: 1.0, 4.0: 1.0, 8.0: 1.0, 16.0: 1.0, 1e6: 20.0}
 """The values of d0 that are averaged over, and how probable they are before the data.
@@ -63,10 +64,12 @@ class VarianceModel:
         raised = self.location + np.maximum(excess, 0.0)
         return VarianceModel(self.weight, raised, self.dof)
 
-    def tail(self, distance: Array, variance: Array, seeds: Array) -> Array:
+    def tail(
+        self, distance: Array, variance: Array, seeds: Array, asked: Flags | None = None
+    ) -> Array:
         """Return the probability that a mean exceeds its expectation by ``distance``.
 
-        All have one row per table and one column per pair.
+        All have one row per table and one column per pair; 1 where it is not ``asked`` for.
         """
         own = np.maximum(seeds - 1, 0)
         if len(distance) == 1:  # all grid points at once
@@ -75,16 +78,17 @@ class VarianceModel:
             with np.errstate(divide="ignore", invalid="ignore"):
                 t = np.nan_to_num(distance / np.sqrt(pooled / seeds), nan=0.0)
             single: Array = self.weight.T @ stdtr(dofs, -t)
-            return single
+            return single if asked is None else np.where(asked, single, 1.0)
         found = np.zeros(np.broadcast_shapes(distance.shape, variance.shape))
+        some = np.ones(found.shape, bool) if asked is None else asked
         for weight, location, dof in zip(self.weight, self.location, self.dof, strict=True):
-            rows = weight > _NEGLIGIBLE
-            pooled = (dof * location[rows, None] + own[rows] * variance[rows]) / (dof + own[rows])
+            at = rows, _ = np.nonzero(some & (weight > _NEGLIGIBLE)[:, None])
+            pooled = (dof * location[rows] + own[at] * variance[at]) / (dof + own[at])
             with np.errstate(divide="ignore", invalid="ignore"):
-                t = np.nan_to_num(distance[rows] / np.sqrt(pooled / seeds[rows]), nan=0.0)
-            tails = stdtr(dof + own[rows], -t) if dof < _NORMAL else ndtr(-t)
-            found[rows] += weight[rows, None] * tails
-        return found
+                t = np.nan_to_num(distance[at] / np.sqrt(pooled / seeds[at]), nan=0.0)
+            tails = stdtr(dof + own[at], -t) if dof < _NORMAL else ndtr(-t)
+            found[at] += weight[rows] * tails
+        return np.where(some, found, 1.0)
 
     def variance(self, variance: Array, seeds: Array) -> Array:
         """Return the estimated variance of each pair: the posterior mean over the grid."""

@@ -3,8 +3,9 @@
 A table has one row per method and one column per seed; NaN means that there is no value. The test
 of a pair combines two: the moderated test of :mod:`unskew.stats.moderated`, corrected for the
 number of pairs, and a t-test with the noise of the noisier of the two methods, not corrected. Both
-must reject. The first provides the power; the second limits the error where one method is much
-noisier than the others.
+must reject. The first provides the power; the second limits the error where the variances of the
+others say little about that of a pair. For a method that is much noisier than most they say
+nothing, so its second test is corrected for the number of pairs too.
 """
 
 import warnings
@@ -12,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import chdtri, stdtr
 
-from unskew.stats.moderated import Array, VarianceModel, fit_variances
+from unskew.stats.moderated import Array, Flags, VarianceModel, fit_variances
 
 CALIBRATION = 1.1
 """p-values of three or more methods are multiplied by this.
@@ -29,8 +29,8 @@ _RESOLUTION = 1e-9
 _FLOOR = 0.01
 """A pair's own variance counts as at least this share of the median over all pairs."""
 
-_MUCH = 8.0
-"""A method with this many times the median variance is much noisier than most."""
+_BY_CHANCE = 0.002
+"""A method is much noisier than most if an equal variance has less than this probability."""
 
 _UNLIKELY = 0.01
 """The probability of a tie with every seed, over all pairs, below which it is no chance."""
@@ -43,11 +43,11 @@ class Differences:
     ``seeds`` is the number of seeds that both have; without two there is no test.
     ``variance`` is that of a single difference, NaN with one seed; ``model`` is None for tables
     of two methods and for those without any variance, which have only the paired t-test.
-    ``own_variance`` is that of the t-test of the pair alone, which is corrected for ``noisy``, the
-    number of methods that are much noisier than most (at least one). ``rounding`` is half of the
-    smallest step by which a mean difference can change: if values are rounded, a tail begins that
-    much earlier (the correction for continuity). ``is_identical`` marks the methods with the
-    reference's value with every seed, unless that is likely among rounded values.
+    ``own_variance`` is that of the t-test of the pair alone, and ``is_noisy`` marks the methods
+    that are much noisier than most. ``rounding`` is half of the smallest step by which a mean
+    difference can change: if values are rounded, a tail begins that much earlier (the correction
+    for continuity). ``is_identical`` marks the methods with the reference's value with every seed,
+    unless that is likely among rounded values.
     """
 
     mean: Array
@@ -56,24 +56,34 @@ class Differences:
     model: VarianceModel | None
     own_variance: Array
     rounding: Array
-    noisy: Array
-    is_identical: NDArray[np.bool_]
+    is_noisy: Flags
+    is_identical: Flags
 
-    def tails(self, distance: Array) -> tuple[Array, Array]:
-        """Return the one-sided tails of both tests: moderated, and t-test of the pair alone."""
+    def tails(self, distance: Array, asked: Flags | None = None) -> tuple[Array, Array]:
+        """Return the one-sided tails of both tests: moderated, and t-test of the pair alone.
+
+        The first is 1 where it is not ``asked`` for; computing it takes time.
+        """
+        alone = self.alone(distance)
+        if self.model is None:
+            return alone, alone
+        moderated = CALIBRATION * self.model.tail(
+            distance - self.rounding, self.variance, self.seeds, asked
+        )
+        return np.where(self.is_noisy, np.maximum(moderated, alone), moderated), alone
+
+    def alone(self, distance: Array) -> Array:
+        """Return the one-sided tail of the t-test of each pair alone."""
         distance = distance - self.rounding
         own = np.maximum(self.seeds - 1, 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = distance / np.sqrt(self.own_variance / self.seeds)
-        alone = np.where(np.isnan(t), np.where(distance > 0, 0.0, 0.5), stdtr(own, -t))
+        tail = np.where(np.isnan(t), np.where(distance > 0, 0.0, 0.5), stdtr(own, -t))
         # Constant differences: the sign test, whose smallest p-value is two over 2 ** seeds.
         signs = np.where(distance > 0, 0.5**self.seeds, np.where(distance < 0, 1.0, 0.5))
-        alone = np.where(self.own_variance > 0, alone, signs)
-        alone = np.where(self.seeds > 1, alone, np.nan)
-        if self.model is None:
-            return alone, alone
-        moderated = self.model.tail(distance, self.variance, self.seeds)
-        return CALIBRATION * moderated, CALIBRATION * self.noisy * alone
+        tail = np.where(self.own_variance > 0, tail, signs)
+        tail = np.where(self.seeds > 1, tail, np.nan)
+        return tail if self.model is None else CALIBRATION * tail
 
 
 def all_variances(values: Array) -> tuple[Array, Array]:
@@ -112,13 +122,25 @@ def noise_of_methods(values: Array) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # methods or seeds without values
         centered = values - np.nanmean(values, axis=2, keepdims=True)
-        median = np.nanmedian if np.isnan(values).any() else np.median
-        methods = range(values.shape[1])
-        gaps = np.stack(
-            [centered[:, m] - median(np.delete(centered, m, axis=1), axis=1) for m in methods], 1
-        )
+        gaps = centered - _medians_of_others(centered)
         found: Array = np.nanvar(gaps, axis=2, ddof=1)
     return np.nan_to_num(found)
+
+
+def _medians_of_others(values: Array) -> Array:
+    """Return, for each method and seed, the median over the other methods; NaN values are none."""
+    order = np.argsort(values, axis=1)  # NaN values are the last
+    rank, places = np.empty_like(order), np.arange(values.shape[1])[None, :, None]
+    np.put_along_axis(rank, order, np.broadcast_to(places, order.shape), 1)
+    ordered, known = np.take_along_axis(values, order, 1), ~np.isnan(values)
+    number = known.sum(axis=1, keepdims=True) - known  # of others
+    middle = [np.maximum(place, 0) for place in ((number - 1) // 2, number // 2)]
+    # Without a method, those that are ranked above it move down by one.
+    below, above = (
+        np.take_along_axis(ordered, np.minimum(place + (place >= rank), len(places[0]) - 1), 1)
+        for place in middle
+    )
+    return np.where(number > 0, (below + above) / 2, np.nan)
 
 
 def differences_to(
@@ -145,7 +167,7 @@ def differences_to(
     equal = (mean == 0) & ~(own > 0) & (counted > 0)
     if model is None:
         return Differences(
-            mean, own, counted, None, own, np.zeros_like(mean), np.ones((len(mean), 1)), equal
+            mean, own, counted, None, own, np.zeros_like(mean), np.zeros_like(equal), equal
         )
     # How often other methods tie with the reference, which happens if values are rounded.
     others_known = ~np.isnan(gaps) & ~equal[:, :, None]
@@ -154,11 +176,14 @@ def differences_to(
     first, second = np.triu_indices(values.shape[1], 1)
     floor = _FLOOR * np.nanmedian(variance[:, first, second], axis=1)[:, None]
     noisier = np.maximum(np.maximum(noise[:, [reference]], noise[:, others]), floor)
-    noisy = noise[:, others] > _MUCH * np.median(noise, axis=1, keepdims=True)
-    number = np.maximum(noisy.sum(axis=1, keepdims=True), 1.0)
+    dof = np.maximum(count[:, others, others] - 1, 1)
+    # 9 times the median with 3 seeds, 5 times with 5, 3 times with 10.
+    much = chdtri(dof, _BY_CHANCE) / chdtri(dof, 0.5)
+    is_noisy = noise[:, others] > much * np.median(noise, axis=1, keepdims=True)
+    noisier = np.where(is_noisy, np.maximum(noisier, own), noisier)
     raised = model.raised_to(noise[:, reference], count[:, reference, reference])
     rounding = _step(values - values[:, [reference]])[:, None] / 2 / np.maximum(counted, 1)
-    return Differences(mean, own, counted, raised, noisier, rounding, number, equal)
+    return Differences(mean, own, counted, raised, noisier, rounding, is_noisy, equal)
 
 
 def _step(gaps: Array) -> Array:
