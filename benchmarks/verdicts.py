@@ -304,12 +304,15 @@ def in_waves(
     values: Array, shift: Array, waves: Sequence[int]
 ) -> tuple[Answers, Array, NDArray[np.int64]]:
     """Return the answers of ``judge_waves``, the differences they rest on, and seeds per method."""
-    blocks = _blocks(values)
-    if len(blocks) > 1:
-        parts = [in_waves(values[block], shift, waves) for block in blocks]
-        answers, means, used = zip(*parts, strict=True)
-        different, equivalent = (np.concatenate(found) for found in zip(*answers, strict=True))
-        return (different, equivalent), np.concatenate(means), np.concatenate(used)
+    parts = [_waves_of_block(values[block], shift, waves) for block in _blocks(values)]
+    different, equivalent = (np.concatenate([part[0][i] for part in parts]) for i in (0, 1))
+    means, used = np.concatenate([part[1] for part in parts]), [part[2] for part in parts]
+    return (different, equivalent), means, np.concatenate(used)
+
+
+def _waves_of_block(
+    values: Array, shift: Array, waves: Sequence[int]
+) -> tuple[Answers, Array, NDArray[np.int64]]:
     tables, methods, _ = values.shape
     different, equivalent = np.zeros((2, tables, methods - 1), dtype=bool)
     means = np.zeros((tables, methods - 1))

@@ -102,7 +102,7 @@ def differences(mean, seeds=20):
     ones = np.ones_like(means)
     none = np.zeros_like(means)
     no = np.zeros(means.shape, bool)
-    return Differences(means, ones, seeds * ones, None, ones, none, no, no)
+    return Differences(means, ones, seeds * ones, None, ones, none, none, no, no)
 
 
 def test_a_pair_that_differs_makes_other_tests_easier_and_an_equivalent_one_does_not():
@@ -163,11 +163,26 @@ def test_a_method_much_noisier_than_most_has_its_t_test_with_a_correction_for_al
     assert found.p >= 4 * CALIBRATION * own  # the larger of two variances counts
 
 
+def test_a_method_may_have_collapsed_with_every_seed():
+    """Four of twelve methods collapse with one seed of three, so the probability that one does with
+    all is (4 / 12 / 3)^3 = 1/729, and for eleven rivals in two directions 22/729."""
+    rng = np.random.default_rng(1)
+    rows = 70 + 0.1 * rng.normal(size=(12, 3))
+    rows[[1, 2, 3, 4], [0, 1, 2, 0]] -= 30
+    rows[5] -= 30
+    values = {f"m{i}": row.tolist() for i, row in enumerate(rows)}
+    assert judge(values).pair("m5").p == pytest.approx(22 / 729)
+    quiet = {name: values[name] for name in ("m0", *(f"m{i}" for i in range(5, 12)))}
+    assert judge(quiet).pair("m5").p < 0.01
+
+
 def test_a_pair_that_fails_alone_neither_helps_nor_hinders_others():
     """Holm's factors are 3 for the first pair and 2 for the next that is significant alone."""
     p, alone = np.array([[0.001, 0.002, 0.004]]), np.array([[0.01, 0.4, 0.02]])
     found = _step_down(p, alone, np.array([3]))
     assert found[0] == pytest.approx([0.01, 0.4, 0.02])
+    missing = _step_down(np.c_[p, NAN, NAN], np.c_[alone, NAN, NAN], np.array([3]))
+    assert missing[0] == pytest.approx([0.01, 0.4, 0.02, NAN, NAN], nan_ok=True)
     late = _step_down(np.array([[0.001, 0.002, 0.024]]), alone, np.array([3]))
     assert late[0] == pytest.approx([0.01, 0.4, 0.048])
 
@@ -231,6 +246,12 @@ def test_missing_seeds_do_not_count():
     assert pair.difference == pytest.approx(
         np.mean(np.array(full["m1"][:3]) - np.array(full["m0"][:3]))
     )
+
+
+def test_methods_without_values_change_no_answer():
+    full = table(np.random.default_rng(3))
+    more = full | {"none": [NAN] * 5, "one": [70.0] + [NAN] * 4}
+    assert answers(judge(more)) == answers(judge(full)) | {"none": "undecided", "one": "undecided"}
 
 
 def test_the_baseline_is_fedavg_or_the_first():

@@ -91,13 +91,15 @@ def _step_down(p: Array, alone: Array, pairs: NDArray[np.int64]) -> Array:
     The next pair is always the one that needs the smallest level, so a pair that is not significant
     alone does not keep others from being tested, nor does it help them.
     """
-    left, found = np.where(np.isnan(p), np.inf, p), np.full_like(p, np.nan)
+    left, found = p.copy(), np.full_like(p, np.nan)
     tables, level = np.arange(len(p)), np.zeros(len(p))
     for step in range(p.shape[1]):
         needed = np.maximum(np.maximum(pairs - step, 1)[:, None] * left, alone)
-        chosen = np.nanargmin(np.where(np.isnan(needed), np.inf, needed), axis=1)
-        level = np.maximum(level, needed[tables, chosen])
-        found[tables, chosen], left[tables, chosen] = level, np.inf
+        next_ = np.argmin(np.where(np.isnan(needed), np.inf, needed), axis=1)
+        is_left = ~np.isnan(needed[tables, next_])  # pairs without a test have no p-value
+        rows, columns = tables[is_left], next_[is_left]
+        level[rows] = np.maximum(level[rows], needed[rows, columns])
+        found[rows, columns], left[rows, columns] = level[rows], np.nan
     return found
 
 

@@ -5,7 +5,9 @@ of a pair combines two: the moderated test of :mod:`unskew.stats.moderated`, cor
 number of pairs, and a t-test with the noise of the noisier of the two methods, not corrected. Both
 must reject. The first provides the power; the second limits the error where the variances of the
 others say little about that of a pair. For a method that is much noisier than most they say
-nothing, so its second test is corrected for the number of pairs too.
+nothing, so its second test is corrected for the number of pairs too. If many methods are, training
+may collapse with some seeds, and a method that collapsed with all of them would look quiet: no
+p-value is below the probability of that.
 """
 
 import warnings
@@ -44,7 +46,8 @@ class Differences:
     ``variance`` is that of a single difference, NaN with one seed; ``model`` is None for tables
     of two methods and for those without any variance, which have only the paired t-test.
     ``own_variance`` is that of the t-test of the pair alone, and ``is_noisy`` marks the methods
-    that are much noisier than most. ``rounding`` is half of the smallest step by which a mean
+    that are much noisier than most. No tail is below ``least``, the probability that a method
+    collapsed with every seed. ``rounding`` is half of the smallest step by which a mean
     difference can change: if values are rounded, a tail begins that much earlier (the correction
     for continuity). ``is_identical`` marks the methods with the reference's value with every seed,
     unless that is likely among rounded values.
@@ -55,6 +58,7 @@ class Differences:
     seeds: Array
     model: VarianceModel | None
     own_variance: Array
+    least: Array
     rounding: Array
     is_noisy: Flags
     is_identical: Flags
@@ -70,6 +74,7 @@ class Differences:
         moderated = CALIBRATION * self.model.tail(
             distance - self.rounding, self.variance, self.seeds, asked
         )
+        moderated = np.maximum(moderated, self.least)
         return np.where(self.is_noisy, np.maximum(moderated, alone), moderated), alone
 
     def alone(self, distance: Array) -> Array:
@@ -166,9 +171,8 @@ def differences_to(
         mean = np.nansum(gaps, axis=2) / counted
     equal = (mean == 0) & ~(own > 0) & (counted > 0)
     if model is None:
-        return Differences(
-            mean, own, counted, None, own, np.zeros_like(mean), np.zeros_like(equal), equal
-        )
+        none = np.zeros_like(mean)
+        return Differences(mean, own, counted, None, own, none, none, none.astype(bool), equal)
     # How often other methods tie with the reference, which happens if values are rounded.
     others_known = ~np.isnan(gaps) & ~equal[:, :, None]
     ties = ((gaps == 0) & others_known).sum((1, 2)) / np.maximum(others_known.sum((1, 2)), 1)
@@ -176,14 +180,25 @@ def differences_to(
     first, second = np.triu_indices(values.shape[1], 1)
     floor = _FLOOR * np.nanmedian(variance[:, first, second], axis=1)[:, None]
     noisier = np.maximum(np.maximum(noise[:, [reference]], noise[:, others]), floor)
-    dof = np.maximum(count[:, others, others] - 1, 1)
-    # 9 times the median with 3 seeds, 5 times with 5, 3 times with 10.
-    much = chdtri(dof, _BY_CHANCE) / chdtri(dof, 0.5)
-    is_noisy = noise[:, others] > much * np.median(noise, axis=1, keepdims=True)
+    noisy = _is_much_noisier(noise, np.diagonal(count, axis1=1, axis2=2))
+    is_noisy = noisy[:, others]
     noisier = np.where(is_noisy, np.maximum(noisier, own), noisier)
+    # Each of the noisy methods may have collapsed with one of its seeds.
+    least = (noisy.mean(axis=1, keepdims=True) / np.maximum(counted, 1)) ** counted
     raised = model.raised_to(noise[:, reference], count[:, reference, reference])
     rounding = _step(values - values[:, [reference]])[:, None] / 2 / np.maximum(counted, 1)
-    return Differences(mean, own, counted, raised, noisier, rounding, is_noisy, equal)
+    return Differences(mean, own, counted, raised, noisier, least, rounding, is_noisy, equal)
+
+
+def _is_much_noisier(noise: Array, seeds: Array) -> Flags:
+    """Return which methods are much noisier than most: 9 times the median with three seeds.
+
+    The more seeds, the less: 5 times with five, 3 times with ten.
+    """
+    dof = np.maximum(seeds - 1, 1)
+    much = chdtri(dof, _BY_CHANCE) / chdtri(dof, 0.5)
+    found: Flags = noise > much * np.median(noise, axis=1, keepdims=True)
+    return found
 
 
 def _step(gaps: Array) -> Array:
