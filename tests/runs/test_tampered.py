@@ -46,6 +46,16 @@ def changed(value, path, new):
     return copy
 
 
+def without(value, path):
+    """Return a copy without the value at a path."""
+    copy = value.copy()
+    if len(path) > 1:
+        copy[path[0]] = without(value[path[0]], path[1:])
+    else:
+        del copy[path[0]]
+    return copy
+
+
 def report(folder, tmp_path):
     """Make everything that a report and a live view show, if the folder can be read."""
     try:
@@ -62,6 +72,23 @@ def test_any_wrong_value_in_run_json_is_one_line(folder, tmp_path):
     facts = json.loads((folder / "run.json").read_text())
     for path, wrong in product(places(facts), WRONG):
         (folder / "run.json").write_text(json.dumps(changed(facts, path, wrong)))
+        report(folder, tmp_path)
+
+
+def test_any_missing_value_in_run_json_is_one_line(folder, tmp_path):
+    facts = json.loads((folder / "run.json").read_text())
+    for path in places(facts):
+        (folder / "run.json").write_text(json.dumps(without(facts, path)))
+        report(folder, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl"])
+def test_any_missing_value_in_a_log_is_one_line(folder, tmp_path, name):
+    lines = (folder / name).read_text().splitlines()
+    row = json.loads(lines[0])
+    for path in places(row):
+        new = json.dumps(without(row, path))
+        (folder / name).write_text("\n".join([new, *lines[1:]]) + "\n")
         report(folder, tmp_path)
 
 

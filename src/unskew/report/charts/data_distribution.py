@@ -19,8 +19,8 @@ def distribution_charts(runs: Runs) -> list[Chart]:
     if not data.get("label_counts"):
         return []
     counts = np.array(data["label_counts"])
-    classes = data["class_names"] or [str(c) for c in range(counts.shape[1])]
-    clients = data["client_names"] or [str(k) for k in range(len(counts))]
+    classes = data.get("class_names") or [str(c) for c in range(counts.shape[1])]
+    clients = data.get("client_names") or [str(k) for k in range(len(counts))]
     rows = [[name, *map(str, row)] for name, row in zip(clients, counts.tolist(), strict=True)]
     as_bubbles = len(counts) <= BUBBLES
     differs = len({run.facts.get("identity", {}).get("data") for run in runs}) > 1
