@@ -10,7 +10,7 @@ pytest.importorskip("trustme")
 import unskew as us
 from unskew.cli import flower_up
 from unskew.flower.loopback.apps import load_task, read_app_config, with_changes
-from unskew.flower.loopback.federation import Outcome
+from unskew.flower.loopback.federation import EndedRun
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ class SimulatedLoopback:
             resume=config["resume"], progress=False, **settings,
         )  # fmt: skip
         watch()
-        return Outcome(1, self.status, "first line\nlast line")
+        return EndedRun(1, self.status, "first line\nlast line")
 
 
 @pytest.fixture

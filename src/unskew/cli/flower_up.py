@@ -13,7 +13,7 @@ import typer
 
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, read_app_config, with_changes
-from unskew.flower.loopback.federation import Loopback, Outcome
+from unskew.flower.loopback.federation import Loopback, EndedRun
 from unskew.runs.tail import Tail
 
 _COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")
@@ -50,8 +50,8 @@ def run_and_check(options: UpOptions) -> bool:
         Loopback(Path(folder), nodes, tls=options.tls, out=out) as federation,
     ):
         changes = _changed_values(config, options.app)
-        outcome = federation.run(options.app, changes, options.timeout, RoundPrinter(out).print_new)
-    _require_completed(outcome, out)
+        ended = federation.run(options.app, changes, options.timeout, RoundPrinter(out).print_new)
+    _require_completed(ended, out)
     typer.echo(f"run: {out}   (unskew report {out} writes a report)")
     if not options.check_parity:
         return True
@@ -84,11 +84,11 @@ def _next_folder(parent: Path) -> Path:
     return parent / str(number)
 
 
-def _require_completed(outcome: Outcome, out: Path) -> None:
-    if not outcome.completed:
-        last_lines = "\n".join(f"    {line}" for line in outcome.log.splitlines()[-15:])
+def _require_completed(ended: EndedRun, out: Path) -> None:
+    if not ended.completed:
+        last_lines = "\n".join(f"    {line}" for line in ended.log.splitlines()[-15:])
         raise UnskewError(
-            f"the run ended as {outcome.status}; logs are in {out / 'logs'}, the last lines:\n"
+            f"the run ended as {ended.status}; logs are in {out / 'logs'}, the last lines:\n"
             + last_lines
         )
 

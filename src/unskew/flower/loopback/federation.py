@@ -35,7 +35,7 @@ CONNECTION = "loopback"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EndedRun:
     """How a run ended according to the SuperLink, and the log of its server app."""
 
     run_id: int
@@ -144,7 +144,7 @@ class Loopback:
 
     def wait(
         self, run: Program, seconds: float, watch: Callable[[], object] = lambda: None
-    ) -> Outcome:
+    ) -> EndedRun:
         """Wait for a submitted run, calling ``watch`` about every half second."""
 
         def is_over() -> bool:
@@ -155,7 +155,7 @@ class Loopback:
         if not wait_until(is_over, seconds, pause=0.4):
             raise UnskewError(f"the run has not ended after {seconds:.0f} s; {run.tail()}")
         watch()
-        return self._outcome(run)
+        return self._ended(run)
 
     def run(
         self,
@@ -163,7 +163,7 @@ class Loopback:
         config: Mapping[str, Any],
         seconds: float,
         watch: Callable[[], object] = lambda: None,
-    ) -> Outcome:
+    ) -> EndedRun:
         """Submit an app and wait until its run has ended."""
         return self.wait(self.submit(app, config), seconds, watch)
 
@@ -185,13 +185,13 @@ class Loopback:
             raise UnskewError(f"{name} failed: {(done.stdout + done.stderr).strip()}")
         return done.stdout
 
-    def _outcome(self, run: Program) -> Outcome:
+    def _ended(self, run: Program) -> EndedRun:
         log = run.text()
         run_id = _find_run_id(log)
         if run_id is None:
             raise UnskewError(f"flwr run could not submit the app; {run.tail()}")
         printed = self.flwr(["list", "--run-id", str(run_id), CONNECTION, "--format", "json"])
-        return Outcome(run_id, str(json.loads(printed)["runs"][0]["status"]), log)
+        return EndedRun(run_id, str(json.loads(printed)["runs"][0]["status"]), log)
 
     def _home(self, name: str) -> dict[str, str]:
         """Give each program its own FLWR_HOME, as if it ran on a separate machine."""
