@@ -117,7 +117,11 @@ def test_the_metric_decides_the_table_and_the_verdict(terminal, visits, tmp_path
     assert header[4:7] == ["accuracy", "f1", "cost"]
     row = next(csv.DictReader((out / "table.csv").read_text().splitlines()))
     assert (row["metric"], row["level"]) == ("auc", "local")
-    assert float(row["cost"]) < 0 <= float(row["f1"]) <= 1
+    assert float(row["others.cost"]) < 0 <= float(row["others.f1"]) <= 1
+    rows = json.loads(terminal.run(*command, "--json")[1])
+    (found,) = (each for each in rows if each["method"] == row["method"])
+    assert float(row["accuracy"]) == found["accuracy"]  # the auc
+    assert float(row["others.accuracy"]) == found["others"]["accuracy"]
     terminal.output("report", out, "-o", tmp_path / "by.html", "--metric", "pooled_f1")
     assert "pooled_f1" in (tmp_path / "by.html").read_text()
     error = terminal.error(*compare(visits, "--holdout", "0.25", *columns, "--metric", "rmse"))

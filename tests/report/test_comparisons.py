@@ -214,6 +214,14 @@ def test_everything_is_exported(tmp_path):
     assert float(rows[0]["digits, noise"]) == pytest.approx(
         summary.effects("good")["digits, noise"].mean
     )
+    rows = list(csv.DictReader(io.StringIO(files["summary.csv"].read_text())))
+    assert rows[0]["method"] == "good"
+    assert float(rows[0]["mean"]) == summary.gains["good"].mean
+    assert float(rows[0]["mean_rank"]) == summary.ranks.means["good"]
+    rows = list(csv.DictReader(io.StringIO(files["answers.csv"].read_text())))
+    pair = summary.federations[0].verdict.pairs[0]
+    assert (rows[0]["federation"], rows[0]["method"]) == (summary.federations[0].name, pair.method)
+    assert (float(rows[0]["difference"]), rows[0]["answer"]) == (pair.difference, pair.answer)
     ET.parse(files["ranks.svg"])
     again = {path.name: path for path in export_summary(tmp_path / "again", summary)}
     for name in ("gains.svg", "ranks.svg"):

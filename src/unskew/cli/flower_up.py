@@ -13,7 +13,7 @@ import typer
 
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, read_app_config, with_changes
-from unskew.flower.loopback.federation import Loopback, EndedRun
+from unskew.flower.loopback.federation import EndedRun, Loopback
 from unskew.runs.tail import Tail
 
 _COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")

@@ -1,6 +1,6 @@
 """The figures and tables of a comparison as files, for papers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from unskew.errors import UnskewError
@@ -55,25 +55,16 @@ def export_table(folder: str | Path, runs: Runs, *, target: float | None = None)
     chosen hyper-parameters are a second table, and all settings that were tried a third.
     """
     numbers = methods_csv(runs, target)
-    written = _write_table(_created(folder) / "table", runs.table_with_verdict(target), numbers)
+    written = write_table(_created(folder) / "table", runs.table_with_verdict(target), numbers)
     tuned, history = tuning_table(runs), history_table(runs)
     if tuned is not None and history is not None:
-        written += _write_table(Path(folder) / "tuning", tuned, tuning_csv(runs))
-        written += export_tables(folder, {"tuning-history": history})
+        written += write_table(Path(folder) / "tuning", tuned, tuning_csv(runs))
+        written += write_table(Path(folder) / "tuning-history", history, history.to_csv())
     return written
 
 
-def export_tables(folder: str | Path, tables: Mapping[str, Table]) -> list[Path]:
-    """Write tables, by their file names, into a folder."""
-    folder = _created(folder)
-    return [
-        path
-        for name, table in tables.items()
-        for path in _write_table(folder / name, table, table.to_csv())
-    ]
-
-
-def _write_table(path: Path, table: Table, csv: str) -> list[Path]:
+def write_table(path: Path, table: Table, csv: str) -> list[Path]:
+    """Write a table as LaTeX and Markdown, and its numbers as the given CSV; return the files."""
     contents = (csv, table.to_latex(), table.to_markdown() + "\n")
     texts = dict(zip(_SUFFIXES, contents, strict=True))
     for suffix, text in texts.items():

@@ -55,7 +55,7 @@ def methods_csv(runs: Runs, target: float | None = None) -> str:
     """Return the rows of all methods as CSV, without their tuning and with the target."""
     goal = runs.default_target() if target is None else target
     rows = [row | {"target": goal} for row in method_rows(runs, target)]
-    return _csv([{name: row[name] for name in row if name != "tuning"} for row in rows])
+    return csv_text([{name: row[name] for name in row if name != "tuning"} for row in rows])
 
 
 def tuning_csv(runs: Runs) -> str:
@@ -74,10 +74,10 @@ def tuning_csv(runs: Runs) -> str:
         }
         for method, facts in tuning_facts(runs).items()
     ]
-    return _csv(rows)
+    return csv_text(rows)
 
 
-def _csv(rows: Sequence[Row]) -> str:
+def csv_text(rows: Sequence[Row]) -> str:
     """Return rows as CSV, numbers in full; what is not known is an empty cell."""
     flat = [dict(_flattened(row)) for row in rows]
     columns = list(dict.fromkeys(name for row in flat for name in row))
@@ -89,9 +89,12 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def _flattened(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield names and values; the members of a mapping are columns of their own."""
+    """Yield names and values; the members of a mapping are columns such as ``others.auc``."""
     for name, value in row.items():
-        yield from value.items() if isinstance(value, Mapping) else [(name, value)]
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{key}", each) for key, each in value.items())
+        else:
+            yield name, value
 
 
 def _cell(value: object) -> str:

@@ -1,13 +1,15 @@
 """The page of a summary, and its figures and tables as files."""
 
+from dataclasses import asdict
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
 from unskew.report.comparisons.charts import summary_charts
 from unskew.report.comparisons.summary import ComparisonSummary, FederationResult
-from unskew.report.export import export_charts, export_tables
+from unskew.report.export import export_charts, write_table
 from unskew.report.page import chart_values, section_values, write_text
+from unskew.report.rows import Row, csv_text
 from unskew.report.templating import render
 from unskew.utils.wording import plural
 
@@ -39,9 +41,29 @@ def write_summary(
 
 def export_summary(folder: str | Path, summary: ComparisonSummary) -> list[Path]:
     """Write the figures (PNG, SVG, CSV) and the tables (CSV, LaTeX, Markdown) into a folder."""
-    tables = {"summary": summary.table(), "answers": summary.answers()}
     written = export_charts(folder, summary_charts(summary), summary.methods)
-    return written + export_tables(folder, tables)
+    written += write_table(Path(folder) / "summary", summary.table(), csv_text(_gains(summary)))
+    return written + write_table(
+        Path(folder) / "answers", summary.answers(), csv_text(_pairs(summary))
+    )
+
+
+def _gains(summary: ComparisonSummary) -> list[Row]:
+    """Return one row per method that has a gain, with its mean rank."""
+    ranks = {} if summary.ranks is None else summary.ranks.means
+    return [
+        {"method": method, **asdict(gain), "mean_rank": ranks.get(method)}
+        for method, gain in summary.gains.items()
+    ]
+
+
+def _pairs(summary: ComparisonSummary) -> list[Row]:
+    """Return one row per method and federation: the difference to the baseline and the answer."""
+    return [
+        {"federation": each.name, **asdict(pair)}
+        for each in summary.federations
+        for pair in each.verdict.pairs
+    ]
 
 
 def _size(federation: FederationResult) -> str:
