@@ -37,6 +37,7 @@ SPECS = {name: QUICK.get(name, name) for name in METHODS} | {
     "fedala": "fedala:eta=10,max_epochs=2",
     "fedacg": "fedacg:mu=0.1",
     "fedrs": "fedrs:soft=true",
+    "fedproto": "fedproto:predict=head",
 }
 """All methods, quick, and with options that have an effect on few clients and two rounds."""
 
@@ -89,7 +90,7 @@ def no_effect(part: str, other: str) -> str:
     """Return why ``part`` adds nothing to ``other``; empty if it should change the result."""
     weighted = Aspect.WEIGHTS in make_method(SPECS[other]).parts[0].adds
     acts_on = _aspects_of_the_server(part)
-    combined = other not in ("local", "central")
+    combined = other not in ("local", "central", "fedproto")
     reasons = {
         "sample counts are the weights anyway": part == "fedavg" and combined and not weighted,
         "equal weights leave the product unchanged": part == "mean" and weighted,
@@ -98,6 +99,8 @@ def no_effect(part: str, other: str) -> str:
         "krum takes one client's model": other == "krum" and part == "feddna",
         "local sends nothing that could be combined": other == "local"
         and (part in _ON_UPLOADS or acts_on & {Aspect.WEIGHTS, Aspect.COMBINATION}),
+        "fedproto sends no model": other == "fedproto"
+        and (part in _ON_UPLOADS | {"local"} or acts_on & {Aspect.WEIGHTS, Aspect.COMBINATION}),
         "central has a single client": other == "central"
         and (part in _ON_SEVERAL_UPLOADS or acts_on & {Aspect.WEIGHTS, Aspect.CANDIDATES}),
     }

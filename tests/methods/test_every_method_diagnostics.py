@@ -39,6 +39,9 @@ def sizes(method, run) -> dict[str, int]:
         "2 numbers": 2,
         "label counts": 3,
         "feature statistics": 3 * (6 + 6 * 6),
+        "head": HEAD,
+        "prototypes": 3 * 6,
+        "class statistics": 3 * 6 + 1,
         "generator": GENERATOR + 3 + 1,
     }
 

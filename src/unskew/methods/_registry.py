@@ -22,6 +22,7 @@ from unskew.methods.fedacg import FedACG
 from unskew.methods.fedadagrad import FedAdagrad
 from unskew.methods.fedadam import FedAdam
 from unskew.methods.fedala import FedALA
+from unskew.methods.fedas import FedAS
 from unskew.methods.fedavg import FedAvg
 from unskew.methods.fedavgm import FedAvgM
 from unskew.methods.fedawa import FedAWA
@@ -29,6 +30,7 @@ from unskew.methods.fedbabu import FedBABU
 from unskew.methods.fedbn import FedBN
 from unskew.methods.fedcluster import FedCluster
 from unskew.methods.fedcm import FedCM
+from unskew.methods.feddbe import FedDBE
 from unskew.methods.feddecorr import FedDecorr
 from unskew.methods.feddisco import FedDisco
 from unskew.methods.feddisk.method import FedDisk
@@ -45,7 +47,9 @@ from unskew.methods.fedlws import FedLWS
 from unskew.methods.fedma import FedMA
 from unskew.methods.fednova import FedNova
 from unskew.methods.fedntd import FedNTD
+from unskew.methods.fedpac import FedPAC
 from unskew.methods.fedper import FedPer
+from unskew.methods.fedproto import FedProto
 from unskew.methods.fedprox import FedProx
 from unskew.methods.fedrep import FedRep
 from unskew.methods.fedrod import FedROD
@@ -86,6 +90,10 @@ METHODS: dict[str, type[Part]] = {
     "fedbabu": FedBABU,
     "ditto": Ditto,
     "fedala": FedALA,
+    "fedproto": FedProto,
+    "feddbe": FedDBE,
+    "fedpac": FedPAC,
+    "fedas": FedAS,
     "fedgn": FedGN,
     "local": Local,
     "central": Central,

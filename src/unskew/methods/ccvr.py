@@ -30,13 +30,13 @@ from unskew.composition.values import (
     Trained,
 )
 from unskew.methods.common.class_losses import cross_entropy
+from unskew.methods.common.features import features_of
 from unskew.models.split import split
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS
 
 Count = Annotated[int, Field(ge=1)]
 
-_CHUNK = 1024
 _RIDGE = 1e-4
 """Added to the variances of a class, relative to their mean: few samples do not span them."""
 
@@ -81,7 +81,7 @@ class CCVR(ClientSide, ServerSide, Setting):
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the statistics of the received model's features."""
-        features, y = _features(client, start.received), client.y.long()
+        features, y = features_of(client, start.received).double(), client.y.long()
         means = torch.zeros(client.classes, features.shape[1], dtype=torch.float64)
         scatters = means.new_zeros(client.classes, features.shape[1], features.shape[1])
         for label in sorted(set(y.tolist())):
@@ -180,18 +180,3 @@ def _roots(covariances: Tensor) -> Tensor:
         values, vectors = torch.linalg.eigh(covariances[label])
         roots[label] = vectors * values.clamp(min=0).sqrt()
     return roots
-
-
-@torch.no_grad()
-def _features(client: Client, vector: Tensor) -> Tensor:
-    """Return the input of the head for each of the client's samples, in evaluation mode."""
-    network = client.network
-    device = next(network.module.parameters()).device
-    width = next(entry.shape[1] for entry in network.layout if entry.name == "head.weight")
-    vector, found = vector.to(device), [torch.empty(0, width, dtype=torch.float64)]
-    for start in range(0, len(client.y), _CHUNK):
-        x = network.inputs(client.x[start : start + _CHUNK].to(device))
-        features = network.forward_eval(vector, x).features
-        assert features is not None
-        found.append(features.flatten(1).cpu().double())
-    return torch.cat(found)
