@@ -149,7 +149,10 @@ def test_methods_without_classes_train_a_regression(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_a_regression_or_names_itself(method):
     federation, options = sites(clients=7, samples=12), OPTIONS | {"rounds": 2}
-    if method in ("feddisco", "fedgen", "fedma", "fedntd", "fedrod", "intrac"):
+    need_classes = {
+        *("ccvr", "feddisco", "fedgen", "fedlc", "fedma", "fedntd", "fedrod", "fedrs", "intrac"),
+    }
+    if method in need_classes:
         with pytest.raises(us.UnskewError, match=f"{method} needs classes"):
             us.train(federation, method, **options)
     else:
