@@ -78,6 +78,7 @@ def main() -> None:
     print("| on | start, s | overhead per run | two workers against one |")
     print("|---|---:|---:|---:|")
     for on in options.on:
+        measure(on, 2, 2, options.seconds / 10)  # workers that stay import what they need
         one, two = (
             (measure(on, jobs, jobs, options.seconds),
              measure(on, jobs * options.runs, jobs, options.seconds))

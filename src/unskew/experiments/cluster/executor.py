@@ -12,7 +12,8 @@ from typing import Any
 from unskew.data.federation import Federation
 from unskew.engine.progress import RoundCallback
 from unskew.errors import UnskewError
-from unskew.experiments.cluster.call import Outcome, RunCall, error_of, execute_call
+from unskew.experiments.cluster.call import Outcome, RunCall, error_of
+from unskew.experiments.cluster.entry import execute_packed
 from unskew.experiments.cluster.shared_folder import SharedFolder, shared_folder_in
 from unskew.runs.checkpoint import has_checkpoint_of
 from unskew.runs.file_names import METRICS
@@ -54,7 +55,7 @@ class Cluster(Executor):
             raise TypeError(f"a cluster executes run calls, not {fn!r}")
         log = fn.folder / METRICS
         read = log.stat().st_size if log.is_file() else 0
-        future: Future[Outcome] = self._workers.submit(execute_call, fn.packed())
+        future: Future[Outcome] = self._workers.submit(execute_packed, fn.packed())
         self._watched[future] = _WatchedRun(log, args[0], read)
         return future
 

@@ -60,7 +60,7 @@ def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
     }
 
     def connect(shared: SharedFolder) -> Executor:
-        return _SlurmExecutor(shared.command, parameters, pack)
+        return _SlurmExecutor(shared.command, parameters, pack, jobs)
 
     return connect
 
@@ -146,13 +146,15 @@ class _SlurmExecutor(Executor):
 
     limits_jobs = True
 
-    def __init__(self, folder: Path, parameters: dict[str, Any], pack: int | None) -> None:
+    def __init__(
+        self, folder: Path, parameters: dict[str, Any], pack: int | None, jobs: int | None
+    ) -> None:
         try:
             self._submitit = submitit.SlurmExecutor(folder / "slurm", max_num_timeout=_ANY_NUMBER)
         except RuntimeError:
             raise UnskewError("on: this machine has no Slurm (srun is not found)") from None
         self._submitit.update_parameters(**parameters)
-        self._outcomes, self._pack = folder / "outcomes", pack
+        self._outcomes, self._pack, self._parallel = folder / "outcomes", pack, jobs or 1
         self._outcomes.mkdir()
         self._waiting: list[tuple[Future[Outcome], Path, Call]] = []
         self._last_call = self._last_queue = 0.0
@@ -191,6 +193,7 @@ class _SlurmExecutor(Executor):
         if self._waiting and time.monotonic() - self._last_call > _SECONDS_BETWEEN_LOOKS:
             waiting, self._waiting = self._waiting, []
             size = self._pack or math.ceil(len(waiting) / _MAX_JOBS)
+            size = min(size, math.ceil(len(waiting) / self._parallel))  # all may run at once
             packs = [waiting[first : first + size] for first in range(0, len(waiting), size)]
             self._start([{f: (path, call) for f, path, call in pack} for pack in packs])
         for job in self._jobs:
