@@ -72,7 +72,8 @@ def test_the_table_follows_the_run(growing):
 
 def test_a_run_whose_process_has_ended_is_stopped(growing, folder, tmp_path):
     path, lines = growing
-    (path / "metrics.jsonl").write_text(lines[0])
+    row = json.loads(lines[0]) | {"seconds": 0.01}
+    (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     dead = tmp_path / "dead"
     dead.mkdir()
     (dead / "run.json").write_text((folder / "run.json").read_text())
