@@ -176,7 +176,8 @@ class Settings(BaseModel):
         """Return the settings that decide a run's results, which a resumed run must share."""
         free = {"rounds", "workers", "checkpoint_seconds", "state_megabytes", "runner"}
         free |= {"engine", "client_cpus", "client_gpus", "metric"}
-        free |= {name for name in ("metrics", "loss", "clip") if not getattr(self, name)}
+        free |= {name for name in ("metrics", "loss", "clip", "memory") if not getattr(self, name)}
+        free |= {"precision"} if self.precision == "float32" else set()
         return {k: v for k, v in self.model_dump().items() if k not in free}
 
 
