@@ -33,7 +33,7 @@ def test_a_clear_difference_is_significant():
 def test_seeds_that_do_not_decide_are_undecided():
     verdict = runs_of({"a": [0.7, 0.9, 0.8], "b": [0.8, 0.7, 0.82]}).verdict()
     assert not verdict.is_significant
-    assert "b is, after 3 seeds, not separated from a" in str(verdict)
+    assert "b is not yet separated, after 3 seeds, from a" in str(verdict)
     assert "any method may be the best" in str(verdict)
     assert verdict.note("b").startswith("undecided")
 

@@ -123,7 +123,9 @@ def compare_methods(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(help="Resume or reuse the runs in --out, or stop if there are any."),
+        typer.Option(
+            help="Resume or reuse the runs in --out; with --no-resume, stop if there are any."
+        ),
     ] = True,
     jobs: Annotated[
         int | None,

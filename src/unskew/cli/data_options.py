@@ -84,7 +84,7 @@ def _column_names(text: str | None) -> list[str] | None:
 
 
 def _column_kinds(text: str | None) -> dict[str, str] | None:
-    """Split a comma-separated list of column=kind; what is no such pair is an error later."""
+    """Split a comma-separated list of column=kind; anything else is an error later."""
     if text is None:
         return None
     pairs = (piece.partition("=") for piece in text.split(",") if piece.strip())

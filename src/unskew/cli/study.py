@@ -78,7 +78,10 @@ def run_one(
         int | None, typer.Option(help="Number of seeds.", show_default="the study's")
     ] = None,
     resume: Annotated[
-        bool, typer.Option(help="Resume or reuse existing runs, or stop if there are any.")
+        bool,
+        typer.Option(
+            help="Resume or reuse existing runs; with --no-resume, stop if there are any."
+        ),
     ] = True,
     out: Annotated[
         Path | None,

@@ -125,7 +125,7 @@ def compare(
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
 
         prepare_comparison_folder(folder)
-    federations.of(seed_list[0])  # what is wrong with the data is said before anything starts
+    federations.of(seed_list[0])  # so that errors in the data are reported before anything starts
     total = len(seed_list) * sum(planned_rounds(m.stages(), settings.rounds) for m in chosen)
     if plan is not None:
         total += len(chosen) * plan.budget
@@ -221,7 +221,7 @@ def _announce_preparation(
 def _check_target(
     target: float | None, settings: Settings, federations: "_FederationCache", seed: int
 ) -> None:
-    """Raise before anything is trained if the target is no value of the metric that is judged."""
+    """Raise before training if the metric that is judged cannot have the target's value."""
     if settings.metric is None or settings.metric == "accuracy":
         if target is None or 0 <= target <= 1 or not federations.of(seed).is_regression:
             check_target(target)

@@ -35,7 +35,7 @@ class Runs(Sequence[Run]):
 
     ``judge`` is the number by which they are judged (see :meth:`unskew.runs.run.Run.judged`) and
     ``margin`` the largest difference that does not matter, in percentage points of accuracy or, for
-    a metric that is no share of 1, in per cent of the baseline's. ``metric`` is the name of the
+    a metric that is not a share of 1, in per cent of the baseline's. ``metric`` is the name of the
     metric that is judged, by default the one that the runs name. ``waves`` is the plan by which
     seeds were added, if their number was not fixed.
     """

@@ -170,7 +170,7 @@ class Verdict:
             "better": "is significantly better than",
             "worse": "is significantly worse than",
             "equivalent": f"is equivalent (within {self._amount(self.verdicts.margin)}) to",
-            "undecided": f"is, after {plural(pair.seeds, 'seed')}, not separated from",
+            "undecided": f"is not yet separated, after {plural(pair.seeds, 'seed')}, from",
         }[pair.answer]
         more = f"; about {pair.seeds_needed} seeds would decide" if pair.seeds_needed else ""
         p = "" if math.isnan(pair.p) else f", p {p_text(pair.p)}"
@@ -214,10 +214,9 @@ def judge_scores(
     """Compare methods by their scores per seed; None if none was measured with every seed.
 
     Methods without a score in one of their seeds (in waves: of the first wave) are not compared.
-    ``level`` is the level of
-    evaluation that the scores come from. ``margin`` is in percentage points; for a metric that is
-    no share of 1, in per cent of the baseline's. With ``waves``, seeds were added in waves, and
-    every look is repeated.
+    ``level`` is the level of evaluation that the scores come from. ``margin`` is in percentage
+    points; for a metric that is not a share of 1, in per cent of the baseline's. With
+    ``waves``, seeds were added in waves, and every look is repeated.
     """
     first = {method: _first_wave(by_seed, waves) for method, by_seed in scores.items()}
     known = [method for method, wave in first.items() if wave and not math.isnan(sum(wave))]
