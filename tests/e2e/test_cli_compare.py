@@ -230,7 +230,7 @@ def test_seeds_are_added_until_methods_are_decided(terminal, data, tmp_path):
     out, methods = tmp_path / "out", "fedavg,mean,local"
     command = compare(data, "--methods", methods, "--decide", "--max-seeds", 4, "--out", out)
     code, output, progress = terminal.run(*command)
-    assert code == 0
+    assert code == 0, progress
     assert "decided: " in progress
     code, printed, _ = terminal.run(*command, "--json")
     rows = json.loads(printed)

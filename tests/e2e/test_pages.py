@@ -44,7 +44,6 @@ def test_the_readme_works(read):
     assert names["run"].method == "fedprox:mu=0.1"
     custom = us.train(names["fed"], names["method"], rounds=1)
     assert custom.method == "proximal:mu=0.1+ida"
-    assert Path("runs/first/run.json").is_file()
     assert Path("runs/compared/report.html").is_file()
 
 
@@ -53,7 +52,7 @@ def test_the_tutorial_works(read):
     assert names["best"].method == "fedavgm"
     for name in ("distribution.png", "report.html", "figures/table.tex", "digits.pt"):
         assert Path(name).is_file()
-    assert len(list(Path("runs/first").glob("*/seed*/run.json"))) == 4 * 8
+    assert len(list(Path("runs/tutorial").glob("*/seed*/run.json"))) == 4 * 8
 
 
 def test_the_commands_work(read):

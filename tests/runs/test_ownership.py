@@ -124,3 +124,10 @@ def test_a_comparison_replaces_its_own_files(federation, tmp_path):
     assert (tmp_path / "data.csv").read_text() == "mine"
     assert (tmp_path / ".unskew-stages" / "mine").read_text() == "mine"
     assert not (tmp_path / ".report.html.99999999").exists()
+
+
+def test_a_comparison_is_not_written_into_the_folder_of_a_run(tmp_path):
+    federation = us.load("digits", clients=3)
+    us.train(federation, "fedavg", rounds=1, out=tmp_path / "run")
+    with pytest.raises(UnskewError, match="is the folder of a single run; choose another"):
+        us.compare(federation, "fedavg,mean", rounds=1, seeds=1, out=tmp_path / "run")

@@ -81,6 +81,8 @@ def _badge(verdict: Verdict) -> str:
     if verdict.is_significant:
         return "the best"
     count = len(verdict.verdicts.best)
+    if count == 1:
+        return "leads"
     return f"one of {count} methods that may be the best"
 
 

@@ -69,8 +69,13 @@ class Verdict:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the leader is significantly better than every other method."""
-        return len(self.means) > 1 and self.verdicts.best == (self.leader,)
+        """Whether the leader is significantly better than every other method.
+
+        The set of the best is one-sided, so it may be sure where a pair with the baseline is not.
+        """
+        answers = {p.answer for p in self.pairs if self.leader in (self.baseline, p.method)}
+        alone = len(self.means) > 1 and self.verdicts.best == (self.leader,)
+        return alone and not answers & {"equivalent", "undecided"}
 
     def __str__(self) -> str:
         if not self.pairs:
@@ -183,11 +188,9 @@ class Verdict:
         best = self.verdicts.best
         mean = self.metric.text(self.means[self.leader])
         if len(best) == 1:
-            # The set of the best is one-sided, so it may be sure where a pair is not.
-            answers = [p.answer for p in self.pairs if self.leader in (self.baseline, p.method)]
-            if {"equivalent", "undecided"} & set(answers):
-                return f"{self.leader} leads with {mean}."
-            return f"{self.leader} is the best, with {mean}."
+            if self.is_significant:
+                return f"{self.leader} is the best, with {mean}."
+            return f"{self.leader} leads with {mean}."
         if len(best) == len(self.means):
             return f"{self.leader} leads with {mean}, but any method may be the best."
         others = [method for method in best if method != self.leader]
