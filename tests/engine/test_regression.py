@@ -150,7 +150,8 @@ def test_methods_without_classes_train_a_regression(method):
 def test_every_method_trains_a_regression_or_names_itself(method):
     federation, options = sites(clients=7, samples=12), OPTIONS | {"rounds": 2}
     need_classes = {
-        *("ccvr", "feddisco", "fedgen", "fedlc", "fedma", "fedntd", "fedrod", "fedrs", "intrac"),
+        *("ccvr", "fedas", "feddisco", "fedgen", "fedlc", "fedma", "fedntd", "fedpac", "fedproto"),
+        *("fedrod", "fedrs", "intrac"),
     }
     if method in need_classes:
         with pytest.raises(us.UnskewError, match=f"{method} needs classes"):
