@@ -152,7 +152,7 @@ def test_fedpac_without_term_and_mix_is_fedrep(federation, runner, monkeypatch):
 
 
 def test_fedpac_starts_a_head_from_its_mix(federation, monkeypatch):
-    """With all weight on client 0, everybody's next head starts from client 0's."""
+    """With all weight on client 0, the next head of every client starts from client 0's."""
     shares = torch.zeros(4, 4, dtype=torch.float64)
     shares[:, 0] = 1
     monkeypatch.setattr(fedpac, "head_weights", lambda *_: shares)

@@ -1,6 +1,6 @@
 """The proposals of a search: Optuna's tree-structured Parzen estimator.
 
-Optuna keeps nothing: before every wave it is told all results so far, and these are read from the
+Optuna keeps nothing: before every wave it receives all results so far, and these are read from the
 folders of the trials, so a search is resumed by repeating it.
 """
 
