@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 
 import pytest
 import torch
@@ -145,6 +146,24 @@ def test_a_worker_that_dies_is_an_error():
         )
 
 
+def test_a_worker_can_be_forked_while_the_pipe_of_another_is_being_closed(monkeypatch):
+    close, is_closing, was_forked = Connection._close, threading.Event(), threading.Event()
+
+    def close_slowly(connection):
+        close(connection)
+        if threading.current_thread() is not threading.main_thread():
+            is_closing.set()
+            was_forked.wait(0.2)
+
+    monkeypatch.setattr(Connection, "_close", close_slowly)
+    executor = ForkedProcesses()
+    first = executor.submit(lambda report: 1, print)
+    is_closing.wait()
+    second = executor.submit(lambda report: 2, print)
+    was_forked.set()
+    assert (first.result(), second.result()) == (1, 2)
+
+
 def test_an_interrupt_leaves_checkpoints(federation, tmp_path):
     def stop(round_, metrics):
         if round_ > 2:
@@ -246,6 +265,22 @@ def test_a_module_that_cannot_be_pickled_is_trained_in_this_process(federation):
     assert not can_run_in_parallel(WithLock())
     runs = us.compare(federation, "fedavg", jobs=2, **{**OPTIONS, "model": WithLock})
     assert isinstance(runs[0].model, WithLock)
+
+
+@pytest.mark.parametrize("available", [{0}, {0, 1}])
+def test_runs_use_all_cores_by_default(federation, monkeypatch, available):
+    processes = multiprocessing.get_context("fork").SimpleQueue()
+
+    def build():
+        processes.put(os.getpid())
+        return nn.Linear(5, 3)
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: available)
+    us.compare(federation, "fedavg,mean", **OPTIONS | {"model": build, "seeds": 1})
+    used = set()
+    while not processes.empty():
+        used.add(processes.get())
+    assert len(used - {os.getpid()}) == (2 if len(available) == 2 else 0)
 
 
 def test_there_is_at_least_one_core():

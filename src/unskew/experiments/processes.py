@@ -58,7 +58,8 @@ class ForkedProcesses(Executor):
 
     def __init__(self) -> None:
         self._workers: dict[Future[Any], tuple[BaseProcess, Pipe]] = {}
-        # A child that is forked while another thread unpickles would inherit the locks it holds.
+        # No other thread may be in the middle of something when a child is forked: of unpickling,
+        # whose locks it would inherit, or of closing a pipe, which it would close again and fail.
         self._forking = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -70,15 +71,15 @@ class ForkedProcesses(Executor):
         del kwargs
         (report,), future = args, Future[Any]()
         context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe(duplex=False)
-        inherited = [ours, *(pipe for _, pipe in list(self._workers.values()))]
-        process = context.Process(target=_serve, args=(fn, theirs, inherited))
         with self._forking, warnings.catch_warnings():
+            ours, theirs = context.Pipe(duplex=False)
+            inherited = [ours, *(pipe for _, pipe in self._workers.values())]
+            process = context.Process(target=_serve, args=(fn, theirs, inherited))
             # Python 3.12 warns about forking a process with threads; the child uses none of them.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
-        theirs.close()
-        self._workers[future] = process, ours
+            theirs.close()
+            self._workers[future] = process, ours
         threading.Thread(target=self._read, args=(future, report), daemon=True).start()
         return future
 
@@ -110,8 +111,9 @@ class ForkedProcesses(Executor):
         except Exception as error:  # a custom network may not be unpickled
             outcome = error
         process.join()
-        pipe.close()
-        del self._workers[future]
+        with self._forking:
+            pipe.close()
+            del self._workers[future]
         if outcome is None:
             outcome = UnskewError(
                 f"a worker process ended unexpectedly (exit code {process.exitcode}); "
