@@ -245,6 +245,16 @@ def test_seeds_are_added_until_methods_are_decided(terminal, data, tmp_path):
     assert (tmp_path / "again.html").read_text() == page
 
 
+def test_long_comparisons_print_how_long_they_take(terminal, data, monkeypatch):
+    monkeypatch.setattr("unskew.engine.progress._WORTH_A_LINE", 0.0)
+    monkeypatch.setattr("unskew.engine.time_estimate._MIN_SECONDS", 0.0)
+    command = compare(data, "--methods", "fedavg", "--rounds", 10, "--jobs", 1)
+    code, _, progress = terminal.run(*command)
+    assert code == 0
+    first = progress.splitlines()[0]
+    assert re.fullmatch(r"2 runs: about [\d.]+ s in total, if all rounds .*", first)
+
+
 def test_compare_resumes(terminal, data, tmp_path):
     command = compare(data, "--methods", "fedavg", "--out", tmp_path / "out")
     first = terminal.output(*command)

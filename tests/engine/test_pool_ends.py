@@ -41,7 +41,7 @@ def is_running(process: int) -> bool:
 
 
 def all_end(processes: list[int]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(is_running(process) for process in processes) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not any(is_running(process) for process in processes)

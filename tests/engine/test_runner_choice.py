@@ -1,5 +1,3 @@
-import time
-
 import pytest
 import torch
 from torch import nn
@@ -126,13 +124,14 @@ def test_workers_are_forked_unless_this_process_uses_a_gpu(monkeypatch):
         ({"runner": "pool", "workers": 4}, 1, Loop),
     ],
 )
-def test_make_runner_returns_the_requested_type(options, cohort, kind):
+def test_make_runner_returns_the_requested_type(options, cohort, kind, monkeypatch):
+    monkeypatch.setattr("unskew.engine.pool._SHUTDOWN_SECONDS", 60)
     federation = Federation.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], [0, 1, 2])
     network = FunctionalModel(nn.Linear(1, 2))
     runner = make_runner(
         ClientContext(Method(), network, federation, Settings(**options), CPU), cohort
     )
-    started = time.monotonic()
     runner.close()
-    assert time.monotonic() - started < 1.5  # idle workers end immediately
     assert isinstance(runner, kind)
+    if kind is ProcessPool:  # idle workers end by themselves
+        assert [worker._process.exitcode for worker in runner._workers] == [0, 0]

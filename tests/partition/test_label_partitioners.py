@@ -218,14 +218,14 @@ def test_dirichlet_balance_limits_the_largest_client() -> None:
 
 def test_dirichlet_with_an_impossible_minimum_fails_quickly() -> None:
     pool = balanced(each=6000)
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(UnskewError, match="lower min_size, raise alpha or retries"):
         partition_by("dirichlet:alpha=0.1,min_size=59", pool, 1000)
     with pytest.raises(UnskewError, match="lower min_size"):
         partition_by("dirichlet:alpha=0.01,min_size=5000", pool, 10)
     with pytest.raises(UnskewError, match="min_size must be at most 60"):
         partition_by("dirichlet:min_size=61", pool, 1000)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_dirichlet_top_up_keeps_the_labels_skewed() -> None:
@@ -243,6 +243,6 @@ def test_dirichlet_top_up_keeps_the_labels_skewed() -> None:
 def test_a_thousand_clients_take_less_than_a_second(spec: str) -> None:
     rng = np.random.default_rng(0)
     pool = SamplePool(rng.integers(0, 10, 60_000), 10, rng.integers(0, 500, 60_000))
-    started = time.perf_counter()
+    started = time.process_time()
     assert partition_by(spec, pool, 1000).clients == 1000
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

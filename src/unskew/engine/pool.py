@@ -29,6 +29,8 @@ from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, shar
 from unskew.engine.trace_cache import TraceCache
 from unskew.errors import UnskewError, add_traceback_note
 
+_SHUTDOWN_SECONDS = 2
+
 
 class ProcessPool:
     """Trains clients in worker processes."""
@@ -71,10 +73,10 @@ class ProcessPool:
         return CohortResult(self._stack[: len(tasks)], trained, finished)
 
     def close(self) -> None:
-        """End the workers; those that are still training get two seconds."""
+        """End the workers; those that are still training get a few seconds."""
         for worker in self._workers:
             worker.pipe.close()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + _SHUTDOWN_SECONDS
         for worker in self._workers:
             worker.end(deadline)
 
