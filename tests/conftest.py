@@ -5,8 +5,10 @@ import signal
 import pytest
 from hypothesis import settings
 
-from toys import small_federation
 from unskew.engine.threads import threads
+
+# Asserts of helper modules show the values they compare, too.
+pytest.register_assert_rewrite("deployments", "pages", "terminal")
 
 # A busy machine or a slow first import must not fail a property test.
 settings.register_profile("unskew", deadline=None)
@@ -60,12 +62,19 @@ def no_fsync(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Tests compute too little for several threads, which would only wait for each other."""
+def one_core(monkeypatch):
+    """Tests compute too little for several threads, which would only wait for each other.
+
+    Nor do their comparisons start processes unless they ask for ``jobs``: a forked run costs more
+    than it computes, and the tests themselves run in parallel.
+    """
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
     with threads(1):
         yield
 
 
 @pytest.fixture(scope="session")
 def federation():
+    from toys import small_federation
+
     return small_federation()
