@@ -57,6 +57,7 @@ def test_a_method_page_has_its_parts(name):
     assert f"methods/{name}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_tables_of_options_are_generated():
     table = HOOKS.options_table(HOOKS.facts_of_methods()["fedprox"])
     assert "| `mu` | `0.01` | Strength of the proximal term. 0 is FedAvg. | 0.001, " in table

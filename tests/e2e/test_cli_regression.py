@@ -46,7 +46,7 @@ def test_tuning_chooses_the_smallest_error(terminal, stays):
 
 
 def test_deciding_waits_until_an_error_is_significantly_smaller(terminal, stays):
-    waves = ("--lr", "0.05", "--seeds", 2, "--decide", "--budget", "60s")
+    waves = ("--lr", "0.05", "--seeds", 2, "--decide", "--budget", "10h")
     _, shown, _ = terminal.run(*compare(stays, "--methods", "fedavg,central", *waves))
     assert "central is significantly better than fedavg: -" in shown
     assert "All methods are decided" in shown

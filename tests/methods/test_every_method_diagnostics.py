@@ -1,10 +1,11 @@
-"""The description of each method matches its traffic and its runner."""
+"""The description of each method matches its traffic, its uploads and its runner."""
 
 import pytest
 import torch
 
 from every_method import SPECS, train_quickly
 from toys import small_federation
+from unskew.engine import rounds
 from unskew.engine.runners import example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.methods import make_method
@@ -46,12 +47,33 @@ def sizes(method, run) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_the_described_traffic_is_the_counted_traffic(spec):
-    method = make_method(spec)
-    run = train_quickly(
-        FEDERATION, method, model=network_of(method), rounds=3, steps=1, evaluate_every=0
-    )
+@pytest.fixture(scope="module", params=SPECS)
+def trained(request):
+    """A method, its run of three rounds, and the extras that it sent and does not declare."""
+    method, check, undeclared = make_method(request.param), rounds.unacceptable, set()
+
+    def recording(context, round_, tasks, result, *others):
+        for finished in result.finished:
+            undeclared.update(set(finished.extras) - set(context.method.receives))
+        return check(context, round_, tasks, result, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "unacceptable", recording)
+        run = train_quickly(
+            FEDERATION, method, model=network_of(method), rounds=3, steps=2, evaluate_every=0
+        )
+    return method, run, undeclared
+
+
+def test_every_extra_is_declared(trained):
+    """Add what a method sends to its ``receives``, with its shape, type and range."""
+    _, run, undeclared = trained
+    assert not undeclared
+    assert not any("rejected" in row for row in run.metrics)
+
+
+def test_the_described_traffic_is_the_counted_traffic(trained):
+    method, run, _ = trained
     tables = [table for table in run.client_tables if table["stage"] == "task"]
     known = sizes(method, run)
     assert [row["stage"] for row in run.metrics[-3:]] == ["task"] * 3

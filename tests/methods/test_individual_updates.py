@@ -47,7 +47,7 @@ def aggregations(federation, method, monkeypatch):
             return aggregate(self, server, uploads)
 
         monkeypatch.setattr(kind, "aggregate", recorded)
-    train_quickly(federation, method, rounds=2, runner="loop")
+    train_quickly(federation, method, rounds=2, steps=2, evaluate_every=0, runner="loop")
     monkeypatch.undo()
     return found
 

@@ -11,6 +11,15 @@ CLASSIFIERS = [name for name, spec in MODELS.items() if spec.aim == "classes"]
 IMAGE = sorted(name for name, spec in MODELS.items() if spec.takes == "image")
 NORMED = sorted(name for name, spec in MODELS.items() if hasattr(spec(), "norm"))
 VARIED = [name for name in NORMED if name != "resnet34"]  # it is a deeper resnet18
+DEEP = ("densenet121", "mobilenetv2", "resnet")
+
+
+def deep_ones_are_long(specs):
+    """Mark the networks that take long to build."""
+    return [
+        pytest.param(spec, marks=pytest.mark.long) if spec.startswith(DEEP) else spec
+        for spec in specs
+    ]
 
 
 def samples(name, shape, rows=2, seed=0):
@@ -58,15 +67,16 @@ def test_logits_are_the_head_of_the_features(spec, shape):
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_head_is_the_last_linear_layer(name):
-    net = network(name, any_shape(name))
+    with torch.device("meta"):
+        net = network(name, any_shape(name))
     linear = [part for part in net.modules() if isinstance(part, nn.Linear)]
     assert linear[-1] is net.head
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [*CLASSIFIERS, *(f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none"))],
-)
+NORM_VARIANTS = [f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none")]
+
+
+@pytest.mark.parametrize("spec", [*CLASSIFIERS, *deep_ones_are_long(NORM_VARIANTS)])
 def test_gradient_reaches_every_parameter(spec):
     shape = any_shape(spec.partition(":")[0])
     net = network(spec, shape, classes=3)
@@ -77,7 +87,9 @@ def test_gradient_reaches_every_parameter(spec):
     assert dead == []
 
 
-@pytest.mark.parametrize("spec", [f"{n}:norm={k}" for n in NORMED for k in ("batch", "none")])
+@pytest.mark.parametrize(
+    "spec", deep_ones_are_long(f"{n}:norm={k}" for n in NORMED for k in ("batch", "none"))
+)
 def test_the_logits_of_new_networks_neither_vanish_nor_explode(spec):
     shape = (3, 32, 32)
     with torch.no_grad():
@@ -85,7 +97,7 @@ def test_the_logits_of_new_networks_neither_vanish_nor_explode(spec):
     assert 0.02 < deviation < 3
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", deep_ones_are_long(CLASSIFIERS))
 def test_same_seed_same_bits(name):
     torch.manual_seed(1)
     first = network(name, any_shape(name), seed=3).state_dict()

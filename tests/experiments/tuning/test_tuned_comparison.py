@@ -28,6 +28,12 @@ def tuned(methods="fedavg,ditto", **options):
     return us.compare(FEDERATION, methods, **{**OPTIONS, "tune": TUNE, **options})
 
 
+@pytest.fixture(scope="module")
+def searched():
+    """The runs of a search without a folder, in one process."""
+    return tuned(jobs=1)
+
+
 @pytest.fixture
 def trained(monkeypatch):
     """The training samples, the number of rounds and the seed of every round that is trained."""
@@ -43,8 +49,8 @@ def trained(monkeypatch):
     return rounds
 
 
-def test_the_best_setting_on_validation_is_chosen_and_trained():
-    for run in tuned():
+def test_the_best_setting_on_validation_is_chosen_and_trained(searched):
+    for run in searched:
         facts = run.facts["tuning"]
         judged = [each for each in facts["results"] if len(each["values"]) == 2]
         assert facts["chosen"] == max(judged, key=lambda each: each["value"])
@@ -89,7 +95,7 @@ def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
     assert len(trained) == 11 + 2 * 4  # only the new method's trials and runs
 
 
-def test_an_interrupted_search_is_resumed(tmp_path, monkeypatch):
+def test_an_interrupted_search_is_resumed(searched, tmp_path, monkeypatch):
     run_round, left = engine_train.run_round, [8]
 
     def interrupted(*arguments):
@@ -102,15 +108,15 @@ def test_an_interrupted_search_is_resumed(tmp_path, monkeypatch):
         patched.setattr(engine_train, "run_round", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tuned(out=tmp_path, jobs=1)
-    resumed, whole = tuned(out=tmp_path, jobs=1), tuned(jobs=1)
-    assert [run.facts["tuning"] for run in resumed] == [run.facts["tuning"] for run in whole]
-    assert str(resumed.table()) == str(whole.table())
+    resumed = tuned(out=tmp_path, jobs=1)
+    assert [run.facts["tuning"] for run in resumed] == [run.facts["tuning"] for run in searched]
+    assert str(resumed.table()) == str(searched.table())
 
 
 @pytest.mark.skipif(not can_run_in_parallel(None), reason="parallel runs need fork")
-def test_parallel_trials_choose_the_same():
-    sequential, parallel = tuned(jobs=1), tuned(jobs=3)
-    assert [run.facts["tuning"] for run in sequential] == [run.facts["tuning"] for run in parallel]
+def test_parallel_trials_choose_the_same(searched):
+    parallel = tuned(jobs=3)
+    assert [run.facts["tuning"] for run in searched] == [run.facts["tuning"] for run in parallel]
 
 
 def test_reports_read_the_runs_and_not_the_trials(tmp_path):
