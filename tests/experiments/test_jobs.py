@@ -15,8 +15,8 @@ from torch import nn
 import unskew as us
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
-from unskew.experiments.jobs import Job, run_jobs
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
+from unskew.experiments.scheduler import Job, run_jobs
 from unskew.methods import ClientSide, ServerSide
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten

@@ -4,6 +4,7 @@ An attack is given as a spec string, ``labels:clients=3`` or ``scale:clients=3,f
 attacking clients are drawn from the seed.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,8 +14,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.data.federation import Federation
+from unskew.engine.cohort import CohortResult
 from unskew.errors import UnskewError
-from unskew.models.layout import Layout
+from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS, build
 
@@ -74,3 +76,19 @@ ATTACKS: dict[str, type[Attack]] = {"labels": ShuffleLabels, "scale": ScaleUploa
 def make_attack(spec: str) -> Attack:
     """Return the attack that a spec string names."""
     return build(ATTACKS, spec, "attack")
+
+
+def with_attack(
+    result: CohortResult,
+    clients: Sequence[int],
+    layout: Layout,
+    attack: Attack,
+    attackers: frozenset[int],
+) -> CohortResult:
+    """Return the results of a round's clients after the attackers changed what they upload."""
+    trained = list(result.trained)
+    for row, client in enumerate(clients):
+        if client in attackers:
+            attack.on_upload(result.stack[row], layout)
+            trained[row] = replace(trained[row], finite=bool(rows_are_finite(result.stack[row])))
+    return replace(result, trained=trained)

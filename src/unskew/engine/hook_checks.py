@@ -1,14 +1,33 @@
 """Checks of what a method's hooks return, so that an error names the hook that caused it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from unskew.composition.values import Finished, Server, Start, Tensors
+from unskew.errors import UnskewError
 
 Value = TypeVar("Value", Start, Finished, Server)
+
+
+class ServerFailed(UnskewError):
+    """A method's code raised on the server; the message names the round and the hook."""
+
+
+@contextmanager
+def server_error_context(round_: int, hook: str) -> Iterator[None]:
+    """Turn an exception in a method's code into one that names the round and the hook."""
+    try:
+        yield
+    except UnskewError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        where = f"the server failed in round {round_ + 1}, in {hook}"
+        raise ServerFailed(f"{where}: {reason}") from error
 
 
 def checked_payload(payload: Any) -> Tensors:

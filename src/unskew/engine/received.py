@@ -1,7 +1,8 @@
-"""The check of everything that clients send, before any aggregation rule sees it.
+"""What the server receives in a round: which clients are rejected, and the uploads of the others.
 
 A method declares what it receives (:attr:`Method.receives`); a client that sends anything else is
-left out of the round, and the others are not affected. Simulations and Flower nodes share this.
+left out of the round before any aggregation rule sees it, and the others are not affected.
+Simulations and Flower nodes share this.
 """
 
 import math
@@ -10,15 +11,97 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from unskew.aggregation.uploads import Uploads
 from unskew.composition.received import TRAIN_LOSS, Quantity, Size, Value, norm_of
+from unskew.composition.values import Server, Tensors
 from unskew.engine.batches import local_steps
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.optimizer import make_optimizer
+from unskew.engine.round_metrics import RoundOutcome
+from unskew.engine.traffic import hidden_from_server
+from unskew.errors import UnskewError
 from unskew.models.layout import Layout, TensorKind
 
 _COUNTS_PER_STEP = 1000
 """A counter may advance by this much per local step; a forward pass advances it by one."""
+
+
+def rejected_clients(
+    context: ClientContext,
+    round_: int,
+    tasks: Sequence[ClientTask],
+    result: CohortResult,
+    samples: Sequence[int],
+) -> dict[int, str]:
+    """Return the clients whose upload cannot be used, with the reason."""
+    reasons = {**result.missing, **result.unusable}
+    for task, trained in zip(tasks, result.trained, strict=True):
+        client = task.client
+        if client in reasons:
+            continue
+        if trained.steps == 0 and context.federation.train.sizes[client] > 0:
+            reasons[client] = "it has a single sample, and BatchNorm needs two"
+        elif trained.steps == 0:
+            reasons[client] = "it has no samples to train on"
+        elif not trained.finite:
+            reasons[client] = "its model has infinite or undefined numbers"
+    found = unacceptable(context, round_, tasks, result, samples, reasons)
+    return reasons | {k: _by_name(context, k, why) for k, why in found.items()}
+
+
+def _by_name(context: ClientContext, client: int, reason: str) -> str:
+    """Return a reason with the name of the node, for clients on other machines."""
+    names = context.federation.client_names
+    return (
+        reason if names is None or context.federation.has_samples else f"{names[client]}: {reason}"
+    )
+
+
+def accepted_uploads(
+    context: ClientContext, server: Server, result: CohortResult, outcome: RoundOutcome
+) -> Uploads | None:
+    """Collect the accepted uploads in order of clients; None if they are below the quorum."""
+    rows = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
+    if len(rows) < context.settings.quorum:
+        return None
+    stack = result.stack if len(rows) == len(result.stack) else result.stack[rows]
+    hidden = hidden_from_server(context.method, context.network.layout)
+    if hidden is not None:
+        stack[:, hidden] = server.vector[hidden]  # these values never left the clients
+    extras = _extras({outcome.clients[row]: result.finished[row].extras for row in rows})
+    return Uploads(
+        stack=stack,
+        layout=context.network.layout,
+        previous=server.vector,
+        samples=torch.tensor([outcome.samples[row] for row in rows], dtype=torch.float64),
+        clients=tuple(outcome.accepted),
+        classes=context.federation.classes,
+        population=len(context.federation),
+        train_loss=_column([outcome.train_loss[row] for row in rows]),
+        train_accuracy=_column([result.trained[row].accuracy for row in rows]),
+        label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,
+        max_share=context.settings.max_share,
+        extras=extras,
+    )
+
+
+def _column(values: Sequence[float | None]) -> Tensor | None:
+    known = [value for value in values if value is not None]
+    return torch.tensor(known, dtype=torch.float64) if len(known) == len(values) else None
+
+
+def _extras(sent: Mapping[int, Tensors]) -> dict[str, list[Tensor]]:
+    """Return what clients sent besides their models, by name; all must send the same names."""
+    names = dict.fromkeys(name for each in sent.values() for name in each)
+    for client, each in sent.items():
+        for name in names:
+            if name not in each:
+                raise UnskewError(
+                    f"client {client} sent no {name!r}, which others sent: in finish, all must "
+                    "return the same extras"
+                )
+    return {name: [each[name] for each in sent.values()] for name in names}
 
 
 def unacceptable(
@@ -27,17 +110,15 @@ def unacceptable(
     tasks: Sequence[ClientTask],
     result: CohortResult,
     samples: Sequence[int],
-    hidden: Tensor | None,
     skip: Mapping[int, str],
 ) -> dict[int, str]:
     """Return the clients that sent something other than their method declares, with the reason.
 
-    ``hidden`` marks the coordinates that the server never receives. Clients in ``skip`` are
-    rejected already.
+    Clients in ``skip`` are rejected already.
     """
     declared = context.method.receives
     rows = {task.client: row for row, task in enumerate(tasks) if task.client not in skip}
-    reasons = _wrong_buffers(context, round_, tasks, result, samples, hidden, rows)
+    reasons = _wrong_buffers(context, round_, tasks, result, samples, rows)
     if len(declared) == 1 and _have_usual_losses(
         [result.trained[row].loss for row in rows.values()]
     ):
@@ -144,13 +225,13 @@ def _wrong_buffers(
     tasks: Sequence[ClientTask],
     result: CohortResult,
     samples: Sequence[int],
-    hidden: Tensor | None,
     rows: Mapping[int, int],
 ) -> dict[int, str]:
     """Reject models with negative variances, or with counters that no training can reach."""
     layout = context.network.layout
     if not layout.buffers:
         return {}
+    hidden = hidden_from_server(context.method, layout)
     wrong: dict[int, str] = {}
     negative = {
         row for each in _variances(layout, hidden) for row in _rows(result.stack[:, each] < 0)

@@ -1,16 +1,56 @@
 """What a run records of a round's training: one row of metrics, and one table of its clients."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from unskew.engine.rounds import RoundOutcome
 from unskew.runs.client_tables import client_table
+from unskew.runs.cost import Traffic, add_up
 
 Row = dict[str, Any]
 
 _MAX_NUMBERS = 10_000
 """Diagnostics larger than this are left out of the metrics."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOutcome:
+    """What happened in one round, for the run to record."""
+
+    clients: Sequence[int]
+    samples: Sequence[int]
+    train_loss: Sequence[float]
+    steps: Sequence[int]
+    traffic: Sequence[Traffic]
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    missing: Mapping[int, str] = field(default_factory=dict)
+    """The clients that never replied, by reason; they are among the rejected too."""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    kept_model: str | None = None
+    """Why the previous global model is kept; None if there is a new one."""
+
+    @cached_property
+    def accepted(self) -> list[int]:
+        """The clients whose uploads were used."""
+        return [k for k in self.clients if k not in self.rejected]
+
+    @property
+    def total(self) -> Traffic:
+        """The traffic of all clients together."""
+        return add_up(self.traffic)
+
+    @property
+    def mean_loss(self) -> float | None:
+        """The sample-weighted mean training loss of the accepted clients; None without any."""
+        rows = [row for row, k in enumerate(self.clients) if k not in self.rejected]
+        if not rows:
+            return None
+        losses, samples = np.array(self.train_loss)[rows], np.array(self.samples)[rows]
+        return float((losses * samples).sum() / samples.sum())
 
 
 def round_row(stage_name: str, round_: int, outcome: RoundOutcome) -> Row:

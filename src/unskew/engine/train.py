@@ -1,4 +1,8 @@
-"""Training: run the stages of a run, evaluate their rounds, record and checkpoint them."""
+"""Training: a run executes its stages, a stage its rounds; each round is evaluated and recorded.
+
+:func:`run_training` is a run, :class:`StageRun` one of its stages, and :func:`run_round` one round:
+draw a cohort, broadcast, train the clients, check their uploads, aggregate.
+"""
 
 import copy
 import time
@@ -9,22 +13,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from unskew.composition.values import Beginning, Server, Stage
-from unskew.engine.cohort import Runner
+from unskew.composition.values import Beginning, Server, Stage, Tensors
+from unskew.engine.attacks import with_attack
+from unskew.engine.client import ClientContext
+from unskew.engine.cohort import ClientTask, Runner, draw_cohort
 from unskew.engine.evaluate import evaluate
+from unskew.engine.hook_checks import (
+    ServerFailed,
+    checked_payload,
+    checked_server,
+    server_error_context,
+)
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.progress import RoundCallback, show_progress
-from unskew.engine.round_metrics import Row, round_row, round_table
-from unskew.engine.rounds import RoundOutcome, run_round
+from unskew.engine.received import accepted_uploads, rejected_clients
+from unskew.engine.round_metrics import RoundOutcome, Row, round_row, round_table
 from unskew.engine.runners import example_inputs
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads, threads_for
-from unskew.errors import UnskewWarning
-from unskew.models.layout import assign, flatten
+from unskew.engine.traffic import hidden_from_server, round_traffic
+from unskew.errors import UnskewError, UnskewWarning
+from unskew.models.layout import assign, flatten, rows_are_finite
 from unskew.runs.checkpoint import Position
 from unskew.runs.cost import Traffic, add_up
 from unskew.runs.cpu import CPUS
@@ -177,6 +191,7 @@ class StageRun:
         if self._is_over(position):
             return position
         cohort = context.settings.cohort_size(len(context.federation))
+        # A loop over the clients, a pool of processes, the cohort as one matrix, or Flower nodes.
         runner = self._backend.runner(context, position.stage, cohort)
         label = f"{self._run.method} {self._stage.name}".removesuffix(" task")
         try:
@@ -243,6 +258,72 @@ class StageRun:
             row.update(levels)
             tables += scores
         return row, tables
+
+
+def run_round(
+    context: ClientContext,
+    runner: Runner,
+    round_: int,
+    server: Server,
+    states: Mapping[int, Tensors],
+) -> tuple[Server, dict[int, Tensors], RoundOutcome]:
+    """Run one round; return the server, the clients' new states, and the outcome.
+
+    ``states`` are those of all clients. A rejected client keeps its previous state, since whatever
+    corrupted its model may have corrupted its new state too. Where the previous model is kept, so
+    are all states: server and clients must agree on what happened.
+    """
+    method, layout = context.method, context.network.layout
+    clients, settings = len(context.federation), context.settings
+    among = method.candidates(clients, round_, settings.seed)
+    cohort = draw_cohort(settings, clients, round_, among)
+    with server_error_context(round_, "broadcast"):
+        payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
+    tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
+    result = runner.train(round_, tasks)
+    if context.attack is not None:
+        result = with_attack(result, cohort, layout, context.attack, context.attackers)
+    samples = result.samples
+    if samples is None:
+        samples = context.federation.train.sizes[cohort].tolist()
+    rejected = rejected_clients(context, round_, tasks, result, samples)
+    outcome = RoundOutcome(
+        clients=cohort,
+        samples=samples,
+        train_loss=[trained.loss for trained in result.trained],
+        steps=[trained.steps for trained in result.trained],
+        traffic=round_traffic(method, layout, tasks, result),
+        rejected=rejected,
+        missing=result.missing,
+    )
+    uploads = accepted_uploads(context, server, result, outcome)
+    if uploads is None:
+        reason = f"fewer than {settings.quorum} usable uploads; the previous model is kept"
+        return server, {}, replace(outcome, kept_model=reason)
+    try:
+        with server_error_context(round_, "aggregate"):
+            updated, diagnostics = checked_server(method.aggregate(server, uploads), server)
+    except ServerFailed:
+        raise
+    except UnskewError as error:
+        if not rejected:
+            raise
+        reason = f"after rejections, {error}; the previous model is kept"
+        return server, {}, replace(outcome, kept_model=reason)
+    outcome = replace(outcome, diagnostics=diagnostics)
+    hidden = hidden_from_server(method, layout)
+    if hidden is not None:  # a mean of equal values may differ from them in the last digit
+        vector = torch.where(hidden, server.vector, updated.vector)
+        updated = replace(updated, vector=vector)
+    if not bool(rows_are_finite(updated.vector)):
+        reason = "the new model has infinite or undefined numbers; the previous one is kept"
+        return server, {}, replace(outcome, kept_model=reason)
+    new_states = {
+        k: finished.state
+        for k, finished in zip(cohort, result.finished, strict=True)
+        if finished.state and k not in rejected
+    }
+    return updated, new_states, outcome
 
 
 def _warn_of_idle_rounds(run: Run) -> None:

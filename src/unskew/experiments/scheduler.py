@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
+from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.initial_network import NetworkCache
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
-from unskew.engine.rounds import ServerFailed
 from unskew.engine.runners import choose_device
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
@@ -22,7 +23,6 @@ from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.cluster.call import Outcome, RunCall
 from unskew.experiments.cluster.executor import Cluster, check_outcome
-from unskew.experiments.jobs import Job, Work, run_jobs
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
@@ -59,6 +59,23 @@ class RunRequest:
         return planned_rounds(self.method.stages(), self.settings.rounds)
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A run that is to be executed in this process or by an executor."""
+
+    label: str
+    prepare: Callable[[], Callable[..., Any]]
+    """Loads the run's data, in this process, when it is its turn; returns what executes it."""
+    rounds: int | None = None
+    """The number of rounds, where it differs from the display's."""
+    here: bool = False
+    """Whether the run is executed in this process: reading a run takes less time than a fork."""
+    queued: bool = False
+    """Whether a submitted run may wait; it is shown when it reports its first round."""
+    collect: Callable[[Future[Any]], Run] = Future.result
+    """Returns the run of a future that is done."""
+
+
 @dataclass(frozen=True)
 class RunScheduler:
     """Executes runs, ``jobs`` at a time; None means one per core if a run uses a single core."""
@@ -85,17 +102,22 @@ class RunScheduler:
         networks = self._networks if _is_finished(request) else None
         if self.cluster is not None and networks is None:
             return self._cluster_job(self.cluster, request)
-        work = partial(self._work, request, networks, self.resume)
-        return Job(request.label, work, request.rounds, here=here or networks is not None)
+        prepare = partial(self._prepare, request, networks, self.resume)
+        return Job(request.label, prepare, request.rounds, here=here or networks is not None)
 
-    def _work(self, request: RunRequest, networks: NetworkCache | None, resume: bool) -> Work:
+    def _prepare(
+        self, request: RunRequest, networks: NetworkCache | None, resume: bool
+    ) -> Callable[[RoundCallback], Run]:
         """Load a run's data, and return what executes it."""
         data, notes = request.data(), request.all_notes()
 
-        def work(on_round: RoundCallback) -> Run:
-            model = request.model or self.model
+        def train(on_round: RoundCallback) -> Run:
+            # Checks that method, data and settings fit together, and builds the network.
+            setup = TrainingSetup.of(
+                data, request.method, request.model or self.model, request.settings, networks
+            )
             return execute(
-                TrainingSetup.of(data, request.method, model, request.settings, networks),
+                setup,
                 request.folder,
                 resume=resume and request.folder is not None,
                 progress=on_round,
@@ -103,7 +125,7 @@ class RunScheduler:
                 stage_cache=self.stage_cache,
             )
 
-        return lambda on_round: _or_skipped(request, partial(work, on_round))
+        return lambda on_round: _or_skipped(request, partial(train, on_round))
 
     def _cluster_job(self, cluster: Cluster, request: RunRequest) -> Job:
         """Return a job for the workers of a cluster; this process reads what they write."""
@@ -131,7 +153,7 @@ class RunScheduler:
         def collect(future: Future[Outcome]) -> Run:
             def read() -> Run:
                 check_outcome(future, folder)
-                return self._work(request, self._networks, resume=True)(_ignore)
+                return self._prepare(request, self._networks, resume=True)(_ignore)
 
             return _or_skipped(request, read)
 
@@ -150,6 +172,52 @@ class RunScheduler:
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
             return limit if setup.uses_one_core else 1
         return limit
+
+
+def run_jobs(
+    jobs: Sequence[Job], display: ProgressDisplay, executor: Executor, parallelism: int
+) -> list[Run]:
+    """Execute jobs, ``parallelism`` at a time, and return their runs in the same order.
+
+    The first job that fails stops the others, which write a checkpoint, and its error is raised.
+    """
+    events = SimpleQueue[tuple[int, tuple[int, Mapping[str, Any]] | None]]()
+    futures: dict[int, Future[Any]] = {}
+    callbacks: dict[int, RoundCallback] = {}
+    runs: dict[int, Run] = {}
+
+    def start(index: int, job: Job) -> None:
+        if not job.queued:
+            callbacks[index] = display.start(job.label, job.rounds)
+        if job.here:
+            runs[index] = job.prepare()(callbacks[index])
+            display.finish(job.label)
+            return
+        # Futures report in threads; what follows from it happens in this one.
+        futures[index] = executor.submit(job.prepare(), lambda *done: events.put((index, done)))
+        futures[index].add_done_callback(lambda _: events.put((index, None)))
+
+    def wait() -> None:
+        index, done = events.get()
+        if index not in callbacks:
+            callbacks[index] = display.start(jobs[index].label, jobs[index].rounds)
+        if done is not None:
+            callbacks[index](*done)
+        else:
+            runs[index] = jobs[index].collect(futures.pop(index))
+            display.finish(jobs[index].label)
+
+    try:
+        for index, job in enumerate(jobs):
+            while len(futures) >= parallelism:
+                wait()
+            start(index, job)
+        while futures:
+            wait()
+    except BaseException:
+        executor.shutdown(cancel_futures=True)
+        raise
+    return [runs[index] for index in range(len(jobs))]
 
 
 def execute(

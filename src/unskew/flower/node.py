@@ -25,9 +25,9 @@ from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
 from unskew.engine.private_steps import PrivateStage
-from unskew.engine.rounds import hidden_from_server, sent_down, sent_up
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
+from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
 from unskew.errors import UnskewError
 from unskew.flower.node_preprocessing import NodePreprocessing
 from unskew.flower.site import Site

@@ -13,8 +13,8 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
 from unskew.engine.metrics import MetricPlan
-from unskew.engine.rounds import sent_down, sent_up
 from unskew.engine.settings import Settings
+from unskew.engine.traffic import sent_down, sent_up
 from unskew.flower.backend import FlowerBackend
 from unskew.flower.uploads import check_uploads, cohort_result, read_upload, tabulate_metrics
 from unskew.flower.wire import (

@@ -19,7 +19,11 @@ from unskew.utils.specs import OPTIONS
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class IDA(ServerSide):
-    """Weights from the inverse distance of a client's model to the mean model."""
+    """Weights from the inverse distance of a client's model to the mean model.
+
+    A client whose parameters have the distance d from the centre of all clients gets the weight
+    ``1 / (d + eps * mean d)``, divided by the sum of all weights.
+    """
 
     norm: Annotated[int, Field(ge=1, le=2)] = 1
     """Norm of the distance: 1 sums absolute differences, 2 is the Euclidean length."""

@@ -33,11 +33,13 @@ _TARGET_MARGIN = 0.2
 class Runs(Sequence[Run]):
     """The runs of a comparison.
 
-    ``judge`` is the number by which they are judged (see :meth:`unskew.runs.run.Run.judged`) and
-    ``margin`` the largest difference that does not matter, in percentage points of accuracy or, for
-    a metric that is not a share of 1, in per cent of the baseline's. ``metric`` is the name of the
-    metric that is judged, by default the one that the runs name. ``waves`` is the plan by which
-    seeds were added, if their number was not fixed.
+    ``judge`` is the number by which a run is judged: with ``mean`` the mean of the last tenth of
+    its evaluations (at least five), with ``last`` the last one. The table shows means of these
+    numbers over seeds, and :meth:`verdict` tests their differences. ``margin`` is the largest
+    difference that does not matter, in percentage points of accuracy or, for a metric that is not
+    a share of 1, in per cent of the baseline's. ``metric`` is the name of the metric that is
+    judged, by default the one that the runs name. ``waves`` says in which waves seeds were added,
+    if their number was not fixed.
     """
 
     def __init__(
@@ -164,6 +166,10 @@ class Runs(Sequence[Run]):
         The baseline is FedAvg, or the first method. The methods are compared at a level, by default
         :attr:`level`, except those that are :attr:`untrained`. The verdict is None if nothing was
         measured there.
+
+        Methods with the same seed share data, initial weights and batches, so differences are taken
+        seed by seed. Their variances are pooled over methods as far as they agree, and a t-test of
+        each difference is corrected for the number of methods; docs/verdicts.md has the formulas.
         """
         level = level or self.level
         scores = {

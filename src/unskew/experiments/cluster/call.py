@@ -14,7 +14,7 @@ import cloudpickle
 
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
-from unskew.engine.rounds import ServerFailed
+from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.threads import threads
