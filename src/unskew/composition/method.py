@@ -5,11 +5,12 @@ The engine calls these operations in the order of a round, whether clients run h
     server: broadcast ─▶ client: prepare ─▶ objective, step by step ─▶ finish ─▶ server: aggregate
 
 Every operation starts from FedAvg and applies the parts one by one, the last part first. A part
-sees its own tensors only: they are stored as ``part/name``.
+sees its own tensors only: they are stored as ``part/name``. The objective of a local step is in
+:mod:`unskew.composition.objective`; which coordinates are trained, sent and kept is in
+:mod:`unskew.composition.coordinates`.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,56 +23,44 @@ from unskew.aggregation.product import product
 from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics, by_samples
-from unskew.composition.description import described
+from unskew.composition.coordinates import KEPT, Coordinates
+from unskew.composition.objective import Objective
 from unskew.composition.part_files import spec_name
 from unskew.composition.parts import (
     Aspect,
-    ClientSide,
     Part,
     Personalization,
     ServerSide,
-    Setting,
     joined,
 )
-from unskew.composition.received import LABEL_COUNTS, TRAIN_ACCURACY, TRAIN_LOSS, Value
 from unskew.composition.returned import expect, expect_pair, expect_tensors
 from unskew.composition.scopes import on_own_uploads, own_server, own_uploads, with_own, without_own
 from unskew.composition.values import (
-    About,
     Beginning,
     Client,
     ExtraTraining,
     Finished,
-    Perturbation,
     Server,
     Stage,
     Start,
-    Step,
     Tensors,
     Trained,
 )
 from unskew.errors import UnskewError
-from unskew.models import masks
-from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
-from unskew.models.layout import Layout, TensorKind
-from unskew.models.masks import none_if_empty, without
+from unskew.models.functional import FunctionalModel
+from unskew.models.layout import Layout
 from unskew.utils.specs import spec_of
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
-KEPT = "kept"
-"""The key of a client's state that holds the coordinates which stay on the client."""
-
 
 @dataclass(frozen=True)
-class Method:
+class Method(Objective, Coordinates):
     """Parts that are applied together; without any, FedAvg.
 
     :func:`unskew.methods.make_method` builds methods and refuses parts that clash.
     """
-
-    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         several = any(Aspect.NUMBER_OF_MODELS in part.replaces for part in self.parts)
@@ -103,92 +92,6 @@ class Method:
 
     def __radd__(self, other: str | Part) -> "Method":
         return joined(other, self)
-
-    # What the parts declare.
-
-    @cached_property
-    def about(self) -> About:
-        """The description of the method."""
-        return described(self.parts)
-
-    @cached_property
-    def needs_train_accuracy(self) -> bool:
-        """Whether clients measure their accuracy on their own training samples."""
-        return any("train_accuracy" in part.needs for part in self.parts)
-
-    @property
-    def parts_for_classes(self) -> list[Part]:
-        """The parts that cannot train a regression."""
-        return [part for part in self.parts if part.needs_classes or part.needs]
-
-    @cached_property
-    def _needs_label_counts(self) -> bool:
-        return any("label_counts" in part.needs for part in self.parts)
-
-    @cached_property
-    def _keeps_statistics(self) -> bool:
-        return any(part.buffers == "local" for part in self.parts)
-
-    @cached_property
-    def receives(self) -> Mapping[str, Value]:
-        """What the server accepts of each value that clients send besides the model."""
-        measured = {"train_accuracy": TRAIN_ACCURACY, "label_counts": LABEL_COUNTS}
-        values = {"train_loss": TRAIN_LOSS}
-        for part in self.parts:
-            values |= {name: measured[name] for name in part.needs}
-            values |= part.prefixed(part.receives)
-        return values
-
-    @cached_property
-    def sends_model(self) -> bool:
-        """Whether the model is sent; False where it is trained on the server."""
-        return all(part.sends_model for part in self.parts)
-
-    @cached_property
-    def has_own_personal_models(self) -> bool:
-        """Whether a part computes or fine-tunes the clients' personal models."""
-        personal, tuned = Aspect.PERSONAL_MODEL, Aspect.FINE_TUNING
-        return self._replacing(personal) is not None or self._replacing(tuned) is not None
-
-    @cached_property
-    def _client_sides(self) -> tuple[ClientSide, ...]:
-        return tuple(part for part in reversed(self.parts) if isinstance(part, ClientSide))
-
-    @cached_property
-    def _with_terms(self) -> tuple[ClientSide, ...]:
-        return tuple(part for part in self._client_sides if Aspect.LOCAL_LOSS in part.adds)
-
-    @cached_property
-    def _perturbing(self) -> ClientSide | None:
-        part: ClientSide | None = self._replacing(Aspect.PERTURBATION)
-        return part
-
-    @property
-    def reads_gradient(self) -> bool:
-        """Whether a step needs the gradient of :meth:`samples_loss` before its own."""
-        return self._perturbing is not None and self._perturbing.reads_gradient
-
-    @cached_property
-    def changing_refs(self) -> tuple[str, ...]:
-        """The names of the references that change from step to step."""
-        names = [part.prefixed(dict.fromkeys(part.changing_refs)) for part in self._client_sides]
-        return tuple(name for own in names for name in own)
-
-    @cached_property
-    def _server_sides(self) -> tuple[ServerSide, ...]:
-        return tuple(part for part in reversed(self.parts) if isinstance(part, ServerSide))
-
-    @cached_property
-    def _personalizations(self) -> tuple[Personalization, ...]:
-        return tuple(part for part in reversed(self.parts) if isinstance(part, Personalization))
-
-    @cached_property
-    def _settings(self) -> tuple[Setting, ...]:
-        return tuple(part for part in reversed(self.parts) if isinstance(part, Setting))
-
-    def _replacing(self, aspect: Aspect) -> Any:
-        """Return the part that replaces an aspect; None if no part does."""
-        return next((part for part in self.parts if aspect in part.replaces), None)
 
     # The setting.
 
@@ -358,88 +261,6 @@ class Method:
         """Return the received model, with the client's own coordinates restored."""
         return self.with_kept(client.network.layout, payload["model"], state)
 
-    def objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Return the loss of one batch; a pure function, so that it can be vectorised."""
-        return self.step_objective(network, weights, buffers, batch, refs)[0]
-
-    def step_objective(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-        gradient: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
-        """Return the objective, and the next values of :attr:`changing_refs`, in their order.
-
-        ``gradient`` is that of :meth:`samples_loss`, for methods that read it.
-        """
-        step = Step(network, weights, buffers, batch, gradient=gradient)
-        reads = any(part.reads_forward_pass for part in self._client_sides)
-        passes: list[ForwardPass] = []
-        moved, linear = step, None
-        if self._perturbing is not None:
-            own_refs = self._perturbing.scoped(refs)
-            perturbation = expect(Perturbation, self._perturbing.perturbation(step, own_refs))
-            moved, linear = _perturbed(step, perturbation)
-            step = replace(step, shift=perturbation.shift)
-        with network.capture_passes() if reads else nullcontext(passes) as passes:
-            loss = (self._losses(moved, refs) * batch.scale).sum()
-        if linear is not None:
-            loss = loss + (linear - linear.detach())
-        if passes:
-            step = replace(step, forward_pass=passes[0])
-        for part in self._with_terms:
-            term = part.loss_term(step, part.scoped(refs))
-            if term is not None:
-                loss = loss + term
-        return loss, *self._next_refs(step, refs)
-
-    def _next_refs(self, step: Step, refs: Tensors) -> list[Tensor]:
-        """Return the next values of :attr:`changing_refs`."""
-        if not self.changing_refs:
-            return []
-        changed: dict[str, Tensor] = {}
-        for part in self._client_sides:
-            if part.changing_refs:
-                changed |= part.prefixed(expect_tensors(part.next_refs(step, part.scoped(refs))))
-        return [changed[name].detach() for name in self.changing_refs]
-
-    def samples_loss(
-        self,
-        network: FunctionalModel,
-        weights: Tensor,
-        buffers: Buffers,
-        batch: Batch,
-        refs: Tensors,
-    ) -> Tensor:
-        """Return the loss of one batch without the terms that parts add."""
-        step = Step(network, weights, buffers, batch)
-        return (self._losses(step, refs) * batch.scale).sum()
-
-    def _losses(self, step: Step, refs: Tensors) -> Tensor:
-        part: ClientSide | None = self._replacing(Aspect.LOSS)
-        if part is None:
-            return step.network.losses(step.weights, step.buffers, step.batch)
-        return part.losses(step, part.scoped(refs))
-
-    def proximal_strength(self) -> float:
-        """Return the total strength mu of the terms mu/2 ||w - start||^2 in the objective."""
-        return sum(part.proximal_strength() for part in self._client_sides)
-
-    def noise_per_sample(self, network: FunctionalModel) -> int:
-        """Return how many random numbers (``batch.noise``) each sample of a step gets."""
-        part: ClientSide | None = self._replacing(Aspect.LOSS)
-        return network.goal.noise_per_sample if part is None else part.noise_per_sample
-
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Return the extras to send and the state to keep: what does not travel, and the parts'."""
         extras: dict[str, Tensor] = {}
@@ -462,59 +283,7 @@ class Method:
         """Return the local trainings that come before the main one, in order."""
         return tuple(each for part in self._client_sides for each in part.extra_trainings(self))
 
-    # Which coordinates are trained and sent, and the personal model.
-
-    def trains(self, layout: Layout) -> Tensor | None:
-        """Mark the trainable coordinates that local training may change; None means all."""
-        mask = None
-        for part in self._personalizations:
-            frozen = part.freezes(layout)
-            mask = mask if frozen is None else without(mask, frozen)
-        return mask
-
-    def travels(self, layout: Layout) -> Tensor | None:
-        """Mark the coordinates that are sent and averaged; None means all."""
-        statistics = self._statistics(layout)
-        mask = None if statistics is None else ~statistics
-        for part in self._personalizations:
-            stays = part.stays(layout)
-            mask = mask if stays is None else without(mask, stays)
-        return mask
-
-    def shares_on_upload(self, layout: Layout) -> Tensor | None:
-        """Mark the coordinates that stay on the client but are also uploaded; None means none."""
-        mask = self._statistics(layout)
-        for part in self._personalizations:
-            shared = part.shares_on_upload(layout)
-            mask = mask if shared is None else masks.joined(mask, shared)
-        return mask
-
-    def _statistics(self, layout: Layout) -> Tensor | None:
-        """Mark the norm statistics if a part keeps them on clients; None means none."""
-        if not self._keeps_statistics:
-            return None
-        return none_if_empty(layout.mask(TensorKind.NORM_STATISTIC, TensorKind.COUNTER))
-
-    def kept(self, layout: Layout) -> Tensor | None:
-        """Mark the coordinates that the client keeps between rounds; None means none."""
-        if not self._personalizations and not self._keeps_statistics:
-            return None
-        travels = self.travels(layout)
-        mask = None if travels is None else ~travels
-        for part in self._personalizations:
-            constant = part.constant(layout)
-            if mask is not None and constant is not None:
-                mask = none_if_empty(mask & ~constant)
-        return mask
-
-    def with_kept(self, layout: Layout, model: Tensor, state: Tensors) -> Tensor:
-        """Return a received model with the client's own coordinates restored."""
-        kept = self.kept(layout)
-        if kept is None or KEPT not in state:
-            return model
-        own = model.clone()
-        own[kept] = state[KEPT]
-        return own
+    # The personal model.
 
     def personal(self, layout: Layout, server: Server, state: Tensors) -> Tensor:
         """Return the client's personal model: the global one, with its own coordinates."""
@@ -526,20 +295,6 @@ class Method:
         """Return how a personal model is fine-tuned before it is evaluated; None: not at all."""
         part: Personalization | None = self._replacing(Aspect.FINE_TUNING)
         return None if part is None else part.fine_tuning()
-
-
-def _perturbed(step: Step, perturbation: Perturbation) -> tuple[Step, Tensor | None]:
-    """Return the step at the perturbed weights, and a term whose gradient is what it is mixed with.
-
-    The perturbed weights depend on the weights by the gradient's share alone.
-    """
-    weights, share, rest = step.weights, perturbation.share, perturbation.rest
-    shift = perturbation.shift.detach()
-    if rest is None:
-        return replace(step, weights=weights + shift), None
-    constant = weights.detach()
-    moved = constant + shift + share * (weights - constant)
-    return replace(step, weights=moved), ((1 - share) * rest * weights).sum()
 
 
 def _with_refs(start: Start, refs: Tensors) -> Start:

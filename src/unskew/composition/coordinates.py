@@ -1,0 +1,68 @@
+"""Which coordinates of a model are trained, which are sent, and which stay on the client."""
+
+from torch import Tensor
+
+from unskew.composition.declared import Parts
+from unskew.composition.values import Tensors
+from unskew.models import masks
+from unskew.models.layout import Layout, TensorKind
+from unskew.models.masks import none_if_empty, without
+
+KEPT = "kept"
+"""The key of a client's state that holds the coordinates which stay on the client."""
+
+
+class Coordinates(Parts):
+    """The masks of the coordinates that a method trains, sends and keeps."""
+
+    def trains(self, layout: Layout) -> Tensor | None:
+        """Mark the trainable coordinates that local training may change; None means all."""
+        mask = None
+        for part in self._personalizations:
+            frozen = part.freezes(layout)
+            mask = mask if frozen is None else without(mask, frozen)
+        return mask
+
+    def travels(self, layout: Layout) -> Tensor | None:
+        """Mark the coordinates that are sent and averaged; None means all."""
+        statistics = self._statistics(layout)
+        mask = None if statistics is None else ~statistics
+        for part in self._personalizations:
+            stays = part.stays(layout)
+            mask = mask if stays is None else without(mask, stays)
+        return mask
+
+    def shares_on_upload(self, layout: Layout) -> Tensor | None:
+        """Mark the coordinates that stay on the client but are also uploaded; None means none."""
+        mask = self._statistics(layout)
+        for part in self._personalizations:
+            shared = part.shares_on_upload(layout)
+            mask = mask if shared is None else masks.joined(mask, shared)
+        return mask
+
+    def _statistics(self, layout: Layout) -> Tensor | None:
+        """Mark the norm statistics if a part keeps them on clients; None means none."""
+        if not self._keeps_statistics:
+            return None
+        return none_if_empty(layout.mask(TensorKind.NORM_STATISTIC, TensorKind.COUNTER))
+
+    def kept(self, layout: Layout) -> Tensor | None:
+        """Mark the coordinates that the client keeps between rounds; None means none."""
+        if not self._personalizations and not self._keeps_statistics:
+            return None
+        travels = self.travels(layout)
+        mask = None if travels is None else ~travels
+        for part in self._personalizations:
+            constant = part.constant(layout)
+            if mask is not None and constant is not None:
+                mask = none_if_empty(mask & ~constant)
+        return mask
+
+    def with_kept(self, layout: Layout, model: Tensor, state: Tensors) -> Tensor:
+        """Return a received model with the client's own coordinates restored."""
+        kept = self.kept(layout)
+        if kept is None or KEPT not in state:
+            return model
+        own = model.clone()
+        own[kept] = state[KEPT]
+        return own
