@@ -187,20 +187,7 @@ def compare_methods(
 
     search = tuning_options(tune, tune_lr, tune_clip, tune_budget, tune_rounds, tune_seeds)
     deciding = deciding_options(decide, max_seeds, budget, best)
-    config = data_config(
-        name=data,
-        skew=skew,
-        clients=clients,
-        samples=samples,
-        holdout=holdout,
-        label_column=label_column,
-        task=task,
-        client_column=client_column,
-        features=features,
-        prepare=prepare,
-        columns=columns,
-        size=size,
-    )
+    config = data_config(data, locals())
     options: dict[str, Any] = {
         "rounds": rounds,
         "participation": participation,

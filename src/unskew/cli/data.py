@@ -138,19 +138,7 @@ def show_federation(
     """
     from unskew.data.load import open_data  # noqa: PLC0415
 
-    config = data_config(
-        name=name,
-        skew=skew,
-        clients=clients,
-        holdout=holdout,
-        label_column=label_column,
-        task=task,
-        client_column=client_column,
-        features=features,
-        prepare=prepare,
-        columns=columns,
-        size=size,
-    )
+    config = data_config(name, locals())
     federation = open_data(config, seed)
     if out is not None:
         from unskew.report.distribution_figure import draw_distribution  # noqa: PLC0415

@@ -50,19 +50,7 @@ def check_data(
     from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.data.quality.check import check  # noqa: PLC0415
 
-    config = data_config(
-        name=name,
-        skew=skew,
-        clients=clients,
-        holdout=holdout,
-        label_column=label_column,
-        task=task,
-        client_column=client_column,
-        features=features,
-        prepare=prepare,
-        columns=columns,
-        size=size,
-    )
+    config = data_config(name, locals())
     found = check(open_data(config, seed))
     if json:
         print_json(found.to_dict())

@@ -55,19 +55,7 @@ def convert_data(
     from unskew.data.storage import check_writable  # noqa: PLC0415
 
     check_writable(out, replace=force)
-    config = data_config(
-        name=name,
-        skew=skew,
-        clients=clients,
-        holdout=holdout,
-        label_column=label_column,
-        task=task,
-        client_column=client_column,
-        features=features,
-        prepare=prepare,
-        columns=columns,
-        size=size,
-    )
+    config = data_config(name, locals())
     federation = open_data(config, seed)
     federation.save(out)
     typer.echo(repr(federation))

@@ -1,5 +1,6 @@
 """The options of commands that open data: which data, its clients, and how files are read."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -69,13 +70,21 @@ Size = Annotated[
 ]
 
 
-def data_config(*, features: str | None, columns: str | None, **options: Any) -> "DataConfig":
-    """Return the validated options of a command; ``options`` have the names of DataConfig."""
+def data_config(name: str, parameters: Mapping[str, Any]) -> "DataConfig":
+    """Return the validated options of a command, given all its parameters (``locals()``).
+
+    Those with the name of a field of DataConfig are its options.
+    """
     from unskew.data.config import DataConfig  # noqa: PLC0415 (imports numpy)
     from unskew.utils.specs import validated  # noqa: PLC0415
 
-    lists = {"features": _column_names(features), "columns": _column_kinds(columns)}
-    return validated(DataConfig, {**options, **lists})
+    options = {each: parameters[each] for each in DataConfig.model_fields if each in parameters}
+    options |= {
+        "name": name,
+        "features": _column_names(parameters["features"]),
+        "columns": _column_kinds(parameters["columns"]),
+    }
+    return validated(DataConfig, options)
 
 
 def _column_names(text: str | None) -> list[str] | None:
