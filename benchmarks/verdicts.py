@@ -27,7 +27,7 @@ from unskew.stats.pairwise import (
 )
 from unskew.stats.sequential import plan_waves, shares
 
-LEVEL, MARGIN, EFFECT = 0.05, 1.0, 4.0
+ERROR_RATE, MARGIN, EFFECT = 0.05, 1.0, 4.0
 SEEDS, METHODS, SHOWN = (3, 5, 10, 20), (2, 3, 6, 12, 44), 12
 FIXED = (20, 30)
 _TABLES = {2: 10, 3: 10, 6: 4, 44: 1}
@@ -138,9 +138,9 @@ def chosen(values: Array, shifts: Sequence[Array]) -> Iterator[Answers]:
         for fit in fitted(values[block]):
             for i, shift in enumerate(shifts):
                 gaps = fit.differences(_raised(values[block], shift))
-                decisions = decide(gaps, MARGIN, level=LEVEL)
-                found[0, i, block[fit.rows]] = decisions.is_different(LEVEL)
-                found[1, i, block[fit.rows]] = decisions.is_equivalent(LEVEL)
+                decisions = decide(gaps, MARGIN, exact_below=ERROR_RATE)
+                found[0, i, block[fit.rows]] = decisions.is_different(ERROR_RATE)
+                found[1, i, block[fit.rows]] = decisions.is_equivalent(ERROR_RATE)
     return zip(*found, strict=True)
 
 
@@ -160,8 +160,8 @@ def plain(values: Array) -> Answers:
     seeds = gaps.shape[2]
     error = np.maximum(gaps.std(axis=2, ddof=1), 1e-12) / np.sqrt(seeds)
     size = np.abs(gaps.mean(axis=2))
-    different = holm(np.where(size > 0, 2 * student.sf(size / error, seeds - 1), 1.0)) < LEVEL
-    within = holm(student.sf((MARGIN - size) / error, seeds - 1)) < LEVEL
+    different = holm(np.where(size > 0, 2 * student.sf(size / error, seeds - 1), 1.0)) < ERROR_RATE
+    within = holm(student.sf((MARGIN - size) / error, seeds - 1)) < ERROR_RATE
     return different & ~within, within
 
 
@@ -176,11 +176,11 @@ def autorank(values: Array) -> Answers:
     methods, seeds = values.shape[1:]
     spread = values.var(axis=2, ddof=1)
     noise = 1e-9 * np.random.default_rng(0).normal(size=values.shape)  # shapiro rejects constants
-    normal = (shapiro(values + noise, axis=2).pvalue > LEVEL / methods).all(axis=1)
+    normal = (shapiro(values + noise, axis=2).pvalue > ERROR_RATE / methods).all(axis=1)
     if methods == 2:
         gaps = values[:, 1] - values[:, 0]
         error = np.maximum(gaps.std(axis=1, ddof=1), 1e-12) / np.sqrt(seeds)
-        t_test = 2 * student.sf(np.abs(gaps.mean(axis=1)) / error, seeds - 1) < LEVEL
+        t_test = 2 * student.sf(np.abs(gaps.mean(axis=1)) / error, seeds - 1) < ERROR_RATE
         ranks = rankdata(np.abs(gaps), axis=1) * (gaps > 0)
         mean, sd = seeds * (seeds + 1) / 4, np.sqrt(seeds * (seeds + 1) * (2 * seeds + 1) / 24)
         wilcoxon = np.abs(ranks.sum(axis=1) - mean) / sd > 1.96
@@ -190,22 +190,22 @@ def autorank(values: Array) -> Answers:
     pooled = np.maximum(spread.mean(axis=1), 1e-12)
     factor = 1 + (methods + 1) / (3 * methods * (seeds - 1))
     bartlett = (seeds - 1) * (methods * np.log(pooled) - own.sum(axis=1)) / factor
-    parametric = normal & (chi2.sf(bartlett, methods - 1) > LEVEL)
+    parametric = normal & (chi2.sf(bartlett, methods - 1) > ERROR_RATE)
     means, by_seed = values.mean(axis=2), values.mean(axis=1, keepdims=True)
     overall = values.mean(axis=(1, 2), keepdims=True)
     residual = values - means[:, :, None] - by_seed + overall
     between = seeds * ((means - overall[:, :, 0]) ** 2).sum(axis=1) / (methods - 1)
     within = np.maximum((residual**2).sum(axis=(1, 2)), 1e-12) / ((methods - 1) * (seeds - 1))
-    anova = f.sf(between / within, methods - 1, (methods - 1) * (seeds - 1)) < LEVEL
-    tukey = studentized_range.ppf(1 - LEVEL, methods, methods * (seeds - 1)) * np.sqrt(
+    anova = f.sf(between / within, methods - 1, (methods - 1) * (seeds - 1)) < ERROR_RATE
+    tukey = studentized_range.ppf(1 - ERROR_RATE, methods, methods * (seeds - 1)) * np.sqrt(
         pooled / seeds
     )
     by_means = anova[:, None] & (np.abs(means[:, 1:] - means[:, :1]) > tukey[:, None])
     ranks = rankdata(values, axis=1).mean(axis=2)
     statistic = 12 * seeds / (methods * (methods + 1)) * ((ranks - (methods + 1) / 2) ** 2).sum(1)
-    critical = studentized_range.ppf(1 - LEVEL, methods, 1e6) / np.sqrt(2)
+    critical = studentized_range.ppf(1 - ERROR_RATE, methods, 1e6) / np.sqrt(2)
     distance = critical * np.sqrt(methods * (methods + 1) / (6 * seeds))
-    by_ranks = (chi2.sf(statistic, methods - 1) < LEVEL)[:, None] & (
+    by_ranks = (chi2.sf(statistic, methods - 1) < ERROR_RATE)[:, None] & (
         np.abs(ranks[:, 1:] - ranks[:, :1]) > distance
     )
     found = np.where(parametric[:, None], by_means, by_ranks)
@@ -285,7 +285,7 @@ def sets(noise: str, methods: int, seeds: int, tables: int, seed: int) -> tuple[
     covered, kept, size = np.ones(tables, dtype=bool), np.zeros((2, tables), dtype=bool), 0.0
     fits = list(fitted(values))
     for fit in fits:
-        inside = is_inside(fit.differences(values), truth, LEVEL) | np.isnan(truth)
+        inside = is_inside(fit.differences(values), truth, ERROR_RATE) | np.isnan(truth)
         covered[fit.rows] = inside.all(axis=1)
     better = np.zeros(methods)
     better[1] = EFFECT
@@ -293,10 +293,10 @@ def sets(noise: str, methods: int, seeds: int, tables: int, seed: int) -> tuple[
         for fit in fits:
             gaps = fit.differences(values, reference)
             raised = np.delete(better, reference) - better[reference]
-            beaten = is_beaten(replace(gaps, mean=gaps.mean + raised), LEVEL)
+            beaten = is_beaten(replace(gaps, mean=gaps.mean + raised), ERROR_RATE)
             size += float((~beaten).sum()) / tables
             if reference == 1:
-                kept[:, fit.rows] = ~is_beaten(gaps, LEVEL), ~beaten
+                kept[:, fit.rows] = ~is_beaten(gaps, ERROR_RATE), ~beaten
     return float(covered.mean()), float(kept.mean(axis=1).min()), size
 
 
@@ -332,9 +332,9 @@ def _waves_of_block(
             part = replace(
                 gaps, seeds=np.where(asked, gaps.seeds, 0), is_identical=gaps.is_identical & asked
             )
-            decisions = decide(part, MARGIN, 1 / share, settled, LEVEL)
-            different[at] |= asked & decisions.is_different(LEVEL)
-            equivalent[at] |= asked & decisions.is_equivalent(LEVEL)
+            decisions = decide(part, MARGIN, 1 / share, settled, ERROR_RATE)
+            different[at] |= asked & decisions.is_different(ERROR_RATE)
+            equivalent[at] |= asked & decisions.is_equivalent(ERROR_RATE)
             means[at] = np.where(asked, gaps.mean, means[at])
     return (different, equivalent), means, used
 

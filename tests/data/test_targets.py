@@ -79,7 +79,7 @@ def test_a_damaged_regression_is_refused(tmp_path):
 
 
 def test_a_regression_has_no_classes():
-    with pytest.raises(UnskewError, match="classes: the target is a regression's"):
+    with pytest.raises(UnskewError, match="classes: the target is a quantity"):
         regression(classes=3)
 
 

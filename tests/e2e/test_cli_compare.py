@@ -145,7 +145,7 @@ def test_a_column_of_numbers_is_a_regression(terminal, stays, tmp_path):
     assert {row["level"] for row in rows} == {"local"}
     assert set(rows[0]["others"]) == {"mae", "r2"}
     error = terminal.error(*compare(stays, "--methods", "feddisco", *columns))
-    assert "feddisco needs classes, and the target is a regression's" in error
+    assert "feddisco needs classes, and the target is a quantity" in error
     error = terminal.error(*compare(stays, "--methods", "fedavg", *columns, "--task", "binary"))
     assert "binary needs two classes, and there are 60" in error
     shown = terminal.output("data", "show", stays, *columns[:4])

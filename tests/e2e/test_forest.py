@@ -3,13 +3,13 @@
 import math
 
 from unskew.cli.forest import forest_lines
-from unskew.stats.judging import Pair, Verdicts
+from unskew.stats.judging import Answers, Pair
 from unskew.stats.metric import ACCURACY
 from unskew.stats.verdict import Verdict
 
 
 def verdict(*pairs, margin=1.0):
-    found = Verdicts("fedavg", pairs, ("fedavg",), margin, 0.05)
+    found = Answers("fedavg", pairs, ("fedavg",), margin, 0.05)
     return Verdict(ACCURACY, found, {"fedavg": 0.7}, 5)
 
 

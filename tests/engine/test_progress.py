@@ -142,9 +142,9 @@ def test_the_time_left_follows_from_the_rounds_per_second():
         clock.now += 2.0
         estimate.finish_round()
     assert estimate.seconds_left == pytest.approx(20.0)
-    estimate.plan(5)
+    estimate.expect(5)
     assert estimate.seconds_left == pytest.approx(30.0)
-    estimate.plan(-100)
+    estimate.expect(-100)
     assert estimate.seconds_left == 0
 
 

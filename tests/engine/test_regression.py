@@ -123,7 +123,7 @@ def test_methods_that_rebuild_the_network_keep_its_units():
     "method", ["feddisco", "fedntd", "fedrod", "fedgen", "intrac", "ida+intrac", "fedma"]
 )
 def test_methods_that_need_classes_refuse_a_regression_in_one_line(method):
-    with pytest.raises(us.UnskewError, match="needs classes, and the target is a regression's"):
+    with pytest.raises(us.UnskewError, match="needs classes, and the target is a quantity"):
         us.train(sites(), method, **OPTIONS)
 
 

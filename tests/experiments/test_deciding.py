@@ -167,13 +167,13 @@ def test_a_missing_score_in_a_later_wave_changes_no_answer(method):
     ]  # fmt: skip
     after = Runs(damaged, waves=runs.waves).verdict()
     assert after.baseline == before.baseline == "fedavg"
-    assert after.verdicts.pair("better") == before.verdicts.pair("better")
+    assert after.answers.pair("better") == before.answers.pair("better")
 
 
 def test_the_verdict_can_be_repeated_from_the_runs():
     runs, _ = decided(["fedavg", "better", "same", "near"])
     shuffled = Runs(sorted(runs, key=lambda run: run.seed), waves=runs.waves)
-    assert shuffled.verdict().verdicts.pairs == runs.verdict().verdicts.pairs
+    assert shuffled.verdict().answers.pairs == runs.verdict().answers.pairs
 
 
 def test_a_comparison_decides_resumes_and_reports_the_same(tmp_path):
@@ -190,5 +190,5 @@ def test_a_comparison_decides_resumes_and_reports_the_same(tmp_path):
     trained = {method: len(runs.of(method)) for method in runs.methods}
     assert all(trained[method] == 4 for method in open_)
     again = us.compare(federation, methods, **options)
-    assert again.verdict().verdicts == runs.verdict().verdicts
+    assert again.verdict().answers == runs.verdict().answers
     assert {method: len(again.of(method)) for method in again.methods} == trained

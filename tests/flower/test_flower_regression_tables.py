@@ -105,7 +105,7 @@ def test_a_node_with_another_task_than_most_is_refused(tmp_path):
 
 
 def test_a_regression_has_no_number_of_classes(tmp_path):
-    with pytest.raises(UnskewError, match="classes: the target is a regression's"):
+    with pytest.raises(UnskewError, match="classes: the target is a quantity"):
         run_on_nodes(tmp_path, stays(), classes=3)
 
 

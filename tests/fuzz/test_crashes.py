@@ -1,4 +1,4 @@
-"""A run that is killed at its n-th file event resumes to the same bits and leaves nothing behind.
+"""A run that is killed at its n-th file event resumes bit for bit and leaves nothing behind.
 
 The events are the calls by which a run changes its folder. A forked process kills itself just
 before one of them, again and again, each time at a later one, until the run is complete.

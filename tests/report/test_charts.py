@@ -244,7 +244,7 @@ def test_the_table_is_exported(tmp_path):
         assert float(row["accuracy"]) == summaries[method].accuracy
         assert float(row["accuracy_sd"]) == summaries[method].accuracy_sd
         assert float(row["target"]) == 0.5
-    pair = RUNS.verdict().verdicts.pair("mean")
+    pair = RUNS.verdict().answers.pair("mean")
     assert float(rows["mean"]["difference"]) == pair.difference
     assert rows["mean"]["answer"] == pair.answer
     assert rows["fedavg"]["difference"] == ""

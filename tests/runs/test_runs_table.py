@@ -253,5 +253,5 @@ def test_a_verdict_follows_what_it_is_computed_from(monkeypatch):
     runs[0].metrics[-1]["global"]["accuracy"] += 0.25
     assert runs.verdict().means["fedavg"] != first.means["fedavg"]
     runs.margin = 50.0
-    assert runs.verdict().verdicts.margin == 50.0
+    assert runs.verdict().answers.margin == 50.0
     assert len(calls) == 4

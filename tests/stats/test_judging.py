@@ -195,7 +195,7 @@ def test_p_values_below_a_level_are_exact_without_the_others(values, level, look
     variance, count = all_variances(rows)
     noise = noise_of_methods(rows)
     gaps = differences_to(rows, 0, variance, count, fit_model(variance, count), noise)
-    full, part = decide(gaps, 1.0, looks), decide(gaps, 1.0, looks, level=level)
+    full, part = decide(gaps, 1.0, looks), decide(gaps, 1.0, looks, exact_below=level)
     for exact, found in ((full.p, part.p), (full.p_equivalent, part.p_equivalent)):
         assert found[exact < level] == pytest.approx(exact[exact < level])
         assert (found[exact >= level] >= level).all()
@@ -264,8 +264,8 @@ def test_the_baseline_is_fedavg_or_the_first():
         judge({"a": [1], "b": [1, 2]})
     with pytest.raises(UnskewError, match="margin"):
         judge({"a": [1]}, margin=-1)
-    with pytest.raises(UnskewError, match="level"):
-        judge({"a": [1]}, level=1)
+    with pytest.raises(UnskewError, match="error_rate"):
+        judge({"a": [1]}, error_rate=1)
 
 
 def test_undecided_pairs_name_the_seeds_that_would_decide():

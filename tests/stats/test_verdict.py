@@ -82,7 +82,7 @@ def test_the_smallest_loss_leads():
     assert verdict.pairs[0].difference == pytest.approx(2.0)
     assert verdict.note("b") == "better"
     assert verdict.against("b").startswith("-2 (")
-    assert verdict.verdicts.margin == pytest.approx(0.031)  # one per cent of the baseline's
+    assert verdict.answers.margin == pytest.approx(0.031)  # one per cent of the baseline's
 
 
 def test_one_seed_or_one_method_cannot_be_compared():

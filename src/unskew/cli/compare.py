@@ -165,8 +165,8 @@ def compare_methods(
 
     Example:  [bold]unskew compare --methods fedavg,fedprox,fedavgm --decide --budget 20m[/bold]
 
-    With --on, runs are executed by a cluster, to the same bits; the same command resumes what was
-    stopped or killed.
+    With --on, runs are executed by a cluster, with the same results bit for bit; the same command
+    resumes what was stopped or killed.
 
     Example:  [bold]unskew compare --methods fedavg,fedprox --seeds 30 --out /shared/runs \\
     --on slurm:partition=cpu,time=2h[/bold]

@@ -35,35 +35,35 @@ def forest_lines(verdict: Verdict, width: int) -> list[str]:
     if columns < _NARROWEST:
         return []
     # Better is on the right, also for losses, whose differences are shown with their own sign.
-    reach = _reach(pairs, verdict.verdicts.margin)
+    extent = _extent(pairs, verdict.answers.margin)
 
     def column(value: float) -> int:
-        place = (value + reach) / (2 * reach) * (columns - 1)
+        place = (value + extent) / (2 * extent) * (columns - 1)
         return min(max(round(place), 0), columns - 1)
 
     lines = []
     for pair in pairs:
         cells = [" "] * columns
-        for edge in (-verdict.verdicts.margin, verdict.verdicts.margin):
+        for edge in (-verdict.answers.margin, verdict.answers.margin):
             cells[column(edge)] = "·"
         cells[column(0)] = "│"
         if not math.isnan(pair.low):
             for place in range(column(pair.low), column(pair.high) + 1):
                 cells[place] = "─"
-            if pair.low < -reach:
+            if pair.low < -extent:
                 cells[0] = "◂"
-            if pair.high > reach:
+            if pair.high > extent:
                 cells[-1] = "▸"
         cells[column(pair.difference)] = "●"
         lines.append(f"{pair.method:<{names}}  {''.join(cells)}".rstrip())
-    low, high = verdict.signed(-reach), verdict.signed(reach)
+    low, high = verdict.signed(-extent), verdict.signed(extent)
     middle = "0".center(columns - len(low) - len(high))
     return [*lines, f"{'':<{names}}  {low}{middle}{high}"]
 
 
-def _reach(pairs: list[Pair], margin: float) -> float:
+def _extent(pairs: list[Pair], margin: float) -> float:
     """Return the largest difference that is drawn: wide intervals are cut off."""
     largest = max(abs(pair.difference) for pair in pairs)
     ends = [abs(end) for pair in pairs for end in (pair.low, pair.high) if math.isfinite(end)]
-    reach = max([1.5 * margin, 1.2 * largest, min(max(ends, default=0.0), 2 * largest + margin)])
-    return reach or 1.0
+    extent = max([1.5 * margin, 1.2 * largest, min(max(ends, default=0.0), 2 * largest + margin)])
+    return extent or 1.0

@@ -70,7 +70,7 @@ class Federation:
     preprocessing: Preprocessing | None = None
     """How raw columns or texts became the features; None if they were numbers already."""
     target_units: tuple[float, float] | None = None
-    """The mean and standard deviation of a regression's targets, if this process knows them from
+    """The mean and standard deviation of regression targets, if this process knows them from
     elsewhere than its samples."""
 
     has_samples: ClassVar[bool] = True
@@ -132,7 +132,7 @@ class Federation:
 
     @cached_property
     def target_center_and_scale(self) -> tuple[float, float]:
-        """The mean and standard deviation of a regression's training targets."""
+        """The mean and standard deviation of regression targets in training."""
         if self.target_units is not None:
             return self.target_units
         return center_and_scale(self.train.sizes.tolist(), sums_of(self.train))
@@ -215,7 +215,7 @@ class Federation:
         if not is_regression:
             found += max(int(part.y.max(initial=0)) for part in (train, common_test))
         elif classes is not None:
-            raise UnskewError("classes: the target is a regression's, which has none; remove it")
+            raise UnskewError("classes: the target is a quantity, which has none; remove it")
         check_task(task, found)
         if isinstance(classes, int) and classes < found:
             raise UnskewError(f"classes must be at least {found}: labels go up to {found - 1}")
@@ -314,8 +314,8 @@ class Federation:
 
         ``label`` and ``client`` name columns; the features are the columns ``features``, or all
         remaining ones. Labels that are not integers become classes in sorted order, except numbers
-        with a fraction and more than 20 distinct values, which are a regression's; ``task`` says
-        otherwise.
+        with a fraction and more than 20 distinct values, which are quantities (a regression);
+        ``task`` says otherwise.
 
         Numbers, categories, booleans, dates and gaps become features as ``prepare`` says:
         ``federated`` (statistics that clients send), ``pooled``, ``local`` or ``none``, with

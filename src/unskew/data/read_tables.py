@@ -82,7 +82,7 @@ class RawTable:
         return np.stack(list(_collected(names, self.where, self._numbers).values()), axis=1)
 
     def target_numbers(self, name: str) -> NDArray[np.float32]:
-        """Return the column of a regression's targets, which has no gaps."""
+        """Return the column of regression targets, which has no gaps."""
         self.check_has([name])
         try:
             return self._numbers(name)

@@ -13,10 +13,10 @@ from unskew.errors import UnskewError
 TaskName = Literal["regression", "binary", "multiclass"]
 
 MANY_VALUES = 20
-"""Numbers with a fraction that have more distinct values than this are a regression's."""
+"""Numbers with a fraction that have more distinct values than this are quantities: a regression."""
 
 BINS = 10
-"""How many quantile bins of a regression's target stand for classes where classes are needed."""
+"""How many quantile bins of a regression target stand for classes where classes are needed."""
 
 BINS_NOTE = f"{BINS} quantile bins of the target stand for classes"
 
@@ -27,8 +27,8 @@ _PRECISION = 1e-5
 def as_targets(y: ArrayLike, field: str, task: TaskName | None = None) -> Array:
     """Return integer labels, or the targets of a regression as float32.
 
-    Without a task, floating-point numbers with many distinct values are a regression's, and whole
-    numbers with few are labels.
+    Without a task, floating-point numbers with many distinct values are quantities (a
+    regression), and whole numbers with few are labels.
     """
     array = checks.as_array(y, field)
     if array.dtype.kind == "b":

@@ -70,7 +70,7 @@ class InputFormat(BaseModel):
 
 
 class TargetUnits(BaseModel):
-    """The mean and standard deviation of a regression's targets, as ``run.json`` records them."""
+    """The mean and standard deviation of regression targets, as ``run.json`` records them."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -67,10 +67,10 @@ class ProgressDisplay:
         self._all = self._bars.add("runs", runs)
         self._decided: int | None = None
 
-    def plan(self, runs: int, rounds: int) -> None:
+    def expect(self, runs: int, rounds: int) -> None:
         """Expect further runs, which have so many rounds together."""
         self._runs += runs
-        self._estimate.plan(rounds)
+        self._estimate.expect(rounds)
         self._bars.resize(self._all, self._runs)
 
     def show_decided(self, done: int, total: int, text: str) -> None:
@@ -88,12 +88,12 @@ class ProgressDisplay:
         """
         planned = rounds or self._rounds
         if not self._knows_total:
-            self._estimate.plan(planned - self._rounds)
+            self._estimate.expect(planned - self._rounds)
         run = self._active[label] = _ActiveRun(self._bars.add(label, planned), planned)
 
         def on_round(round_: int, metrics: Mapping[str, Any]) -> None:
             skipped = run.advance(round_, metrics.get("stage")) - 1
-            self._estimate.plan(-skipped)
+            self._estimate.expect(-skipped)
             self._estimate.finish_round()
             self._bars.update(run.bar, run.done, _joined(run.stage_text, _metrics_text(metrics)))
             self._show_estimate()
@@ -104,7 +104,7 @@ class ProgressDisplay:
         """Remove a run's bar and count the run as done."""
         run = self._active.pop(label, None)
         if run is not None:
-            self._estimate.plan(run.done - run.planned)  # it may have stopped early
+            self._estimate.expect(run.done - run.planned)  # it may have stopped early
             self._bars.remove(run.bar)
         self._finished += 1
         self._bars.update(self._all, self._finished, _left_text(self._estimate))

@@ -103,7 +103,7 @@ class TrainingSetup:
         if federation.is_regression and method.parts_for_classes:
             needing = method.parts_for_classes[0].name
             raise UnskewError(
-                f"method: {needing} needs classes, and the target is a regression's; use another "
+                f"method: {needing} needs classes, and the target is a quantity; use another "
                 "method, or set task if the target has classes"
             )
         if method.needs_train_accuracy and setup.network.goal is not CLASSIFY:
@@ -114,7 +114,7 @@ class TrainingSetup:
             raise UnskewError(f"model: {initial.name} predicts numbers, and the target has classes")
         if setup.network.goal.predicts == "classes" and federation.is_regression:
             raise UnskewError(
-                f"model: {initial.name} predicts classes, and the target is a regression's"
+                f"model: {initial.name} predicts classes, and the target is a quantity"
             )
         setup._set_precision()
         setup._plan_metrics()

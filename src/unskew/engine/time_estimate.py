@@ -19,13 +19,13 @@ class TimeEstimate:
         self._clock = clock
         self._first = self._last = None  # type: float | None
 
-    def plan(self, rounds: int) -> None:
+    def expect(self, rounds: int) -> None:
         """Add rounds to those that remain; a negative number removes some."""
         self._left = max(0, self._left + rounds)
 
     def finish_round(self) -> None:
         """Count one executed round."""
-        self.plan(-1)
+        self.expect(-1)
         self._last = self._clock()
         if self._first is None:
             self._first = self._last

@@ -117,7 +117,7 @@ def compare(
     check_judging(judge, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    plan, started = make_plan(tune, settings, seed_list), time.monotonic()
+    tuning, started = make_plan(tune, settings, seed_list), time.monotonic()
     deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, settings.workers or 1)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
@@ -127,8 +127,8 @@ def compare(
         prepare_comparison_folder(folder)
     federations.of(seed_list[0])  # so that errors in the data are reported before anything starts
     total = len(seed_list) * sum(planned_rounds(m.stages(), settings.rounds) for m in chosen)
-    if plan is not None:
-        total += len(chosen) * plan.budget
+    if tuning is not None:
+        total += len(chosen) * tuning.budget
     runs_in_all = len(chosen) * len(seed_list)
     with (
         show_progress_of_many(
@@ -144,9 +144,9 @@ def compare(
         entries = [
             _Entry(method, name, notes=notes) for method, name in zip(chosen, names, strict=True)
         ]
-        if plan is not None:
+        if tuning is not None:
             execute = _trial_execution(scheduler, folder)
-            choices = search(chosen, plan, federations.of, execute, settings, folder)
+            choices = search(chosen, tuning, federations.of, execute, settings, folder)
             entries = [_Entry.of(choice, notes) for choice in choices]
         rows = _Rows(entries, federations, settings, folder)
         if deciding is None:
@@ -157,7 +157,7 @@ def compare(
             def train(specs: Sequence[str], wave: Sequence[int]) -> list[Run]:
                 requests = rows.requests(specs, wave)
                 if wave[0] >= len(seed_list):  # the display expects only the first wave
-                    display.plan(len(requests), sum(request.rounds for request in requests))
+                    display.expect(len(requests), sum(request.rounds for request in requests))
                 return scheduler.run(requests)
 
             runs = run_until_decided(
@@ -186,7 +186,7 @@ def _trial_execution(
     resuming = replace(scheduler, resume=True)
 
     def execute(requests: Sequence[RunRequest]) -> list[Run]:
-        scheduler.display.plan(len(requests), 0)  # their rounds are those of the search's budget
+        scheduler.display.expect(len(requests), 0)  # their rounds are those of the search's budget
         return resuming.run(requests)
 
     return execute

@@ -21,8 +21,8 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import rounds_of
 from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
-from unskew.experiments.cluster.call import Outcome, RunCall
-from unskew.experiments.cluster.executor import Cluster, check_outcome
+from unskew.experiments.cluster.call import CallResult, RunCall
+from unskew.experiments.cluster.executor import Cluster, check_result
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
@@ -150,9 +150,9 @@ class RunScheduler:
                 stage_cache=None if self.stage_cache is None else self.stage_cache.resolve(),
             )
 
-        def collect(future: Future[Outcome]) -> Run:
+        def collect(future: Future[CallResult]) -> Run:
             def read() -> Run:
-                check_outcome(future, folder)
+                check_result(future, folder)
                 return self._prepare(request, self._networks, resume=True)(_ignore)
 
             return _or_skipped(request, read)

@@ -58,7 +58,7 @@ class RemoteFederation(Federation):
         samples = [info["samples"] for info in infos]
         sums = [info["target"] for info in infos] if have_numbers_to_predict(infos) else []
         if sums and classes is not None:
-            raise UnskewError("classes: the target is a regression's, which has none; remove it")
+            raise UnskewError("classes: the target is a quantity, which has none; remove it")
         target = np.float32(0) if sums else np.int64(0)
         return cls(
             train=_placeholder_columns(row, samples, target),

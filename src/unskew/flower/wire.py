@@ -70,7 +70,7 @@ class Request:
     layout: str
     """The fingerprint of the stage's network."""
     target: tuple[float, float] | None = None
-    """The mean and standard deviation of a regression's targets; None for classes."""
+    """The mean and standard deviation of regression targets; None for classes."""
     noise: float | None = None
     """The noise multiplier of a private stage, set for the client that needs the most noise."""
     state: StateVersion | None = None

@@ -43,7 +43,7 @@ def draw_distribution(federation: "Federation", path: str | Path) -> Path:
 
 
 def distribution_figure(federation: "Federation") -> "Figure":
-    """Draw the number of training samples per client and class; bins of a regression's target.
+    """Draw the number of training samples per client and class; bins of a regression target.
 
     Up to 60 clients are drawn as bubbles whose area is the number of samples; more are sorted by
     their most frequent class and drawn as a map of label shares. Noise is shown by example images.

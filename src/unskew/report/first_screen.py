@@ -80,7 +80,7 @@ def _badge(verdict: Verdict) -> str:
         return ""
     if verdict.is_significant:
         return "the best"
-    count = len(verdict.verdicts.best)
+    count = len(verdict.answers.best)
     if count == 1:
         return "leads"
     return f"one of {count} methods that may be the best"

@@ -45,7 +45,7 @@ def _pair(verdict: Verdict | None, method: str) -> Row:
     pair.pop("seeds", None)
     return {
         "baseline": verdict.baseline,
-        "may_be_best": method in verdict.verdicts.best,
+        "may_be_best": method in verdict.answers.best,
         "answer": None,
         **pair,
     }

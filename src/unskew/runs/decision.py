@@ -35,7 +35,7 @@ def decision_text(runs: "Runs") -> str:
     undecided = [pair for pair in verdict.pairs if pair.answer == "undecided"]
     names = [pair.method for pair in undecided]
     if not names:
-        best = _named(verdict.verdicts.best)
+        best = _named(verdict.answers.best)
         return f"After {plural(judged, 'seed')}, the best of {best} is open: {cost}"
     verb = "is" if len(names) == 1 else "are"
     text = f"After {plural(judged, 'seed')}, {_named(names)} {verb} open: {cost}"

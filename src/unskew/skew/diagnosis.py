@@ -102,7 +102,7 @@ def _text(value: float | None) -> str:
 def diagnose(federation: "Federation") -> Diagnosis:
     """Measure the skew of a federation's training samples, features included.
 
-    Ten quantile bins of a regression's target stand for classes.
+    Ten quantile bins of a regression target stand for classes.
     """
     if not hasattr(federation, "with_target_bins"):
         raise NotAFederationError(federation)

@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.stats.judging import Pair, Verdicts, judge
-    from unskew.stats.sequential import WaveVerdicts, judge_waves, plan_waves
+    from unskew.stats.judging import Answers, Pair, judge
+    from unskew.stats.sequential import WaveAnswers, judge_waves, plan_waves
 
-__all__ = ["Pair", "Verdicts", "WaveVerdicts", "judge", "judge_waves", "plan_waves"]
+__all__ = ["Answers", "Pair", "WaveAnswers", "judge", "judge_waves", "plan_waves"]
 
-_MODULES = dict.fromkeys(("Pair", "Verdicts", "judge"), "judging") | dict.fromkeys(
-    ("WaveVerdicts", "judge_waves", "plan_waves"), "sequential"
+_MODULES = dict.fromkeys(("Pair", "Answers", "judge"), "judging") | dict.fromkeys(
+    ("WaveAnswers", "judge_waves", "plan_waves"), "sequential"
 )
 
 

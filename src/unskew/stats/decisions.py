@@ -41,13 +41,13 @@ class Decisions:
     p: Array
     p_equivalent: Array
 
-    def is_equivalent(self, level: float) -> NDArray[np.bool_]:
+    def is_equivalent(self, error_rate: float) -> NDArray[np.bool_]:
         """Return which differences are smaller than the margin."""
-        return self.p_equivalent < level
+        return self.p_equivalent < error_rate
 
-    def is_different(self, level: float) -> NDArray[np.bool_]:
+    def is_different(self, error_rate: float) -> NDArray[np.bool_]:
         """Return which differences are not zero, without being equivalent."""
-        return (self.p < level) & ~self.is_equivalent(level)
+        return (self.p < error_rate) & ~self.is_equivalent(error_rate)
 
 
 def decide(
@@ -55,17 +55,17 @@ def decide(
     margin: float,
     looks: float = 1.0,
     settled: Settled | None = None,
-    level: float = np.inf,
+    exact_below: float = np.inf,
 ) -> Decisions:
     """Test every difference, corrected for the number of pairs and of looks.
 
     ``settled`` is how many other pairs have been answered at earlier looks. Only p-values below
-    ``level`` are exact; to compute no others saves time.
+    ``exact_below`` are exact; to compute no others saves time.
     """
     size, tested = np.abs(differences.mean), differences.seeds > 1
     asked = None
-    if np.isfinite(level):
-        below = level / looks
+    if np.isfinite(exact_below):
+        below = exact_below / looks
         asked = (2 * differences.alone(size) < below) | (differences.alone(margin - size) < below)
     moderated, alone = (2 * tail for tail in differences.tails(size, asked))
     inside, inside_alone = differences.tails(margin - size, asked)
@@ -88,22 +88,22 @@ def decide(
 def _step_down(p: Array, alone: Array, pairs: NDArray[np.int64]) -> Array:
     """Correct p-values by Holm's method; each must also be significant alone, uncorrected.
 
-    The next pair is always the one that needs the smallest level, so a pair that is not significant
-    alone does not keep others from being tested, nor does it help them.
+    The next pair is always the one that needs the smallest error rate, so a pair that is not
+    significant alone does not keep others from being tested, nor does it help them.
     """
     left, found = p.copy(), np.full_like(p, np.nan)
-    tables, level = np.arange(len(p)), np.zeros(len(p))
+    tables, needed_so_far = np.arange(len(p)), np.zeros(len(p))
     for step in range(p.shape[1]):
         needed = np.maximum(np.maximum(pairs - step, 1)[:, None] * left, alone)
         next_ = np.argmin(np.where(np.isnan(needed), np.inf, needed), axis=1)
         is_left = ~np.isnan(needed[tables, next_])  # pairs without a test have no p-value
         rows, columns = tables[is_left], next_[is_left]
-        level[rows] = np.maximum(level[rows], needed[rows, columns])
-        found[rows, columns], left[rows, columns] = level[rows], np.nan
+        needed_so_far[rows] = np.maximum(needed_so_far[rows], needed[rows, columns])
+        found[rows, columns], left[rows, columns] = needed_so_far[rows], np.nan
     return found
 
 
-def is_beaten(differences: Differences, level: float, looks: float = 1.0) -> NDArray[np.bool_]:
+def is_beaten(differences: Differences, error_rate: float, looks: float = 1.0) -> NDArray[np.bool_]:
     """Return, per table, whether any method is significantly better than the reference.
 
     Only the truly best method can be called beaten wrongly, so the correction is for its rivals
@@ -111,26 +111,28 @@ def is_beaten(differences: Differences, level: float, looks: float = 1.0) -> NDA
     """
     moderated, alone = differences.tails(differences.mean)
     rivals = np.maximum(1, (differences.seeds > 1).sum(axis=1, keepdims=True))
-    found = (looks * np.fmax(rivals * moderated, alone) < level) & (differences.seeds > 1)
+    found = (looks * np.fmax(rivals * moderated, alone) < error_rate) & (differences.seeds > 1)
     return np.asarray(found.any(axis=1))
 
 
-def is_inside(differences: Differences, truth: Array, level: float) -> NDArray[np.bool_]:
+def is_inside(differences: Differences, truth: Array, error_rate: float) -> NDArray[np.bool_]:
     """Return which simultaneous intervals hold a true difference."""
-    return _is_near(differences, np.abs(differences.mean - truth), level)
+    return _is_near(differences, np.abs(differences.mean - truth), error_rate)
 
 
-def half_widths(differences: Differences, level: float) -> Array:
-    """Return half the widths of intervals that hold all differences with probability 1 - level."""
-    found = _root(lambda distance: _is_near(differences, distance, level), np.abs(differences.mean))
+def half_widths(differences: Differences, error_rate: float) -> Array:
+    """Return half the widths of the simultaneous intervals of all differences."""
+    found = _root(
+        lambda distance: _is_near(differences, distance, error_rate), np.abs(differences.mean)
+    )
     return np.where(differences.seeds > 1, found, np.nan)
 
 
-def _is_near(differences: Differences, distance: Array, level: float) -> NDArray[np.bool_]:
+def _is_near(differences: Differences, distance: Array, error_rate: float) -> NDArray[np.bool_]:
     """Return which distances from the mean no test rejects, corrected for the number of pairs."""
     pairs = (differences.seeds > 1).sum(axis=1, keepdims=True)
     moderated, alone = differences.tails(distance)
-    near: NDArray[np.bool_] = (2 * pairs * moderated > level) | (2 * alone > level)
+    near: NDArray[np.bool_] = (2 * pairs * moderated > error_rate) | (2 * alone > error_rate)
     return near
 
 
@@ -151,7 +153,7 @@ def _root(excess: Callable[[Array], NDArray[np.bool_]], start: Array) -> Array:
 
 
 def seeds_needed(
-    differences: Differences, variance: Array, margin: float, level: float
+    differences: Differences, variance: Array, margin: float, error_rate: float
 ) -> list[int | None]:
     """Return how many seeds would decide each pair with a probability of 80 %; None if too many.
 
@@ -159,7 +161,7 @@ def seeds_needed(
     """
     pooled = differences.model is not None
     pairs = max(1, int((differences.seeds > 1).sum()))
-    share = level / pairs / (CALIBRATION if pooled else 1)
+    share = error_rate / pairs / (CALIBRATION if pooled else 1)
     found: list[int | None] = []
     for mean, spread, count in zip(
         differences.mean[0], variance[0], differences.seeds[0], strict=True

@@ -22,8 +22,8 @@ BySeed = Mapping[int, float]
 
 Answer = Literal["better", "worse", "equivalent", "undecided"]
 
-LEVEL = 0.05
-"""The significance level: the family-wise error rate of all answers together."""
+ERROR_RATE = 0.05
+"""The probability of any false answer among all of them: the family-wise error rate."""
 
 MARGIN = 1.0
 """The smallest difference that matters, in percentage points of accuracy."""
@@ -55,18 +55,18 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Answers:
     """The answers of :func:`judge`: one pair per rival, and the methods that may be the best.
 
-    ``best`` holds the truly best method with probability 1 - level; the method with the highest
-    mean is its first.
+    ``best`` holds the truly best method with probability 1 - ``error_rate``; the method with
+    the highest mean is its first.
     """
 
     baseline: str
     pairs: tuple[Pair, ...]
     best: tuple[str, ...]
     margin: float
-    level: float
+    error_rate: float
 
     def pair(self, method: str) -> Pair:
         """Return the pair of a method."""
@@ -81,14 +81,14 @@ def judge(
     values: Mapping[str, Sequence[float]],
     baseline: str | None = None,
     margin: float = MARGIN,
-    level: float = LEVEL,
-) -> Verdicts:
+    error_rate: float = ERROR_RATE,
+) -> Answers:
     """Compare methods with a baseline over seeds.
 
     ``values`` has one number per seed for each method, higher is better, NaN for none; values with
     the same position share a seed. ``baseline`` is by default FedAvg, or the first method.
     ``margin`` is the largest difference that does not matter, in the units of the values, and
-    ``level`` the probability of any false answer. See ``docs/verdicts.md`` for the test.
+    ``error_rate`` the probability of any false answer. See ``docs/verdicts.md`` for the test.
 
     >>> verdicts = judge({"fedavg": [70.1, 68.9, 71.0], "new": [75.3, 74.2, 76.1]})
     >>> verdicts.pairs[0].answer, round(verdicts.pairs[0].difference, 2)
@@ -99,8 +99,8 @@ def judge(
         raise UnskewError("values: there is no method to judge")
     chosen = default_baseline(names) if baseline is None else baseline
     rivals = [name for name in names if name != chosen]
-    pairs = judge_rivals(values, chosen, rivals, margin, level)
-    return Verdicts(chosen, pairs, possible_best(values, level), margin, level)
+    pairs = judge_rivals(values, chosen, rivals, margin, error_rate)
+    return Answers(chosen, pairs, possible_best(values, error_rate), margin, error_rate)
 
 
 def judge_rivals(
@@ -108,7 +108,7 @@ def judge_rivals(
     reference: str,
     rivals: Sequence[str],
     margin: float = MARGIN,
-    level: float = LEVEL,
+    error_rate: float = ERROR_RATE,
     looks: float = 1.0,
     settled: Settled | None = None,
 ) -> tuple[Pair, ...]:
@@ -119,7 +119,7 @@ def judge_rivals(
     answered before (:mod:`unskew.stats.sequential`).
     """
     table, names = table_of(values), list(values)
-    check_settings(names, reference, margin, level)
+    check_settings(names, reference, margin, error_rate)
     variance, count = all_variances(table)
     # The single pair of a single look is tested by the paired t-test alone.
     model = fit_model(variance, count) if len(rivals) > 1 or looks > 1 else None
@@ -133,18 +133,18 @@ def judge_rivals(
         estimate = unbiased.variance(estimate, differences.seeds)
     decisions = decide(differences, margin, looks, settled)
     done = 0 if settled is None else int(settled.different[0] + settled.equivalent[0])
-    share = level / looks * len(rivals) / max(1, len(rivals) + done)
+    share = error_rate / looks * len(rivals) / max(1, len(rivals) + done)
     widths = half_widths(differences, share)[0]
     needed = seeds_needed(differences, estimate, margin, share)
     pairs = []
     for i, method in enumerate(rivals):
         mean, width = float(differences.mean[0, i]), float(widths[i])
         answer: Answer = "undecided"
-        if decisions.is_equivalent(level)[0, i]:
+        if decisions.is_equivalent(error_rate)[0, i]:
             answer = "equivalent"
             if differences.is_identical[0, i]:
                 width = 0.0
-        elif decisions.is_different(level)[0, i]:
+        elif decisions.is_different(error_rate)[0, i]:
             answer = "better" if mean > 0 else "worse"
         low, high = _interval(answer, mean, width, margin)
         p, open_ = float(decisions.p[0, i]), answer == "undecided"
@@ -153,10 +153,10 @@ def judge_rivals(
     return tuple(pairs)
 
 
-def check_settings(names: Sequence[str], baseline: str, margin: float, level: float) -> None:
+def check_settings(names: Sequence[str], baseline: str, margin: float, error_rate: float) -> None:
     """Raise an error unless the settings of :func:`judge` are possible."""
-    if not 0 < level < 1:
-        raise UnskewError(f"level must be between 0 and 1 (got {level:g})")
+    if not 0 < error_rate < 1:
+        raise UnskewError(f"error_rate must be between 0 and 1 (got {error_rate:g})")
     if not margin >= 0:
         raise UnskewError(f"margin must be 0 or more (got {margin:g})")
     if baseline not in names:
@@ -208,7 +208,7 @@ def _interval(answer: Answer, mean: float, width: float, margin: float) -> tuple
 
 
 def possible_best(
-    values: Mapping[str, Sequence[float]], level: float = LEVEL, looks: float = 1.0
+    values: Mapping[str, Sequence[float]], error_rate: float = ERROR_RATE, looks: float = 1.0
 ) -> tuple[str, ...]:
     """Return the methods that no other method is significantly better than, the best mean first.
 
@@ -225,6 +225,6 @@ def possible_best(
     kept = []
     for name in measured:
         gaps = differences_to(table, names.index(name), variance, count, model, noise)
-        if not is_beaten(gaps, level, looks)[0]:
+        if not is_beaten(gaps, error_rate, looks)[0]:
             kept.append(name)
     return tuple(sorted(kept, key=lambda name: -means[name]))

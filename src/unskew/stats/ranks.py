@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import chi2, rankdata, studentized_range
 
 from unskew.errors import UnskewError
-from unskew.stats.judging import LEVEL
+from unskew.stats.judging import ERROR_RATE
 from unskew.stats.moderated import Array
 
 MIN_FEDERATIONS = 4
@@ -36,7 +36,7 @@ class Ranks:
     groups: tuple[tuple[str, ...], ...]
 
 
-def rank_methods(values: Mapping[str, Sequence[float]], level: float = LEVEL) -> Ranks:
+def rank_methods(values: Mapping[str, Sequence[float]], error_rate: float = ERROR_RATE) -> Ranks:
     """Rank methods in every federation and test the mean ranks.
 
     ``values`` has one number per federation for each method, higher is better. Equal numbers share
@@ -54,32 +54,32 @@ def rank_methods(values: Mapping[str, Sequence[float]], level: float = LEVEL) ->
     names = list(values)
     means = {names[i]: float(ranks[i].mean()) for i in order}
     each = {names[i]: tuple(ranks[i].tolist()) for i in order}
-    difference = critical_difference(len(names), table.shape[1], level)
+    difference = critical_difference(len(names), table.shape[1], error_rate)
     return Ranks(means, each, _friedman(ranks), difference, _groups(means, difference))
 
 
-def critical_difference(methods: int, federations: int, level: float = LEVEL) -> float:
+def critical_difference(methods: int, federations: int, error_rate: float = ERROR_RATE) -> float:
     """Return by how much mean ranks must differ to be significantly different (Nemenyi's test).
 
     >>> round(critical_difference(5, 10), 2)
     1.93
     """
-    return _quantile(methods, level) * math.sqrt(methods * (methods + 1) / (6 * federations))
+    return _quantile(methods, error_rate) * math.sqrt(methods * (methods + 1) / (6 * federations))
 
 
-def federations_needed(methods: int, level: float = LEVEL) -> int:
+def federations_needed(methods: int, error_rate: float = ERROR_RATE) -> int:
     """Return with how many federations ranks can differ significantly, at least four.
 
     >>> federations_needed(5)
     4
     """
-    spread = _quantile(methods, level) / (methods - 1)
+    spread = _quantile(methods, error_rate) / (methods - 1)
     return max(MIN_FEDERATIONS, math.floor(spread**2 * methods * (methods + 1) / 6) + 1)
 
 
 @cache
-def _quantile(methods: int, level: float) -> float:
-    return float(studentized_range.isf(level, methods, np.inf)) / math.sqrt(2)
+def _quantile(methods: int, error_rate: float) -> float:
+    return float(studentized_range.isf(error_rate, methods, np.inf)) / math.sqrt(2)
 
 
 def _friedman(ranks: Array) -> float:

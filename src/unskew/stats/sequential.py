@@ -1,10 +1,10 @@
 """Verdicts while seeds are added in waves, with the error rate of a single verdict.
 
-Every look at the same methods is another chance to be wrong, so each look gets a share of the
-level (alpha spending), and the shares add up to the whole. An answer, once given, stays. The pairs
+Every look at the same methods is another chance to be wrong, so each look gets a share of the error
+rate (alpha spending), and the shares add up to the whole. An answer, once given, stays. The pairs
 that are known to differ make later tests easier, as in Holm's method: until the first false
 difference none of them is truly zero, so the correction is for at least as many pairs as are, and
-the probability that a look gives a first false answer is at most its share of the level.
+the probability that a look gives a first false answer is at most its share of the error rate.
 
 Everything here is a function of the values: after an interruption, :func:`judge_waves` repeats all
 looks and comes to the same answers.
@@ -19,10 +19,10 @@ import numpy as np
 from unskew.errors import UnskewError
 from unskew.stats.decisions import Settled
 from unskew.stats.judging import (
-    LEVEL,
+    ERROR_RATE,
     MARGIN,
+    Answers,
     Pair,
-    Verdicts,
     check_settings,
     default_baseline,
     judge_rivals,
@@ -38,17 +38,17 @@ _GROWTH = 1.5
 
 
 @dataclass(frozen=True)
-class WaveVerdicts:
+class WaveAnswers:
     """What is known after a wave, and what the next one trains.
 
-    ``verdicts`` has the answers so far: a settled pair as it was when its answer was given, with
+    ``answers`` are those so far: a settled pair as it was when its answer was given, with
     the seeds of that look. Its p-values and intervals hold for all looks together. ``looks`` is the
     number of looks so far. ``open_methods`` are the methods that the next wave trains, the
     baseline first; there is none if everything is known, or if no wave is left. ``is_decided``
     says whether everything is known.
     """
 
-    verdicts: Verdicts
+    answers: Answers
     waves: tuple[int, ...]
     looks: int
     open_methods: tuple[str, ...]
@@ -80,7 +80,7 @@ def plan_waves(max_seeds: int = MAX_SEEDS, first: int = FIRST_WAVE) -> tuple[int
 
 
 def shares(waves: Sequence[int]) -> tuple[float, ...]:
-    """Return the share of the level that each look may spend; they add up to 1."""
+    """Return the share of the error rate that each look may spend; they add up to 1."""
     return tuple(1 / len(waves) for _ in waves)
 
 
@@ -89,10 +89,10 @@ def judge_waves(
     waves: Sequence[int],
     baseline: str | None = None,
     margin: float = MARGIN,
-    level: float = LEVEL,
+    error_rate: float = ERROR_RATE,
     *,
     best: bool = False,
-) -> WaveVerdicts:
+) -> WaveAnswers:
     """Judge methods after each wave of seeds, with the error rate of a single verdict.
 
     ``values`` has one number for each seed that has been trained so far, NaN for the seeds without
@@ -105,12 +105,12 @@ def judge_waves(
 
     >>> rows = {"fedavg": [70.1, 68.9, 71.0, 70.2, 69.5], "new": [75.3, 74.2, 76.1, 75.0, 74.4]}
     >>> wave = judge_waves(rows, plan_waves(30))
-    >>> wave.verdicts.pairs[0].answer, wave.open_methods
+    >>> wave.answers.pairs[0].answer, wave.open_methods
     ('better', ())
     """
     names, seeds = list(values), table_of(values).shape[2]
     chosen = default_baseline(names) if baseline is None else baseline
-    check_settings(names, chosen, margin, level)
+    check_settings(names, chosen, margin, error_rate)
     plan = tuple(waves)
     if not plan or list(plan) != sorted(set(plan)) or plan[0] < 2:
         raise UnskewError(f"waves must be increasing numbers of seeds, from 2 (got {list(plan)})")
@@ -124,25 +124,25 @@ def judge_waves(
         rivals = [name for name in names if name != chosen and name not in answered]
         equivalent = sum(pairs[method].answer == "equivalent" for method in answered)
         settled = Settled(np.array([len(answered) - equivalent]), np.array([equivalent]))
-        found = judge_rivals(cut, chosen, rivals, margin, level, 1 / share, settled)
+        found = judge_rivals(cut, chosen, rivals, margin, error_rate, 1 / share, settled)
         pairs |= {pair.method: pair for pair in found}
-        left = [name for name in possible_best(cut, level, 1 / share) if name in candidates]
+        left = [name for name in possible_best(cut, error_rate, 1 / share) if name in candidates]
         gains = {chosen: 0.0} | {method: pair.difference for method, pair in pairs.items()}
         # Means over different seeds cannot be compared, but differences to the baseline can.
         candidates = tuple(sorted(left, key=lambda name: -gains[name]))
         open_methods = {m for m, pair in pairs.items() if pair.answer == "undecided"}
         if best:
-            known = _all_equivalent(cut, candidates, margin, level, 1 / share)
+            known = _all_equivalent(cut, candidates, margin, error_rate, 1 / share)
             open_methods |= set() if known else set(candidates)
         open_methods -= {name for name in names if not np.isfinite(cut[name]).any()}
         last = look + 1
         if not open_methods or last == len(plan) or plan[last] > seeds:
             break
         stopped |= {name: wave for name in names if name not in (*open_methods, chosen, *stopped)}
-    verdicts = Verdicts(chosen, tuple(pairs[m] for m in pairs), candidates, margin, level)
+    answers = Answers(chosen, tuple(pairs[m] for m in pairs), candidates, margin, error_rate)
     ordered = [chosen, *(name for name in names if name in open_methods and name != chosen)]
     left_open = tuple(ordered) if open_methods and last < len(plan) else ()
-    return WaveVerdicts(verdicts, plan, last, left_open, not open_methods)
+    return WaveAnswers(answers, plan, last, left_open, not open_methods)
 
 
 def _until(
@@ -162,7 +162,7 @@ def _all_equivalent(
     values: Mapping[str, Sequence[float]],
     methods: Sequence[str],
     margin: float,
-    level: float,
+    error_rate: float,
     looks: float,
 ) -> bool:
     """Return whether all pairs of some methods are equivalent; one method alone is.
@@ -174,7 +174,7 @@ def _all_equivalent(
         pair.answer == "equivalent"
         for i, method in enumerate(methods[:-1])
         for pair in judge_rivals(
-            values, method, methods[i + 1 :], margin, level,
+            values, method, methods[i + 1 :], margin, error_rate,
             looks * others / len(methods[i + 1 :]),
         )
     )  # fmt: skip

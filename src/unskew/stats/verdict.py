@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from unskew.stats.judging import (
-    LEVEL,
+    ERROR_RATE,
     MARGIN,
+    Answers,
     BySeed,
     Pair,
-    Verdicts,
     by_position,
     default_baseline,
     judge,
@@ -23,7 +23,7 @@ from unskew.utils.wording import joined, plural
 
 TEST = (
     "paired differences to the baseline over seeds, variances pooled over methods as far as they "
-    f"agree, Holm's correction, family-wise error rate {LEVEL:g}; intervals are simultaneous"
+    f"agree, Holm's correction, family-wise error rate {ERROR_RATE:g}; intervals are simultaneous"
 )
 """The statistical test, for readers."""
 
@@ -35,7 +35,7 @@ _NAMED = 3
 class Verdict:
     """Each method against the baseline, and the methods that may be the best.
 
-    ``means`` are the means over seeds of the number that is judged, the best first. ``verdicts``
+    ``means`` are the means over seeds of the number that is judged, the best first. ``answers``
     has its units: percentage points of a share such as accuracy, or those of the metric, where a
     positive difference is better. ``level`` is the level of evaluation that is compared.
     ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
@@ -44,7 +44,7 @@ class Verdict:
     """
 
     metric: Metric
-    verdicts: Verdicts
+    answers: Answers
     means: Mapping[str, float]
     seeds: int
     level: str = "global"
@@ -60,12 +60,12 @@ class Verdict:
     @property
     def baseline(self) -> str:
         """The method that all others are compared with."""
-        return self.verdicts.baseline
+        return self.answers.baseline
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """One pair per rival of the baseline."""
-        return self.verdicts.pairs
+        return self.answers.pairs
 
     @property
     def is_significant(self) -> bool:
@@ -74,7 +74,7 @@ class Verdict:
         The set of the best is one-sided, so it may be sure where a pair with the baseline is not.
         """
         answers = {p.answer for p in self.pairs if self.leader in (self.baseline, p.method)}
-        alone = len(self.means) > 1 and self.verdicts.best == (self.leader,)
+        alone = len(self.means) > 1 and self.answers.best == (self.leader,)
         return alone and not answers & {"equivalent", "undecided"}
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class Verdict:
         words = {
             "better": "significantly better",
             "worse": "significantly worse",
-            "equivalent": f"equivalent within {self._amount(self.verdicts.margin)}",
+            "equivalent": f"equivalent within {self._amount(self.answers.margin)}",
             "identical": f"identical to {self.baseline}",
             "undecided": "undecided",
         }
@@ -174,7 +174,7 @@ class Verdict:
         what = {
             "better": "is significantly better than",
             "worse": "is significantly worse than",
-            "equivalent": f"is equivalent (within {self._amount(self.verdicts.margin)}) to",
+            "equivalent": f"is equivalent (within {self._amount(self.answers.margin)}) to",
             "undecided": f"is not yet separated, after {plural(pair.seeds, 'seed')}, from",
         }[pair.answer]
         more = f"; about {pair.seeds_needed} seeds would decide" if pair.seeds_needed else ""
@@ -185,7 +185,7 @@ class Verdict:
         )
 
     def _best(self) -> str:
-        best = self.verdicts.best
+        best = self.answers.best
         mean = self.metric.text(self.means[self.leader])
         if len(best) == 1:
             if self.is_significant:
@@ -240,7 +240,7 @@ def judge_scores(
         found = judge(values, chosen, margin * unit)
     else:
         wave = judge_waves(values, waves.seeds, chosen, margin * unit, best=waves.best)
-        found, open_methods, is_decided = wave.verdicts, wave.open_methods, wave.is_decided
+        found, open_methods, is_decided = wave.answers, wave.open_methods, wave.is_decided
         # Methods have different seeds, so their means differ by the effects of seeds too.
         gains = {chosen: 0.0} | {pair.method: pair.difference for pair in found.pairs}
     ranked = {method: means[method] for method in sorted(known, key=lambda m: -gains[m])}

@@ -15,7 +15,7 @@ import unskew as us
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.cluster import call, executor, shared_folder
-from unskew.experiments.cluster.executor import Cluster, check_outcome
+from unskew.experiments.cluster.executor import Cluster, check_result
 from unskew.experiments.cluster.places import find_place
 from unskew.experiments.cluster.shared_folder import shared_folder_in
 from unskew.experiments.studies.library import open_study
@@ -213,7 +213,7 @@ def test_what_a_cluster_raises_is_one_line(tmp_path):
     future = Future()
     future.set_exception(OSError("the worker is gone\nsecond line"))
     with pytest.raises(UnskewError, match=r"^on: a worker failed: OSError: the worker is gone$"):
-        check_outcome(future, tmp_path)
+        check_result(future, tmp_path)
 
 
 @pytest.mark.parametrize(

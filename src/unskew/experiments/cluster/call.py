@@ -23,7 +23,7 @@ from unskew.errors import FolderError, FolderLockedError, UnskewError, add_trace
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 
-Outcome = dict[str, Any]
+CallResult = dict[str, Any]
 """What a worker returns: plain values, so that it can also be a JSON file."""
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -56,7 +56,7 @@ class RunCall:
         """The number of cores that the run uses."""
         return self.settings.workers or 1
 
-    def __call__(self) -> Outcome:
+    def __call__(self) -> CallResult:
         """Execute the run; wait if a worker of an earlier command, which was killed, still does."""
         while self.wanted.is_dir():
             try:
@@ -97,10 +97,10 @@ class RunCall:
         return packed
 
 
-def execute_call(packed: bytes) -> Outcome:
+def execute_call(packed: bytes) -> CallResult:
     """Execute a run on a worker; its results are in its folder.
 
-    The outcome holds the stage and round at which the run ended, or an error.
+    The result holds the stage and round at which the run ended, or an error.
     """
     working_folder, path, pickled = cloudpickle.loads(packed)
     with _one_at_a_time:
@@ -123,12 +123,12 @@ _ERRORS: Mapping[str, type[UnskewError]] = {
 }
 
 
-def error_of(outcome: Outcome) -> Exception | None:
-    """Return the error of an outcome, if it is one."""
-    if "error" not in outcome:
+def error_of(result: CallResult) -> Exception | None:
+    """Return the error of a result, if it is one."""
+    if "error" not in result:
         return None
-    error: Exception = _ERRORS.get(outcome["kind"], RuntimeError)(outcome["error"])
-    for note in outcome["notes"]:
+    error: Exception = _ERRORS.get(result["kind"], RuntimeError)(result["error"])
+    for note in result["notes"]:
         error.add_note(note)
     return error
 

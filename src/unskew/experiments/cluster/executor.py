@@ -12,7 +12,7 @@ from typing import Any
 from unskew.data.federation import Federation
 from unskew.engine.progress import RoundCallback
 from unskew.errors import UnskewError
-from unskew.experiments.cluster.call import Outcome, RunCall, error_of
+from unskew.experiments.cluster.call import CallResult, RunCall, error_of
 from unskew.experiments.cluster.entry import execute_packed
 from unskew.experiments.cluster.shared_folder import SharedFolder, shared_folder_in
 from unskew.runs.checkpoint import has_checkpoint_of
@@ -40,7 +40,7 @@ class Cluster(Executor):
         self._workers, self._shared = workers, shared
         self.limits_jobs = getattr(workers, "limits_jobs", False)
         """Whether the workers themselves limit how many runs are executed at the same time."""
-        self._watched: dict[Future[Outcome], _WatchedRun] = {}
+        self._watched: dict[Future[CallResult], _WatchedRun] = {}
         threading.Thread(target=self._watch, daemon=True).start()
 
     def call(self, federation: Federation, **fields: Any) -> RunCall:
@@ -55,7 +55,7 @@ class Cluster(Executor):
             raise TypeError(f"a cluster executes run calls, not {fn!r}")
         log = fn.folder / METRICS
         read = log.stat().st_size if log.is_file() else 0
-        future: Future[Outcome] = self._workers.submit(execute_packed, fn.packed())
+        future: Future[CallResult] = self._workers.submit(execute_packed, fn.packed())
         self._watched[future] = _WatchedRun(log, args[0], read)
         return future
 
@@ -111,22 +111,22 @@ class _WatchedRun:
             return
 
 
-def check_outcome(future: Future[Outcome], folder: Path) -> None:
+def check_result(future: Future[CallResult], folder: Path) -> None:
     """Raise the error of a run on a worker, or wait until its results are seen here."""
     try:
-        outcome = future.result()
+        result = future.result()
     except UnskewError:
         raise
     except Exception as error:  # whatever the cluster raises, also if it lost a worker too often
         reason = (str(error).splitlines() or [""])[0]
         raise UnskewError(f"on: a worker failed: {type(error).__name__}: {reason}") from error
-    failure = error_of(outcome)
+    failure = error_of(result)
     if failure is not None:
         raise failure
-    if "stopped" in outcome:
+    if "stopped" in result:
         raise UnskewError(f"{folder}: the run was stopped; the same command resumes it")
     deadline = time.monotonic() + _PATIENCE
-    while not has_checkpoint_of(folder, tuple(outcome["end"])):
+    while not has_checkpoint_of(folder, tuple(result["end"])):
         if time.monotonic() > deadline:
             raise UnskewError(
                 f"out: a worker has finished {folder}, but it is not there on this machine; "

@@ -20,7 +20,7 @@ import submitit
 from submitit.core.utils import DelayedSubmission
 
 from unskew.errors import UnskewError
-from unskew.experiments.cluster.call import Outcome
+from unskew.experiments.cluster.call import CallResult
 from unskew.experiments.cluster.executor import OpenWorkers
 from unskew.experiments.cluster.shared_folder import SharedFolder
 from unskew.runs.atomic import write_json
@@ -42,7 +42,7 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_BETWEEN_QUEUES = 5.0
 """How often outcomes are looked for, and how often Slurm is asked for its queue."""
 
-Call = tuple[Callable[..., Outcome], tuple[Any, ...]]
+Call = tuple[Callable[..., CallResult], tuple[Any, ...]]
 
 
 def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
@@ -115,7 +115,7 @@ class _Job:
     """A submitted pack: its job, its futures, and how often it was submitted."""
 
     job: Any
-    calls: dict[Future[Outcome], tuple[Path, Call]]
+    calls: dict[Future[CallResult], tuple[Path, Call]]
     attempts: int = 1
     missed: int = 0
     """How often in a row the job was not in the queue."""
@@ -156,7 +156,7 @@ class _SlurmExecutor(Executor):
         self._submitit.update_parameters(**parameters)
         self._outcomes, self._pack, self._parallel = folder / "outcomes", pack, jobs or 1
         self._outcomes.mkdir()
-        self._waiting: list[tuple[Future[Outcome], Path, Call]] = []
+        self._waiting: list[tuple[Future[CallResult], Path, Call]] = []
         self._last_call = self._last_queue = 0.0
         self._number, self._closed = 0, False
         self._jobs: list[_Job] = []
@@ -165,7 +165,7 @@ class _SlurmExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a function in a job."""
         del kwargs
-        future: Future[Outcome] = Future()
+        future: Future[CallResult] = Future()
         self._number += 1
         self._last_call = time.monotonic()
         self._waiting.append((future, self._outcomes / f"{self._number}.json", (fn, args)))
@@ -204,7 +204,7 @@ class _SlurmExecutor(Executor):
         self._jobs = [job for job in self._jobs if job.calls]
 
     def _start(
-        self, packs: Sequence[dict[Future[Outcome], tuple[Path, Call]]], attempts: int = 1
+        self, packs: Sequence[dict[Future[CallResult], tuple[Path, Call]]], attempts: int = 1
     ) -> None:
         """Submit packs as an array of jobs."""
         try:

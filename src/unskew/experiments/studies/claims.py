@@ -10,7 +10,7 @@ import numpy as np
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.experiments.studies.study import Claim, Scale, StudyFile, matches
 from unskew.experiments.studies.values import Cells
-from unskew.stats.judging import LEVEL, MARGIN, by_position, judge_rivals
+from unskew.stats.judging import ERROR_RATE, MARGIN, by_position, judge_rivals
 
 ClaimVerdict = Literal[
     "held",
@@ -56,7 +56,7 @@ class Difference:
     @property
     def is_significant(self) -> bool:
         """Whether the difference is significantly different from zero."""
-        return self.p < LEVEL
+        return self.p < ERROR_RATE
 
     def excludes(self, value: float) -> bool:
         """Whether a value is outside the interval; False for NaN."""

@@ -33,7 +33,7 @@ def forest_charts(runs: Runs) -> list[Chart]:
         needed = "" if pair.seeds_needed is None else str(pair.seeds_needed)
         numbers = [cell(value) for value in (sign * pair.difference, low, high, pair.p)]
         lines.append([pair.method, *numbers, pair.answer, needed, str(pair.seeds)])
-    margin = verdict.verdicts.margin
+    margin = verdict.answers.margin
     return [
         Chart(
             name="verdict",

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from unskew.stats.hierarchical import SCALE
-from unskew.stats.judging import LEVEL
+from unskew.stats.judging import ERROR_RATE
 from unskew.stats.ranks import federations_needed
 from unskew.utils.html import html_block, html_heading, html_line, html_table
 from unskew.utils.tables import Table
@@ -94,7 +94,7 @@ def ranks_text(summary: "ComparisonSummary") -> str:
         m for m in ranks.means if ranks.means[m] - ranks.means[best] > ranks.critical_difference
     ]
     test = f"Friedman's test: p {'< 0.001' if ranks.p < 0.001 else f'= {ranks.p:.2g}'}"
-    if not worse or ranks.p >= LEVEL:
+    if not worse or ranks.p >= ERROR_RATE:
         return f"{best} has the best mean rank, but significantly better than none ({test})."
     return f"{best} has the best mean rank, significantly better than {joined(worse)} ({test})."
 
