@@ -168,6 +168,21 @@ def test_a_long_comparison_prints_one_line():
     ]
 
 
+@pytest.mark.parametrize("total_rounds", [80, None])
+def test_runs_that_are_only_read_do_not_count(total_rounds):
+    clock, lines = Clock(), []
+    display = ProgressDisplay(Lines(lines.append), 4, 20, total_rounds)
+    display._estimate._clock = clock
+    display.skip(2, 40)
+    for run in range(4):
+        on_round = display.start(f"run {run}", rounds=0 if run < 2 else 20)
+        for round_ in range(1, 21) if run >= 2 else ():
+            clock.now += 2
+            on_round(round_, {})
+        display.finish(f"run {run}")
+    assert lines == ["2 runs: about 78 s in total, if all rounds take as long as the first ones"]
+
+
 def test_the_line_waits_until_rounds_take_as_long_as_later_ones():
     clock, lines = Clock(), []
     display = ProgressDisplay(Lines(lines.append), runs=2, rounds=200)

@@ -59,7 +59,7 @@ class ProgressDisplay:
         self, bars: Bars | None, runs: int, rounds: int, total_rounds: int | None = None
     ) -> None:
         self._bars: Bars = bars or Lines()
-        self._runs, self._rounds, self._finished = runs, rounds, 0
+        self._runs, self._rounds, self._finished, self._skipped = runs, rounds, 0, 0
         self._active: dict[str, _ActiveRun] = {}
         self._knows_total = total_rounds is not None
         self._estimate = TimeEstimate(runs * rounds if total_rounds is None else total_rounds)
@@ -73,6 +73,12 @@ class ProgressDisplay:
         self._estimate.expect(rounds)
         self._bars.resize(self._all, self._runs)
 
+    def skip(self, runs: int, rounds: int) -> None:
+        """Leave runs out of the estimate that are finished already, and only read."""
+        self._skipped += runs
+        if self._knows_total:
+            self._estimate.expect(-rounds)
+
     def show_decided(self, done: int, total: int, text: str) -> None:
         """Show how many of the comparison's questions are answered, and which are open."""
         if self._decided is None:
@@ -84,9 +90,9 @@ class ProgressDisplay:
     def start(self, label: str, rounds: int | None = None) -> RoundCallback:
         """Show a run and return its callback; ``rounds`` overrides the expected number of rounds.
 
-        It counts the rounds of all stages of the run.
+        It counts the rounds of all stages of the run, and is 0 for a run that is only read.
         """
-        planned = rounds or self._rounds
+        planned = self._rounds if rounds is None else rounds
         if not self._knows_total:
             self._estimate.expect(planned - self._rounds)
         run = self._active[label] = _ActiveRun(self._bars.add(label, planned), planned)
@@ -122,13 +128,16 @@ class ProgressDisplay:
 
     def _is_settled(self) -> bool:
         enough = self._estimate.executed >= _SETTLED_ROUNDS
-        return enough or self._finished > 0 or self._estimate.elapsed >= _SETTLED_SECONDS
+        return (
+            enough or self._finished > self._skipped or self._estimate.elapsed >= _SETTLED_SECONDS
+        )
 
     def _print_estimate(self, left: float, total: float) -> None:
         if self._announced is None and total >= _WORTH_A_LINE:
+            runs = plural(self._runs - self._skipped, "run")
             self.say(
-                f"{plural(self._runs, 'run')}: about {duration(total)} in total, if all rounds "
-                "take as long as the first ones"
+                f"{runs}: about {duration(total)} in total, if all rounds take as long as the "
+                "first ones"
             )
             self._announced = total
         elif self._announced is not None and total > _MUCH_LONGER * self._announced:

@@ -95,15 +95,25 @@ class RunScheduler:
         """Execute all requests and return their runs in the same order."""
         parallelism = self._parallelism(requests)
         here = parallelism == 1 and self.cluster is None
-        jobs = [self._job(request, here) for request in requests]
+        finished = [_is_finished(request) for request in requests]
+        rounds = [request.rounds for request, done in zip(requests, finished, strict=True) if done]
+        self.display.skip(len(rounds), sum(rounds))
+        jobs = [
+            self._reading_job(request) if done else self._job(request, here)
+            for request, done in zip(requests, finished, strict=True)
+        ]
         return run_jobs(jobs, self.display, self.cluster or ForkedProcesses(), parallelism)
 
+    def _reading_job(self, request: RunRequest) -> Job:
+        """Return a job that compares a finished run with its request, and reads it."""
+        prepare = partial(self._prepare, request, self._networks, self.resume)
+        return Job(request.label, prepare, rounds=0, here=True)
+
     def _job(self, request: RunRequest, here: bool) -> Job:
-        networks = self._networks if _is_finished(request) else None
-        if self.cluster is not None and networks is None:
+        if self.cluster is not None:
             return self._cluster_job(self.cluster, request)
-        prepare = partial(self._prepare, request, networks, self.resume)
-        return Job(request.label, prepare, request.rounds, here=here or networks is not None)
+        prepare = partial(self._prepare, request, None, self.resume)
+        return Job(request.label, prepare, request.rounds, here=here)
 
     def _prepare(
         self, request: RunRequest, networks: NetworkCache | None, resume: bool
