@@ -10,7 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import unskew as us
 from reports import RUNS, clustered_run, made_run, trained_runs
+from toys import small_federation
 from unskew.composition.values import SAMPLE_WEIGHTS
 from unskew.errors import UnskewError
 from unskew.report.charts import all_charts
@@ -101,6 +103,16 @@ def test_aggregation_weights_are_those_of_the_run():
     assert np.array_equal(np.isnan(shown), np.isnan(weights))
     assert np.nan_to_num(shown) == pytest.approx(np.nan_to_num(weights), rel=1e-4)
     assert (map_["rows"], map_["columns"]) == ([str(k) for k in range(6)], ["1", "2"])
+
+
+def test_methods_with_the_same_weights_share_a_map():
+    federation = small_federation()
+    options = {"rounds": 2, "batch_size": 8, "model": "mlp:hidden=6", "seeds": 1, "jobs": 1}
+    runs = us.compare(federation, "fedavg,mean,ditto", progress=False, **options)
+    chart = charts_of(runs)["aggregation-weights"]
+    assert [map_["label"] for map_ in chart.data["maps"]] == ["fedavg, ditto", "mean"]
+    assert [map_["methods"] for map_ in chart.data["maps"]] == [["fedavg", "ditto"], ["mean"]]
+    assert {row[0] for row in chart.table.rows} == {"fedavg", "mean", "ditto"}
 
 
 def test_maps_of_long_runs_are_averaged_down():

@@ -1,6 +1,7 @@
 """Charts drawn with matplotlib, for papers: maps, bubbles and points."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def _maps(chart: Chart, period: float = np.inf, **options: Any) -> "tuple[Figure
     for axes, map_ in zip(grid, maps, strict=False):
         values = np.fmod(np.array(map_["values"], dtype=np.float64), period)
         images.append(axes.imshow(values, aspect="auto", interpolation="nearest", **options))
-        axes.set_title(map_.get("method", ""), fontsize=9)
+        axes.set_title(fill(map_.get("label", map_.get("method", "")), 30), fontsize=9)
         axes.set_xlabel(data["x"], fontsize=9)
         axes.set_ylabel(data["y"], fontsize=9)
         _label_cells(axes, map_, data)

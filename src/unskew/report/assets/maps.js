@@ -14,7 +14,7 @@ function cells(map, rgbOf) {
 }
 
 function drawMaps(chart, width, rgbOf, format, legend) {
-  const { data } = chart, maps = data.maps.filter((m) => !m.method || isShown(m));
+  const { data } = chart, maps = data.maps.filter((m) => !m.method || (m.methods || [m.method]).some((method) => isShown({ method })));
   const across = Math.max(1, Math.min(maps.length, Math.floor(width / 330))), each = width / across;
   const tall = Math.max(110, Math.min(300, 14 * Math.max(0, ...maps.map((m) => m.values.length))));
   const block = tall + 66, height = 30 + block * Math.max(1, Math.ceil(maps.length / across));
@@ -28,7 +28,7 @@ function drawMaps(chart, width, rgbOf, format, legend) {
     if (map.method) {
       svg.append(
         svgNode("rect", { x: left, y: top - 17, width: 11, height: 11, fill: color(map.method) }),
-        label(shortened(map.method, 30), left + 17, top - 7, { fill: "var(--ink)" }),
+        label(shortened(map.label || map.method, 40), left + 17, top - 7, { fill: "var(--ink)" }),
       );
     }
     svg.append(
@@ -48,7 +48,7 @@ function drawMaps(chart, width, rgbOf, format, legend) {
     follow(svg, area, (px, py, event) => {
       const c = Math.max(0, Math.min(count.x - 1, Math.floor(((px - left) / (box.right - left)) * count.x)));
       const r = Math.max(0, Math.min(count.y - 1, Math.floor(((py - top) / tall) * count.y)));
-      const head = map.method ? `${map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
+      const head = map.method ? `${map.label || map.method}: ${data.y} ${rows[r]}, ${data.x} ${map.columns[c]}` : `${data.y} ${rows[r]}, ${map.columns[c]}`;
       const value = map.values[r][c];
       showTip(event, head, [[data.value, value === null ? data.empty || "did not participate" : format(value)]]);
     });

@@ -1,4 +1,4 @@
-"""Aggregation weights of clients over the rounds: one heat map per method."""
+"""Aggregation weights of clients over the rounds: one heat map per method, or for several."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,9 +25,12 @@ def weight_charts(runs: Runs) -> list[Chart]:
     ]
     if not known:
         return []
-    maps, rows = [], []
+    maps, rows = [], list[list[str]]()
+    for group in _with_equal_weights(known):
+        names = [run.method for run, _ in group]
+        drawn = _binned(group[0][1], _CELLS // len(known))
+        maps.append({"method": names[0], "label": ", ".join(names), "methods": names, **drawn})
     for run, matrix in known:
-        maps.append({"method": run.method, **_binned(matrix, _CELLS // len(known))})
         rows += [
             [run.method, str(client), *(cell(value) for value in line)]
             for client, line in enumerate(matrix)
@@ -43,13 +46,29 @@ def weight_charts(runs: Runs) -> list[Chart]:
             title="Aggregation weight of each client over the rounds",
             note=f"Seed {known[0][0].seed}. The weights of a round sum to one, or to one per model "
             "for methods with several. All maps have the same scale, whose end includes larger "
-            "weights. Cells are empty where a client did not participate."
-            + not_listed(run for run, _ in known),
+            "weights. Methods with the same weights share a map. Cells are empty where a client "
+            "did not participate." + not_listed(run for run, _ in known),
             kind="maps",
             data={"x": "round", "y": "client", "value": "weight", "top": top, "maps": maps},
             table=Table(heads, padded),
         )
     ]
+
+
+_Weights = tuple[Run, NDArray[np.float64]]
+
+
+def _with_equal_weights(known: Iterable[_Weights]) -> list[list[_Weights]]:
+    """Group runs whose clients have the same weights in every round."""
+    groups: list[list[_Weights]] = []
+    for run, matrix in known:
+        same = (group for group in groups if np.array_equal(group[0][1], matrix, equal_nan=True))
+        group = next(same, None)
+        if group is None:
+            groups.append([(run, matrix)])
+        else:
+            group.append((run, matrix))
+    return groups
 
 
 def not_listed(runs: Iterable[Run]) -> str:
