@@ -64,7 +64,11 @@ def draw_differences(path: Path, results: list[dict[str, Any]]) -> None:
     axes.set_xscale("symlog", linthresh=5)
     ticks = [-40, -20, -10, -5, -2, 0, 2, 5, 10, 20, 40]
     axes.set_xticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks], fontsize=8)
-    axes.set_xlabel("difference in points, positive is better; ring: the paper's", fontsize=8)
+    axes.set_xlabel(
+        "difference to the rival in brackets, in percentage points (positive is better); "
+        "ring: the paper's",
+        fontsize=8,
+    )
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
 
@@ -87,8 +91,9 @@ def draw_curves(path: Path, result: dict[str, Any], case: str) -> None:
 
 
 def counts(results: list[dict[str, Any]]) -> Table:
-    """Return the number of claims per paper and verdict."""
-    verdicts = get_args(ClaimVerdict)
+    """Return the number of claims per paper and verdict, of the verdicts that a claim has."""
+    found = {claim["verdict"] for result in results for claim in result["claims"]}
+    verdicts = [verdict for verdict in get_args(ClaimVerdict) if verdict in found]
     rows = []
     for paper, name in NAMES.items():
         claims = [c["verdict"] for r in results if r["paper"] == paper for c in r["claims"]]

@@ -42,7 +42,7 @@ def index_text(results: list[dict[str, Any]], folder: Path) -> str:
         "corrected for the number of rivals; a single rival is judged by a paired t-test. Each "
         "page lists how its scale differs from the paper's setting.",
         "",
-        _counts(results).to_markdown(),
+        left_aligned(_counts(results)),
     ]
     present = {result["study"] for result in results}
     missing = [name for name in study_names() if name not in present]
@@ -56,6 +56,8 @@ def index_text(results: list[dict[str, Any]], folder: Path) -> str:
 
 
 def _counts(results: list[dict[str, Any]]) -> Table:
+    found = {claim["verdict"] for result in results for claim in result["claims"]}
+    shown = [verdict for verdict in _VERDICTS if verdict in found]
     rows = []
     for result in results:
         verdicts = [claim["verdict"] for claim in result["claims"]]
@@ -65,10 +67,10 @@ def _counts(results: list[dict[str, Any]]) -> Table:
                 ", ".join(result["reproduces"]),
                 result["scale"],
                 str(result["seeds"]),
-                *(str(verdicts.count(verdict)) for verdict in _VERDICTS),
+                *(str(verdicts.count(verdict)) for verdict in shown),
             ]
         )
-    return Table(["study", "reproduces", "scale", "seeds", *_VERDICTS], rows)
+    return Table(["study", "reproduces", "scale", "seeds", *shown], rows)
 
 
 def _claims(results: list[dict[str, Any]]) -> Table:
