@@ -2,11 +2,13 @@
 
 - The line ``<!-- options: NAME -->`` becomes a table of the options of a method, from what
   ``unskew methods --json`` prints.
+- A page on which something is marked TODO is a warning, which ``--strict`` turns into an error.
 - The pages in ``OUTSIDE``, which are not in ``docs/``, become pages of the site. Links that leave
   ``docs/`` lead to them; links to source files become plain text.
 """
 
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -37,7 +39,12 @@ MARKER = re.compile(r"^<!-- options: (\S+) -->$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?")
 
+_TODO = re.compile(r"\bTODO: .*")
+
 Facts = dict[str, Any]
+
+log = logging.getLogger("mkdocs.hooks")
+"""Its warnings count for ``mkdocs build --strict``."""
 
 
 def on_files(files: "Files", *, config: "MkDocsConfig") -> "Files":
@@ -54,11 +61,18 @@ def on_files(files: "Files", *, config: "MkDocsConfig") -> "Files":
 def on_page_markdown(markdown: str, *, page: "Page", **_: object) -> str:
     """Insert the tables of options, and turn links that leave ``docs/`` into links of the site."""
     path = page.file.src_uri
-    if path.startswith("results"):
+    for left in to_do(markdown) if path != "add-a-method.md" else ():
+        log.warning("%s: %s", path, left)
+    if path.startswith(("results", "tutorial")):
         page.meta["hide"] = ["toc"]  # their tables need the width
     if path not in OUTSIDE.values() or path == "index.md":
         markdown = with_site_links(markdown, f"docs/{path}", path)
     return MARKER.sub(lambda found: options_table(facts_of_methods()[found[1]]), markdown)
+
+
+def to_do(markdown: str) -> list[str]:
+    """Return what is marked TODO on a page, as in the template of a new method's page."""
+    return _TODO.findall(markdown)
 
 
 def on_page_content(html: str, **_: object) -> str:

@@ -64,6 +64,13 @@ def test_tables_of_options_are_generated():
     assert "Sent to clients: model." in table
 
 
+def test_what_a_page_leaves_to_do_is_found():
+    template = ROOT / "src/unskew/cli/method_templates/page.md.txt"
+    found = HOOKS.to_do(template.read_text(encoding="utf-8"))
+    assert [text.split()[1] for text in found] == ["authors,", "what", "the", "the", "a"]
+    assert not HOOKS.to_do((METHOD_PAGES / "fedavg.md").read_text(encoding="utf-8"))
+
+
 def test_links_out_of_the_docs_become_links_of_the_site():
     link = HOOKS.with_site_links
     assert link("[a](b.md#c), [d](https://e)", "docs/x.md", "x.md") == "[a](b.md#c), [d](https://e)"

@@ -73,7 +73,7 @@ def new_files(root: Path, name: str, kind: str) -> dict[Path, str]:
                    Path(f"test_{values['name']}.py"): test}  # fmt: skip
         changed = {}
     else:
-        values |= {"citation": 'Authors, "Title", year.', "paper": "Authors, year"}
+        values |= {"citation": 'TODO: authors, "title", year.', "paper": "TODO: authors, year"}
         created = {
             Path(f"src/unskew/methods/{values['name']}.py"): f"{kind}.py.txt",
             Path(f"tests/methods/test_{values['name']}.py"): "test.py.txt",
@@ -114,8 +114,10 @@ def next_steps(root: Path, name: str) -> str:
         )
     return (
         f"try it:  make test ARGS=\"-k '{module} or docs'\"\n"
+        f"         (or python -m pytest -k '{module} or docs', with the extra dev)\n"
         f"         unskew compare --methods fedavg,{module}\n"
-        "then:    replace the example formula, its test, and the sentences of its page\n"
+        "then:    replace the example formula, its test, and what is marked TODO; make docs\n"
+        "         fails as long as a TODO is on its page\n"
         "         python tests/pairs.py (a minute): updates the table of docs/composition.md\n"
         f"         unskew flower sends {module}: its row of docs/deploy.md, if it sends more\n"
         "         add a line to CHANGELOG.md; docs/add-a-method.md is the checklist"
