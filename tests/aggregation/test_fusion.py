@@ -146,3 +146,12 @@ def test_the_number_of_components_comes_first():
     assert fusion(**QUICK).explain(uploads)["allocation"].shape == (7, 3)  # a third, rounded up
     with pytest.raises(UnskewError, match="components"):
         fusion(0)
+
+
+def test_gaussian_proportions_are_refused_where_they_are_normalised():
+    with pytest.raises(UnskewError, match="b=literal may be negative, so it needs normalise=liter"):
+        Fusion(b="literal")
+    with pytest.raises(UnskewError, match=r"needs normalise=literal and pi=softmax .*pi=mass"):
+        Fusion(b="literal", normalise="literal", pi="mass")
+    with pytest.raises(UnskewError, match="use it with the method fedfusion"):
+        fusion(b="literal", normalise="literal")

@@ -97,3 +97,16 @@ def test_twelve_clients_and_four_components_as_printed_sum_to_three():
     allocation = allocation_of((b / b.sum(1, keepdim=True)).tolist())
     assert float(fusion_weights(allocation, normalise="literal").sum()) == pytest.approx(3, abs=0.2)
     assert float(fusion_weights(allocation).sum()) == pytest.approx(1)
+
+
+def test_gaussian_proportions_by_hand():
+    # Two clients, two components; b is not on the simplex, and the second client is in one only.
+    allocation = allocation_of([[-0.5, 2.0], [0.0, 1.0]], torch.tensor([[1.0, 1.0], [0.0, 1.0]]))
+    # Eq. 7: softmax of the means of rho b, (-0.5 + 0) / 2 and (2 + 1) / 2.
+    first = math.exp(-0.25) / (math.exp(-0.25) + math.exp(1.5))
+    pi = component_weights(allocation, torch.ones(2).double(), "softmax")
+    torch.testing.assert_close(pi, torch.tensor([first, 1 - first], dtype=torch.float64))
+    # Line 12 as printed: sum over components of pi b c.
+    expected = torch.tensor([-0.5 * first + 2 * (1 - first), 1 - first], dtype=torch.float64)
+    weights = fusion_weights(allocation, normalise="literal")
+    torch.testing.assert_close(weights, expected)

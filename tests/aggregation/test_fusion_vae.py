@@ -10,9 +10,9 @@ from scipy import integrate, special, stats
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from unskew.aggregation import kumaraswamy
-from unskew.aggregation.fusion_allocation import expected_allocation, sample_allocation
+from unskew.aggregation.fusion_allocation import Reading, expected_allocation, sample_allocation
 from unskew.aggregation.fusion_fit import FlatAdam, bernoulli_kl, divergence, fit, loss, normal_kl
-from unskew.aggregation.fusion_vae import FusionVAE
+from unskew.aggregation.fusion_vae import FusionVAE, Posterior
 
 SHAPES = [(1.0, 1.0), (10.0, 1.0), (2.0, 3.0), (0.5, 0.7), (6.0, 8.0)]
 
@@ -159,3 +159,71 @@ def test_codes_of_components_separate_two_groups():
     parameters, _ = fit(vae, vae.initial(noise), statistics, noise, steps=60)
     components = expected_allocation(vae.encode(parameters, statistics)).components
     assert set(components[group].tolist()).isdisjoint(components[~group].tolist())
+
+
+def posterior_of(sticks, scores):
+    """Sticks that are uniform on (0, 1) where zeta is 1, and scores without noise."""
+    zeta, score = torch.tensor(sticks), torch.tensor(scores)
+    shape = (*zeta.shape, 2)
+    return Posterior(
+        zeta=zeta,
+        kappa=torch.ones_like(zeta),
+        score=score,
+        log_score_sd=torch.full_like(score, -40),
+        code=torch.zeros(shape),
+        log_code_sd=torch.zeros(shape),
+    )
+
+
+def test_eq_3_as_printed_gives_every_component_the_product_of_all_sticks():
+    # The mean of a stick is zeta / (zeta + 1) where kappa is 1: 0.9, 0.5 and 0.8.
+    posterior = posterior_of([[9.0, 1.0, 4.0]], [[0.0, 0.0, 0.0]])
+    partial, literal = (
+        expected_allocation(posterior, Reading(rho=rho)).rho for rho in ("partial", "literal")
+    )
+    torch.testing.assert_close(partial, torch.tensor([[0.9, 0.45, 0.36]]))
+    torch.testing.assert_close(literal, torch.tensor([[0.36, 0.36, 0.36]]))
+
+
+def test_eq_3_as_printed_compares_with_the_same_product_of_prior_sticks():
+    vae = FusionVAE(features=5, components=3, codes="client")
+    posterior = vae.encode(torch.zeros(sum(vae.sizes)), torch.ones(2, 5))
+    reading = Reading(rho="literal")
+    rho = expected_allocation(posterior, reading).rho
+    torch.testing.assert_close(rho, torch.full((2, 3), 1000 / 1331), atol=1e-4, rtol=0)
+    assert float(divergence(posterior, rho, reading)) == pytest.approx(0, abs=1e-4)
+    assert float(divergence(posterior, rho)) > 0.01
+
+
+def test_eq_6_as_printed_is_a_fair_coin():
+    # rho is nearly 1 for the first client and nearly 0 for the second.
+    posterior = posterior_of([[1e5, 1e5], [0.01, 0.01]], [[0.0, 0.0]] * 2)
+    observed = {}
+    for c in ("bernoulli", "literal"):
+        samples = [
+            sample_allocation(posterior, generator(seed), 1.0, Reading(c=c)).c[:, 1]
+            for seed in range(1000)
+        ]
+        observed[c] = torch.stack(samples).mean(0).tolist()
+    # A thousand coins: five standard errors are 5 * 0.5 / sqrt(1000).
+    assert observed["literal"] == pytest.approx([0.5, 0.5], abs=0.08)
+    assert observed["bernoulli"] == pytest.approx([1, 0], abs=0.03)
+
+
+def test_b_as_printed_is_the_score_of_the_components_a_client_is_in():
+    posterior = posterior_of([[9.0, 9.0, 1.0]], [[-0.5, 2.0, 3.0]])  # rho: 0.9, 0.81, 0.405
+    allocation = expected_allocation(posterior, Reading(b="literal"))
+    assert allocation.c.tolist() == [[1, 1, 0]]
+    torch.testing.assert_close(allocation.b, torch.tensor([[-0.5, 2.0, 0.0]]))
+    sampled = sample_allocation(posterior, generator(), 1.0, Reading(b="literal"))
+    torch.testing.assert_close(sampled.b, sampled.c * posterior.score)
+
+
+@pytest.mark.parametrize("reading", [("literal", "bernoulli", "softmax"), ("literal",) * 3])
+def test_thirty_steps_lower_the_loss_as_printed(reading):
+    statistics, _ = two_groups(features=60)
+    vae = FusionVAE(60, components=4)
+    noise = generator()
+    options = {"steps": 30, "reading": Reading(*reading)}
+    _, losses = fit(vae, vae.initial(noise), statistics, noise, **options)
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])

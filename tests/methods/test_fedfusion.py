@@ -114,3 +114,28 @@ def test_a_run_resumes_bit_for_bit(federation, tmp_path, buffers):
     )
     assert torch.equal(first, second)
     assert whole.client_tables == resumed.client_tables
+
+
+PRINTED = "rho=literal,c=literal,b=literal,normalise=literal,deterministic=false,vae_every=1"
+
+
+@pytest.mark.parametrize("options", ["rho=literal", "c=literal,deterministic=false", PRINTED])
+def test_the_equations_as_printed_change_a_run_and_repeat(federation, options):
+    settings = {"model": "mlp:hidden=8,norm=group", "batch_size": 8, "rounds": 2, "runner": "loop"}
+    quick = "components=3,steps=3,wide=16,narrow=8"
+    sampled = ",deterministic=false" if "deterministic" in options else ""
+    default, first, second = (
+        us.train(federation, f"fedfusion:{quick}{more}", **settings)
+        for more in (sampled, f",{options}", f",{options}")
+    )
+    weights = [run.client_tables[0]["weight"] for run in (default, first, second)]
+    assert weights[1] == weights[2]
+    assert weights[0] != weights[1]
+    is_printed = options == PRINTED
+    assert (sum(weights[1]) == pytest.approx(1)) != is_printed
+    assert first.metrics[-1]["global"]["accuracy"] == second.metrics[-1]["global"]["accuracy"]
+
+
+def test_gaussian_proportions_need_the_literal_sum():
+    with pytest.raises(UnskewError, match="b=literal may be negative, so it needs normalise=liter"):
+        make_method("fedfusion:b=literal")

@@ -15,8 +15,12 @@ from torch import Tensor
 
 from unskew.aggregation.fusion_allocation import (
     Allocation,
+    B,
+    C,
     Normalise,
     Pi,
+    Reading,
+    Rho,
     component_weights,
     expected_allocation,
     fusion_weights,
@@ -67,6 +71,15 @@ class Fusion:
     normalise: Normalise = "component"
     """Clients of a component share its weight, so that all weights sum to one ("component");
     "literal" uses the paper's weights, which do not sum to one."""
+    rho: Rho = "partial"
+    """Probability of a component: the product of the sticks up to it ("partial"); "literal" is the
+    paper's Eq. 3, the product of all sticks, which is the same for every component."""
+    c: C = "bernoulli"
+    """How components are sampled: with probability rho ("bernoulli"); "literal" is the paper's
+    Eq. 6, whose two terms differ by their noise only, so that it is a fair coin."""
+    b: B = "softmax"
+    """Proportions over components: "softmax" of normal scores; "literal" uses the scores, as the
+    paper prints, which may be negative. It needs normalise=literal and pi=softmax."""
     prior: Literal["uniform", "samples"] = "uniform"
     """Weights of clients within a component: "uniform", or by their "samples"."""
     deterministic: bool = True
@@ -75,6 +88,13 @@ class Fusion:
     """A custom description of the clients: maps uploads to clients x features."""
     seed: int = 0
     """Seed of the autoencoder's initial parameters, its noise and the random projection."""
+
+    def __post_init__(self) -> None:
+        if self.b == "literal" and (self.normalise, self.pi) != ("literal", "softmax"):
+            raise UnskewError(
+                "fedfusion: b=literal may be negative, so it needs normalise=literal and "
+                f"pi=softmax (got normalise={self.normalise}, pi={self.pi})"
+            )
 
     def sized_for(self, clients: int) -> Self:
         """Return a copy with the number of components resolved for this number of clients."""
@@ -94,16 +114,19 @@ class Fusion:
         start = vae.initial(noise) if parameters is None else parameters
         ordered = described[_content_order(described)]
         options = {"temperature": self.temperature, "kl": self.kl}
-        return fit(vae, start, ordered, noise, steps=self.steps, **options)[0]
+        return fit(vae, start, ordered, noise, steps=self.steps, reading=self._reading, **options)[
+            0
+        ]
 
     def allocate(self, described: Tensor, parameters: Tensor, round_: int = 0) -> Allocation:
         """Allocate the clients to the components of a fitted autoencoder."""
         order = _content_order(described)
         posterior = self._vae(described).encode(parameters, described[order])
         if self.deterministic:
-            return expected_allocation(posterior).rows(order.argsort())
+            return expected_allocation(posterior, self._reading).rows(order.argsort())
         noise = torch_generator(self.seed, "fusion allocation", round_)
-        return sample_allocation(posterior, noise, self.temperature).rows(order.argsort())
+        sampled = sample_allocation(posterior, noise, self.temperature, self._reading)
+        return sampled.rows(order.argsort())
 
     def explain(self, uploads: Uploads, allocation: Allocation) -> Diagnostics:
         """Return the weights and the values they are derived from."""
@@ -119,6 +142,10 @@ class Fusion:
             "pi": component_weights(allocation, samples, self.pi),
         }
 
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self.rho, self.c, self.b)
+
     def _samples(self, uploads: Uploads) -> Tensor:
         return uploads.samples if self.prior == "samples" else torch.ones_like(uploads.samples)
 
@@ -133,9 +160,12 @@ def fusion(components: int | None = None, **options: Any) -> ClientWeighting:
 
     ``components`` is the number of virtual components, by default a third of all clients and at
     most 15. The other options are the fields of :class:`Fusion`. Client weights always sum to one,
-    so with ``normalise="literal"`` only their proportions are those of the paper.
+    so with ``normalise="literal"`` only their proportions are those of the paper, and
+    ``b="literal"``, which may be negative, is possible with the method ``fedfusion`` only.
     """
     rule = create(Fusion, {"components": components, **options}, "fusion")
+    if rule.b == "literal":
+        raise UnskewError("fusion: b=literal may be negative; use it with the method fedfusion")
 
     def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         sized = rule.sized_for(uploads.num_clients_total)

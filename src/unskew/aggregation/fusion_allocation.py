@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -13,9 +13,44 @@ from unskew.aggregation.weighting import on_simplex
 
 Pi = Literal["softmax", "mass"]
 Normalise = Literal["component", "literal"]
+Rho = Literal["partial", "literal"]
+C = Literal["bernoulli", "literal"]
+B = Literal["softmax", "literal"]
 
 TINY = 1e-6
 _LOWEST_SCORE = -30.0
+
+
+class Reading(NamedTuple):
+    """How the equations of an allocation are read; ``literal`` is as the paper prints them.
+
+    ``rho`` is the product of sticks up to a component, or of all sticks (Eq. 3). ``c`` is one with
+    probability rho, or the larger of two terms that differ by their noise only (Eq. 6). ``b`` is a
+    softmax of normal scores over a client's components, or the scores.
+    """
+
+    rho: Rho = "partial"
+    c: C = "bernoulli"
+    b: B = "softmax"
+
+    def products(self, log_sticks: Tensor) -> Tensor:
+        """Return the logarithm of rho for the logarithms of sticks, clients x components."""
+        if self.rho == "partial":
+            return log_sticks.cumsum(1)
+        return log_sticks.sum(1, keepdim=True).expand_as(log_sticks)
+
+    def log_odds(self, log_rho: Tensor) -> Tensor:
+        """Return the log odds of being in a component; Eq. 6 has the same term on both sides."""
+        if self.c == "bernoulli":
+            return log_rho - torch.log(-torch.expm1(log_rho))
+        return torch.zeros_like(log_rho)
+
+    def proportions(self, scores: Tensor, c: Tensor) -> Tensor:
+        """Return the proportions of clients over the components they are in."""
+        return _masked_softmax(scores, c) if self.b == "softmax" else c * scores
+
+
+CORRECTED = Reading()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +64,7 @@ class Allocation:
 
     @property
     def shares(self) -> Tensor:
-        """The share of each client in each component; rows sum to one."""
+        """The share of each client in each component; rows sum to one, unless b is literal."""
         return (self.b * self.c).to(torch.float64)
 
     @property
@@ -42,30 +77,32 @@ class Allocation:
         return Allocation(rho=self.rho[order], c=self.c[order], b=self.b[order])
 
 
-def sample_allocation(posterior: Posterior, noise: Generator, temperature: float) -> Allocation:
+def sample_allocation(
+    posterior: Posterior, noise: Generator, temperature: float, reading: Reading = CORRECTED
+) -> Allocation:
     """Sample sticks, allocation and proportions, with gradients through all of them.
 
     The allocation is a hard sample with the gradient of the relaxed one (straight-through).
     """
     shape = posterior.zeta.shape
     sticks = kumaraswamy.log_sample(posterior.zeta, posterior.kappa, _uniform(shape, noise))
-    log_rho = sticks.cumsum(1).clamp(max=-TINY)
-    odds = log_rho - torch.log(-torch.expm1(log_rho))
+    log_rho = reading.products(sticks).clamp(max=-TINY)
+    odds = reading.log_odds(log_rho)
     soft = torch.sigmoid((odds + torch.logit(_uniform(shape, noise))) / temperature)
     hard = (soft > 0.5).to(soft.dtype)
     c = _in_some_component(hard + (soft - soft.detach()))
     scores = posterior.score + posterior.log_score_sd.exp() * torch.randn(shape, generator=noise)
-    return Allocation(rho=log_rho.exp(), c=c, b=_masked_softmax(scores, c))
+    return Allocation(rho=log_rho.exp(), c=c, b=reading.proportions(scores, c))
 
 
-def expected_allocation(posterior: Posterior) -> Allocation:
-    """Return the allocation without noise: mean sticks, the more likely c, mean scores.
+def expected_allocation(posterior: Posterior, reading: Reading = CORRECTED) -> Allocation:
+    """Return the allocation without noise: mean sticks, the more likely c by rho, mean scores.
 
     Sticks are independent, so the mean of their product is the product of their means.
     """
-    rho = kumaraswamy.log_mean(posterior.zeta, posterior.kappa).cumsum(1).exp()
+    rho = reading.products(kumaraswamy.log_mean(posterior.zeta, posterior.kappa)).exp()
     c = _in_some_component((rho >= 0.5).to(rho.dtype))
-    return Allocation(rho=rho, c=c, b=_masked_softmax(posterior.score, c))
+    return Allocation(rho=rho, c=c, b=reading.proportions(posterior.score, c))
 
 
 def component_weights(allocation: Allocation, samples: Tensor, pi: Pi) -> Tensor:
@@ -74,11 +111,13 @@ def component_weights(allocation: Allocation, samples: Tensor, pi: Pi) -> Tensor
     ``softmax`` is the paper's Eq. 7, a softmax of numbers between 0 and 1, so no component has
     more than e times the weight of another. ``mass`` is the share of clients in a component.
     """
-    mass = samples @ allocation.shares
+    shares = allocation.shares
     if pi == "mass":
+        mass = samples @ shares
         return mass / mass.sum()
     raw = (allocation.rho * allocation.b).to(torch.float64).mean(0).exp()
-    return on_simplex(torch.where(mass > 0, raw, 0))
+    occupied = samples @ (shares != 0).to(torch.float64) > 0
+    return on_simplex(torch.where(occupied, raw, 0))
 
 
 def fusion_weights(
@@ -118,7 +157,7 @@ def _uniform(shape: Sequence[int], noise: Generator) -> Tensor:
 def _in_some_component(c: Tensor) -> Tensor:
     """Assign clients that are in no component to their most likely one.
 
-    That is the first, because a cumulative product of sticks decreases.
+    That is the first, because a cumulative product of sticks does not increase.
     """
     unassigned = (c.detach() == 0).all(1)
     first = torch.arange(c.shape[1]) == 0

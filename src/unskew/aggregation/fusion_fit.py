@@ -5,7 +5,7 @@ from torch import Generator, Tensor
 
 from unskew.aggregation import kumaraswamy
 from unskew.aggregation.blocks import single_threaded
-from unskew.aggregation.fusion_allocation import TINY, sample_allocation
+from unskew.aggregation.fusion_allocation import CORRECTED, TINY, Reading, sample_allocation
 from unskew.aggregation.fusion_vae import PRIOR_STICK, FusionVAE, Posterior
 
 LEARNING_RATE = 1e-3
@@ -22,13 +22,16 @@ def fit(
     steps: int = 30,
     temperature: float = 1.0,
     kl: float = 1e-3,
+    reading: Reading = CORRECTED,
 ) -> tuple[Tensor, list[float]]:
     """Run Adam from the given parameters; return the new ones and the loss before each step."""
     adam, losses = FlatAdam(parameters), []
     with single_threaded():
         for _ in range(steps):
             free = parameters.detach().requires_grad_()
-            value = loss(vae, free, statistics, noise, temperature=temperature, kl=kl)
+            value = loss(
+                vae, free, statistics, noise, temperature=temperature, kl=kl, reading=reading
+            )
             (gradient,) = torch.autograd.grad(value, free)
             parameters = adam.step(parameters, gradient)
             losses.append(value.item())
@@ -64,24 +67,28 @@ def loss(
     *,
     temperature: float,
     kl: float,
+    reading: Reading = CORRECTED,
 ) -> Tensor:
     """Return the mean squared error of the reconstruction plus ``kl`` times the divergences."""
     posterior = vae.encode(parameters, statistics)
-    allocation = sample_allocation(posterior, noise, temperature)
+    allocation = sample_allocation(posterior, noise, temperature, reading)
     spread = posterior.log_code_sd.exp() * torch.randn(posterior.code.shape, generator=noise)
     mixed = torch.einsum("km,kml->kl", allocation.b, posterior.code + spread)
     error = (vae.decode(parameters, mixed) - statistics).square().mean()
-    return error + kl * divergence(posterior, allocation.rho)
+    return error + kl * divergence(posterior, allocation.rho, reading)
 
 
-def divergence(posterior: Posterior, rho: Tensor) -> Tensor:
+def divergence(posterior: Posterior, rho: Tensor, reading: Reading = CORRECTED) -> Tensor:
     """Return the divergences of the posteriors from their priors, averaged over clients.
 
     The priors are Beta(10, 1) for sticks, the mean product of such sticks for the allocation, and
     standard normals for scores and codes.
     """
-    order = torch.arange(1, rho.shape[1] + 1)
-    prior = (PRIOR_STICK / (PRIOR_STICK + 1)) ** order
+    components = rho.shape[1]
+    sticks = torch.arange(1, components + 1)  # the number of sticks in each component's product
+    if reading.rho == "literal":
+        sticks = torch.full_like(sticks, components)
+    prior = (PRIOR_STICK / (PRIOR_STICK + 1)) ** sticks
     total = (
         kumaraswamy.kl_to_power(posterior.zeta, posterior.kappa, PRIOR_STICK).sum()
         + bernoulli_kl(rho.clamp(TINY, 1 - TINY), prior.to(rho.dtype)).sum()
