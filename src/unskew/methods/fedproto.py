@@ -29,8 +29,8 @@ from unskew.composition.values import (
     Trained,
 )
 from unskew.methods.common.features import (
-    distance_to_prototypes,
     features_of,
+    prototype_term,
     prototypes_of,
     weighted_prototypes,
 )
@@ -93,13 +93,7 @@ class FedProto(ClientSide, ServerSide, Personalization, Setting):
 
     def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
         """Return lam times the mean squared distance to the prototypes."""
-        if "prototypes" not in refs or not self.lam:
-            return None
-        assert step.forward_pass is not None
-        assert step.forward_pass.features is not None
-        features, y = step.forward_pass.features, step.batch.y
-        distances = distance_to_prototypes(features, refs["prototypes"], y)
-        return self.lam * (distances * step.batch.scale).sum()
+        return prototype_term(self.lam, step, refs.get("prototypes"))
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the trained model's prototypes; keep the personal model."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from unskew.composition.values import Client
+from unskew.composition.values import Client, Step
 from unskew.models.layout import Layout, TensorKind
 
 _CHUNK = 1024
@@ -47,6 +47,16 @@ def distance_to_prototypes(features: Tensor, prototypes: Tensor, y: Tensor) -> T
     """
     known = (prototypes != 0).any(-1).to(features)
     return (features.flatten(1) - prototypes[y]).square().mean(-1) * known[y]
+
+
+def prototype_term(strength: float, step: Step, prototypes: Tensor | None) -> Tensor | None:
+    """Return a term of the loss that keeps the features of samples near their prototypes."""
+    if prototypes is None or not strength:
+        return None
+    assert step.forward_pass is not None
+    assert step.forward_pass.features is not None
+    distances = distance_to_prototypes(step.forward_pass.features, prototypes, step.batch.y)
+    return strength * (distances * step.batch.scale).sum()
 
 
 def head_inputs(layout: Layout) -> int:
