@@ -8,7 +8,7 @@ import pytest
 
 from unskew.data.config import DataConfig
 from unskew.engine.settings import Settings
-from unskew.methods import METHODS
+from unskew.methods import METHODS, make_method
 
 ROOT = Path(__file__).parent.parent
 METHOD_PAGES = ROOT / "docs" / "methods"
@@ -55,6 +55,21 @@ def test_a_method_page_has_its_parts(name):
     index = (METHOD_PAGES / "README.md").read_text(encoding="utf-8")
     assert f"[`{name}`]({name}.md)" in index
     assert f"methods/{name}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+POOLED = {"central", "data-sharing"}
+"""Methods that need all samples in one place, so they have no nodes."""
+
+
+def test_what_a_bad_node_can_do_is_named_for_all_methods_that_receive_further_values():
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`]+)`", page)) | FEDSAM_FAMILY
+    for name in set(METHODS) - POOLED:
+        received = {each for stage in make_method(name).stages() for each in stage.method.receives}
+        assert received == {"train_loss"} or name in named, name
+
+
+FEDSAM_FAMILY = {"fedsam", "mofedsam", "fedlesam", "fedspeed", "fedsmoo"}
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding
 from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import On
+from unskew.cli.recorded_output import RecordedOutput
 from unskew.cli.tuning_options import (
     Tune,
     TuneBudget,
@@ -39,12 +40,14 @@ from unskew.cli.tuning_options import (
     tuning_options,
 )
 from unskew.errors import UnskewError
+from unskew.runs.file_names import PAGE
 
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
 
 def compare_methods(
+    context: typer.Context,
     data: Annotated[
         str, typer.Option(help="A data source (see unskew data list) or a path.")
     ] = "digits",
@@ -177,13 +180,16 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.005,0.5 \\
     --tune-budget 180 --tune-rounds 15[/bold]
     """
+    recorded = RecordedOutput(context.params)
+    if recorded.print_again():
+        _print_page(out, json=json)
+        return
     with without_garbage_collection():
         from unskew.cli.forest import print_forest  # noqa: PLC0415
         from unskew.data.load import depends_on_seed, open_data  # noqa: PLC0415
         from unskew.engine.settings import Settings  # noqa: PLC0415
         from unskew.experiments.comparison import compare  # noqa: PLC0415
         from unskew.experiments.config import set_values  # noqa: PLC0415
-        from unskew.report.page import PAGE  # noqa: PLC0415
         from unskew.report.rows import method_rows  # noqa: PLC0415
         from unskew.report.tuning_table import tuning_table  # noqa: PLC0415
         from unskew.runs.decision import decision_text  # noqa: PLC0415
@@ -210,39 +216,45 @@ def compare_methods(
     def federation(seed: int) -> "Federation":
         return _with_test_samples(open_data(config, seed))
 
-    runs = compare(
-        federation if depends_on_seed(config) else federation(0),
-        methods,
-        seeds=seeds,
-        model=model,
-        tune=search,
-        decide=deciding,
-        out=out,
-        resume=resume,
-        jobs=jobs,
-        on=on,
-        target=target,
-        judge=judge,
-        margin=margin,
-        command=shlex.join(["unskew", *sys.argv[1:]]),
-        settings=Settings.validated(options),
-    )
-    verdict = runs.verdict()
-    if json:
-        print_json(method_rows(runs, target))
-    else:
-        tuned = tuning_table(runs)
-        if tuned is not None:
-            print_rich(tuned)
-        print_rich(runs.table_with_verdict(target))
-        if verdict is not None:
-            if len(verdict.pairs) > 1:
-                print_forest(verdict)
-            typer.echo(str(verdict))
-            typer.echo(decision_text(runs), nl=runs.waves is not None)
+    with recorded.recording():
+        runs = compare(
+            federation if depends_on_seed(config) else federation(0),
+            methods,
+            seeds=seeds,
+            model=model,
+            tune=search,
+            decide=deciding,
+            out=out,
+            resume=resume,
+            jobs=jobs,
+            on=on,
+            target=target,
+            judge=judge,
+            margin=margin,
+            command=shlex.join(["unskew", *sys.argv[1:]]),
+            settings=Settings.validated(options),
+        )
+        verdict = runs.verdict()
+        if json:
+            print_json(method_rows(runs, target))
+        else:
+            tuned = tuning_table(runs)
+            if tuned is not None:
+                print_rich(tuned)
+            print_rich(runs.table_with_verdict(target))
+            if verdict is not None:
+                if len(verdict.pairs) > 1:
+                    print_forest(verdict)
+                typer.echo(str(verdict))
+                typer.echo(decision_text(runs), nl=runs.waves is not None)
+    _print_page(out, json=json)
+    exit_if_untrained(runs)
+    recorded.write()
+
+
+def _print_page(out: Path | None, *, json: bool) -> None:
     if out is not None:
         typer.echo(f"page: {out / PAGE}", err=json)
-    exit_if_untrained(runs)
 
 
 def _with_test_samples(federation: "Federation") -> "Federation":

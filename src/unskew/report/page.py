@@ -19,6 +19,7 @@ from unskew.report.reproduce import configuration, python_text
 from unskew.report.templating import render
 from unskew.report.tuning_table import search_text, tuning_table
 from unskew.runs.atomic import write_bytes, write_json
+from unskew.runs.file_names import PAGE
 from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
 from unskew.runs.ownership import check_comparison_folder, is_report_page
@@ -28,7 +29,6 @@ from unskew.stats.judging import MARGIN
 from unskew.stats.waves import Waves
 from unskew.utils.printable import encoded
 
-PAGE = "report.html"
 COMPARISON = "comparison.json"
 """The file in a comparison's folder that makes it one: its command, methods and judging."""
 _MAX_CSV = 100_000

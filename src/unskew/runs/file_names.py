@@ -1,4 +1,4 @@
-"""The files in the folder of a run."""
+"""The files in the folder of a run, and the page in that of a comparison."""
 
 RUN = "run.json"
 """Configuration, versions, seed and fingerprint of the data."""
@@ -34,3 +34,6 @@ LOCK = "run.lock"
 
 SERVER_LOGS = "logs"
 """The folder of the logs that ``flower up`` writes while it starts a federation."""
+
+PAGE = "report.html"
+"""The report page of a comparison."""
