@@ -67,11 +67,30 @@ def test_samples_are_moved_once(federation, stand_in, runner, method):
     assert sorted(of_samples) == sorted([federation.train.x.size, federation.test.x.size])
 
 
-def test_the_model_is_moved_once_per_round(federation, stand_in):
-    run = us.train(federation, "fedavg", rounds=ROUNDS, model="lenet5", evaluate_every=0)
+@pytest.mark.parametrize("evaluate_every", [0, 1])
+def test_a_global_model_is_moved_once(federation, stand_in, evaluate_every):
+    options = {"rounds": ROUNDS, "model": "lenet5", "evaluate_every": evaluate_every}
+    run = us.train(federation, "fedavg", **options)
     size = FunctionalModel(run.model).layout.size
-    assert stand_in.moved.count(size) == ROUNDS
+    # Each round trains one, which was evaluated before; the last one is only evaluated.
+    assert stand_in.moved.count(size) == ROUNDS + (1 if evaluate_every else 0)
     assert stand_in.moved.count(CLIENTS * size) == ROUNDS  # all trained models, back at once
+
+
+def test_clients_that_train_one_after_the_other_share_the_moved_model(federation, stand_in):
+    run = us.train(federation, "fedavg", rounds=ROUNDS, model="mlp:hidden=7", runner="loop")
+    size = FunctionalModel(run.model).layout.size
+    there, back = ROUNDS + 1, ROUNDS * CLIENTS
+    assert stand_in.moved.count(size) == there + back
+
+
+def test_a_model_that_was_changed_in_place_is_moved_again(stand_in):
+    models, model, device = placement.ModelOnDevice(), torch.zeros(3), torch.device("cpu")
+    assert models.of(model, device) is models.of(model, device)
+    model += 1
+    assert models.of(model, device).tolist() == [1, 1, 1]
+    assert models.of(torch.zeros(3), device).tolist() == [0, 0, 0]
+    assert len(stand_in.moved) == 3
 
 
 @pytest.mark.parametrize("runner", ["vectorised", "loop"])

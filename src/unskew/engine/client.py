@@ -1,7 +1,7 @@
 """The training of one client, and the loop over clients; the pool and Flower use the same code."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,15 @@ from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.memory import return_freed_memory
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.optimizer import make_optimizer
-from unskew.engine.placement import Samples, is_accelerator, samples_on, take, to_device, to_tensor
+from unskew.engine.placement import (
+    ModelOnDevice,
+    Samples,
+    is_accelerator,
+    samples_on,
+    take,
+    to_device,
+    to_tensor,
+)
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
 from unskew.engine.threads import threads
@@ -54,6 +62,8 @@ class ClientContext:
     """The name of the runner, if it is already resolved for this network."""
     metrics: MetricPlan = NO_METRICS
     """What is computed from predictions, in contexts for evaluation."""
+    model_on_device: ModelOnDevice = field(default_factory=ModelOnDevice)
+    """The global model, for training and evaluation."""
 
     @cached_property
     def travels(self) -> Tensor | None:
@@ -216,7 +226,7 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     # Layers that draw random numbers (Dropout) use a stream of this client and round.
     seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable
-    vector = to_device(start.vector, device)
+    vector = context.model_on_device.of(start.vector, device)
     weights, rest = vector[:trainable].clone(), vector[trainable:].clone()
     buffers = network.copy_buffers(rest)
     refs = {name: to_device(ref, device) for name, ref in start.refs.items()}

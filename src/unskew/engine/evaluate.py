@@ -146,6 +146,7 @@ def evaluate_locally(context: ClientContext, position: Position) -> Levels:
     model = context.method.model(server)
     plan = context.metrics
     x, y = samples_to_score(test, context.device)
+    model = context.model_on_device.of(model, context.device)
     local = by_client(score(network, model, x, y, context.device, plan=plan), test, plan)
     if not has_personal_models(context.method, network):
         return {"local": local, "personal": local}
@@ -258,6 +259,7 @@ def _computed(
 def _measured(context: ClientContext, model: Tensor, test: Columns) -> dict[str, float]:
     """Return the mean metrics of a model on samples, and those of all predictions."""
     x, y = samples_to_score(test, context.device)
+    model = context.model_on_device.of(model, context.device)
     scores = score(context.network, model, x, y, context.device, plan=context.metrics)
     if scores.predictions is None:
         return scores.means()

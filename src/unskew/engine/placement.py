@@ -1,8 +1,8 @@
 """Which tensors are on the device that trains, and how they get there.
 
 On an accelerator a transfer costs more than a step of a small network, so samples are moved once
-and stay there: a step sends only the numbers of the samples in its batch. What the hooks of methods
-see is always on the CPU.
+and stay there: a step sends only the numbers of the samples in its batch. The global model stays
+there until the server has another one. What the hooks of methods see is always on the CPU.
 """
 
 from typing import Any
@@ -46,6 +46,24 @@ def samples_on(device: torch.device, columns: Columns) -> Samples:
             tensors = to_device(tensors[0], device), to_device(tensors[1], device)
         on_devices[device] = tensors
     return on_devices[device]
+
+
+class ModelOnDevice:
+    """The model that was moved last: a global model is evaluated, and then trained by clients."""
+
+    def __init__(self) -> None:
+        self._model: Tensor | None = None
+        self._moved: tuple[object, ...] = ()
+        self._copy = torch.empty(0)
+
+    def of(self, model: Tensor, device: torch.device) -> Tensor:
+        """Return a model on a device, to be read; on the CPU it is the model itself."""
+        if not is_accelerator(device):
+            return model
+        if self._model is not model or self._moved != (device, model._version):
+            self._model, self._moved = model, (device, model._version)
+            self._copy = to_device(model, device)
+        return self._copy
 
 
 def free_memory(device: torch.device) -> float:

@@ -201,7 +201,7 @@ class _Chunk:
             self._context.settings,
         )
         method, trainable = self._context.method, network.layout.trainable
-        rows = _stacked([start.vector for start in starts], device)
+        rows = self._rows([start.vector for start in starts])
         buffers = network.copy_buffers(rows[:, trainable:])
         shared, per_client = _split_refs(starts, device, method.changing_refs)
         sample_weights = _padded([start.sample_weights for start in starts], self._sizes)
@@ -249,6 +249,14 @@ class _Chunk:
             {name: each[k] for name, each in changed_refs.items()} for k in range(len(steps))
         ]
         return rows, steps, means.tolist(), effective_steps, refs
+
+    def _rows(self, models: Sequence[Tensor]) -> Tensor:
+        """Stack models into new rows; one that all clients share is read and moved once."""
+        device = self._context.device
+        if _is_shared(models):
+            shared = self._context.model_on_device.of(models[0], device)
+            return shared.expand(len(models), -1).clone()
+        return to_device(torch.stack(list(models)), device)
 
     def _gradients(
         self,
@@ -326,13 +334,6 @@ def _counts_and_steps(block: Steps) -> tuple[Tensor, Tensor]:
     counts = torch.from_numpy(block.counts)
     steps = torch.arange(block.first, block.first + len(counts))
     return counts, steps[:, None].expand(counts.shape)
-
-
-def _stacked(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """Stack vectors into new rows; a vector that all clients share is read and moved once."""
-    if _is_shared(vectors):
-        return to_device(vectors[0], device).expand(len(vectors), -1).clone()
-    return to_device(torch.stack(list(vectors)), device)
 
 
 def _split_refs(
