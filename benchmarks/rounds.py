@@ -2,10 +2,10 @@
 
     python -m benchmarks.rounds --peers-python .venv-peers/bin/python
 
-Each repetition runs all implementations one after the other, and unskew again after each peer, so
-that the machine's load affects all of them; only ratios of medians are meaningful. On a processor
-with bf16, unskew and the limit are timed in it too. Peers are
-separate programs (benchmarks/peers) and run in each layout that their documentation recommends.
+Each repetition runs all implementations one after the other, and unskew and the limit again after
+each peer, so that the machine's load affects all of them; only ratios of medians are meaningful. On
+a processor with bf16, both are timed in it too. Peers are separate programs (benchmarks/peers) and
+run in each layout that their documentation recommends.
 """
 
 import argparse
@@ -60,6 +60,7 @@ def _run(name: str, repetitions: int, peers: list[str], python: str) -> dict[str
                 for layout, times in _peer(module, name, work.peer_rounds, python).items():
                     seconds[f"{title}: {layout}"] += times
                 seconds["unskew"] += unskew_rounds(work)
+                seconds["limit"] += limits["float32"].rounds(work.rounds)
     for limit in limits.values():
         limit.close()
     return seconds

@@ -31,6 +31,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # by default other programs on the machine come first
 }
 PROCESSORS = {f"num_cpus={share:g}": share for share in (0.5, 1, CORES)}
 LAYOUTS = {
