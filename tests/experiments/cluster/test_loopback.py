@@ -1,14 +1,20 @@
-"""Real clusters on this machine give the local table bit for bit, also if a worker is killed."""
+"""Real clusters on this machine give the local table bit for bit, whoever is killed."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+from tests.experiments.cluster.conftest import SRC, wait_until
 from tests.toys import vector_of
 from torch import nn
 
 import unskew as us
+from unskew.runs.read import read_runs
 
 pytestmark = pytest.mark.long
 
@@ -68,3 +74,72 @@ def test_the_table_is_the_local_one_although_a_worker_is_killed(cluster, request
     shutil.rmtree(tmp_path / "away" / "fedavg" / "seed0")
     again = us.compare(digits, methods, on=on, out=tmp_path / "away", **options)
     assert str(again.table_with_verdict()) == str(here.table_with_verdict())
+
+
+SLOW = """
+import time
+
+from unskew.methods import ServerSide
+
+
+class Slow(ServerSide):
+    def receive(self, server, uploads):
+        time.sleep(0.1)
+        return super().receive(server, uploads)
+"""
+COMPARE = (
+    *("--data", "digits", "--clients", "4", "--samples", "200", "--skew", "dirichlet:alpha=1"),
+    *("--model", "logistic", "--rounds", "60", "--seeds", "2", "--evaluate-every", "20"),
+    *("--set", "checkpoint_seconds=0.5"),
+)
+
+
+@pytest.mark.extras("distributed")
+def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, unmeasured):
+    (tmp_path / "my.py").write_text(SLOW)
+    away, here = tmp_path / "away", tmp_path / "here"
+    command = [sys.executable, "-m", "unskew", "compare", *COMPARE]
+    command += ["--methods", "scaffold,my.py:Slow", "--out"]
+    path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": path}}
+
+    killed = subprocess.Popen([*command, away, "--on", dask_cluster], **options)
+    try:
+        slow = away / "my.py-Slow" / "seed0"
+        wait_until(lambda: saved_rounds(slow) > 5 or killed.poll() is not None, "a run", 300)
+    finally:
+        killed.kill()
+        killed.wait()
+    saved = saved_rounds(slow)
+    before = (slow / "metrics.jsonl").read_bytes().splitlines()[:saved]
+    assert 5 < saved < 60
+    assert not (away / "report.html").exists()
+
+    printed = {
+        out: subprocess.run(
+            [*command, out, *more], **options, check=True, capture_output=True, text=True
+        ).stdout.replace(str(out), "out")
+        for out, more in ((away, ["--on", dask_cluster]), (here, []))
+    }
+    assert printed[away] == printed[here]
+    for one, two in zip(read_runs([away]), read_runs([here]), strict=True):
+        assert without_time(one) == without_time(two)
+    for run in ("scaffold/seed0", "scaffold/seed1", "my.py-Slow/seed0", "my.py-Slow/seed1"):
+        last = [checkpoints(out / run)["stage0-round000060"] for out in (away, here)]
+        for file in ("server.safetensors", "clients.safetensors"):
+            assert last[0][file] == last[1][file]
+    # The rounds before the checkpoint have their old times, so they were not repeated.
+    assert (slow / "metrics.jsonl").read_bytes().splitlines()[:saved] == before
+    assert not (away / ".unskew-cluster").exists()
+
+
+def saved_rounds(run: Path) -> int:
+    """Return the round of a run's last checkpoint, or 0."""
+    saved = checkpoints(run)
+    return int(max(saved)[-6:]) if saved else 0
+
+
+def checkpoints(run: Path) -> dict[str, dict[str, str]]:
+    """Return the hashes of the files of a run's checkpoints."""
+    manifest = run / "checkpoints" / "manifest.json"
+    return json.loads(manifest.read_text()) if manifest.exists() else {}
