@@ -10,6 +10,7 @@ from tests.toys import vector_of
 import unskew as us
 from unskew.data import load, tables
 from unskew.engine import initial_network
+from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.processes import ForkedProcesses
 
@@ -118,3 +119,9 @@ def test_a_table_is_read_once_for_all_seeds(tmp_path, monkeypatch):
     assert len(reads) == 1
     table(0)
     assert len(reads) == 2
+
+
+def test_runs_that_are_only_read_are_left_out_of_the_time_estimate(finished, monkeypatch):
+    skipped = count_calls(monkeypatch, ProgressDisplay, "skip")
+    us.compare(digits, METHODS, out=finished[0], **OPTIONS | {"seeds": 3})
+    assert [numbers for _, *numbers in skipped] == [[6, 18]]
