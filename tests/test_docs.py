@@ -61,6 +61,13 @@ POOLED = {"central", "data-sharing"}
 """Methods that need all samples in one place, so they have no nodes."""
 
 
+@pytest.mark.long  # a new method has its row last
+def test_the_attack_table_has_every_method_that_runs_on_nodes():
+    page = (ROOT / "docs" / "bad-nodes.md").read_text(encoding="utf-8")
+    table = page.split("<!-- attacks: begin -->")[1].split("<!-- attacks: end -->")[0]
+    assert set(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)) == set(METHODS) - POOLED
+
+
 def test_what_a_bad_node_can_do_is_named_for_all_methods_that_receive_further_values():
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([^`]+)`", page)) | FEDSAM_FAMILY

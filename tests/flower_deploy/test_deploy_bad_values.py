@@ -1,4 +1,4 @@
-"""On a real SuperLink, one node of seven sends values out of range: nobody else is affected."""
+"""On a real SuperLink, one node of five sends values out of range: nobody else is affected."""
 
 import shutil
 import sys
@@ -32,7 +32,7 @@ BAD_VALUES = {
     "scaffold/control": "enormous",
 }
 """What the bad node sends wrongly, and how: one value per round."""
-NODES = 7
+NODES = 5
 
 BAD_CLIENT = f'''
 """Node {BAD} sends another value out of range in every round."""
@@ -85,7 +85,7 @@ def run_without_the_bad_node(app, out):
         )
 
 
-def test_one_node_of_seven_is_rejected_and_the_model_is_that_of_the_others(tmp_path):
+def test_one_node_of_five_is_rejected_and_the_model_is_that_of_the_others(tmp_path):
     app, out = tmp_path / "app", tmp_path / "run"
     write_app(
         app, method=METHOD, data="digits", model="mlp:hidden=8", clients=NODES,
@@ -96,7 +96,7 @@ def test_one_node_of_seven_is_rejected_and_the_model_is_that_of_the_others(tmp_p
     with Loopback(tmp_path / "federation", NODES) as federation:
         run_app(federation, app, settings(out))
     assert len(rounds(out)) == len(BAD_VALUES)
-    assert names_of(out) == ["0", "1", "2", BAD, "4", "5", "6"]
+    assert names_of(out) == ["0", "1", "2", BAD, "4"]
     for row, value in zip(rounds(out), BAD_VALUES, strict=True):
         assert list(row["rejected"]) == [BAD]
         assert row["rejected"][BAD].startswith(f"{BAD}: ")

@@ -1,6 +1,7 @@
-"""The campaign notices files that a case must not create."""
+"""The campaign notices cases that take too long, and files that they must not create."""
 
 import tempfile
+import time
 from pathlib import Path
 
 import campaign
@@ -48,3 +49,14 @@ def test_stray_files_are_findings(tmp_path, monkeypatch, make, expected):
     before = Path.cwd(), Path.home()
     assert [each.problem for each in campaign.run_campaign([0], tmp_path)] == expected
     assert (Path.cwd(), Path.home()) == before
+
+
+@pytest.mark.parametrize("limit", ["SECONDS", "WAITING_SECONDS"])
+def test_a_case_that_computes_or_waits_for_too_long_is_a_finding(monkeypatch, limit):
+    def slow():
+        while limit == "SECONDS":
+            pass
+        time.sleep(60)
+
+    monkeypatch.setattr(campaign, limit, 1)
+    assert "took too long" in campaign._problem(slow)

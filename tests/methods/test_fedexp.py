@@ -19,10 +19,10 @@ def test_with_a_large_eps_it_is_fedavg_bit_for_bit(federation, runner):
     assert torch.equal(*(vector_of(us.train(federation, m, **options)) for m in ("fedavg", spec)))
 
 
-def aggregated(updates, samples, server=None, claimed=1.0, **options):
+def aggregated(updates, samples, server=None, **options):
     updates = torch.tensor(updates)
     server = server or Server(torch.zeros(updates.shape[1]))
-    squares = list(updates.square().sum(1) * torch.tensor(claimed))
+    squares = list(updates.square().sum(1))
     uploads = Uploads.of(
         server.vector + updates, samples, previous=server.vector, extras={"fedexp/square": squares}
     )
@@ -45,12 +45,6 @@ def test_opposed_updates_are_extrapolated():
     after, diagnostics = aggregated([[3.0, 1], [-1, 1]], [1, 1], eps=0.5)
     assert float(diagnostics["extrapolation"]) == pytest.approx(1.2)
     assert after.vector.tolist() == pytest.approx([1.2, 1.2])
-
-
-def test_a_claimed_length_does_not_lengthen_the_step():
-    honest, _ = aggregated([[3.0, 1], [-1, 1]], [1, 1], eps=0.5)
-    claimed, _ = aggregated([[3.0, 1], [-1, 1]], [1, 1], claimed=[1.0, 1e5], eps=0.5)
-    assert claimed.vector.tolist() == pytest.approx(honest.vector.tolist(), rel=0.01)
 
 
 def test_updates_that_cancel_do_not_divide_by_zero():

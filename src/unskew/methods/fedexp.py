@@ -23,9 +23,6 @@ from unskew.methods.common.server_optimizer import after_step, change_of
 from unskew.methods.common.shared_coordinates import SharedCoordinates
 from unskew.utils.specs import OPTIONS
 
-_LARGEST_EXCESS = 1.01
-"""How many times its squared update a client may claim; what exceeds it is not rounding."""
-
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedExP(ClientSide, ServerSide):
@@ -61,8 +58,7 @@ class FedExP(ClientSide, ServerSide):
 
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Extrapolate the change of the model."""
-        sent = torch.stack(list(uploads.extras["square"])).double()
-        squares = sent.minimum(_LARGEST_EXCESS * _squared_updates(uploads))
+        squares = torch.stack(list(uploads.extras["square"])).double()
         shares = uploads.samples / uploads.samples.sum()
         change = change_of(server, vector, uploads)
         square = float(change.square().sum(dtype=torch.float64)) + self.eps
@@ -87,10 +83,3 @@ class FedExP(ClientSide, ServerSide):
     ) -> tuple[Server, Diagnostics]:
         """Report the factor."""
         return after, {"extrapolation": after.slots["factor"]}
-
-
-def _squared_updates(uploads: Uploads) -> Tensor:
-    """Return the squared lengths of the updates that arrived, row by row to save memory."""
-    before = uploads.previous[: uploads.layout.trainable]
-    lengths = ((row - before).square().sum(dtype=torch.float64) for row in uploads.parameters)
-    return torch.stack(list(lengths))
