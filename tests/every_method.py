@@ -15,6 +15,7 @@ QUICK = {
     "latent": "latent:encoder=8,vae_rounds=1",
     "fedgen": "fedgen:hidden=8,generator_steps=2",
     "moon": "moon:projection=16",
+    "ccvr": "ccvr:samples=5",
     "fedrep": "fedrep:head_epochs=1",
     "fedbabu": "fedbabu:epochs=1",
 }

@@ -132,6 +132,7 @@ def test_a_failing_client_is_named_without_a_traceback(terminal, config, monkeyp
     assert "client 0 failed in round 1, in prepare: RuntimeError: out of luck" in message
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_checkpoint_and_explains_how_to_resume(config, tmp_path):
     out = tmp_path / "run"
     options = ["run", str(config), "--out", str(out), "--set", "train.rounds=100000"]
@@ -276,6 +277,7 @@ def test_the_example_in_the_help_of_run_is_a_configuration(terminal):
     assert read_config("first.toml").train.participation == 0.5
 
 
+@pytest.mark.long
 def test_a_separate_process_prints_only_the_error(config):
     done = subprocess.run(
         [*PROGRAM, "run", str(config), "--set", "train.rounds=0"],
@@ -334,6 +336,7 @@ def test_a_full_disk_is_one_line(terminal, config, monkeypatch):
     assert "the checkpoint cannot be written (Error while serializing: I/O error: No space" in error
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unmeasured")
 def test_sigterm_saves_a_checkpoint_as_ctrl_c_does(config, tmp_path):
     out = tmp_path / "run"

@@ -32,9 +32,17 @@ def read(terminal):
 
 
 OWN_TEST = ("README.md", "docs/tutorial.md", "docs/command-line.md", "docs/summary.md")
+LONG = ("docs/methods/fedfusion.md", "docs/tuning.md", "docs/verdicts.md")
 
 
-@pytest.mark.parametrize("page", [page for page in RUN if page not in OWN_TEST])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.long] if page in LONG else [])
+        for page in RUN
+        if page not in OWN_TEST
+    ],
+)
 def test_examples_work(page, read):
     read(page)
 
@@ -47,6 +55,7 @@ def test_the_readme_works(read):
     assert Path("runs/compared/report.html").is_file()
 
 
+@pytest.mark.long
 def test_the_tutorial_works(read):
     names = read("docs/tutorial.md")
     assert names["best"].method == "fedavgm"
@@ -55,6 +64,7 @@ def test_the_tutorial_works(read):
     assert len(list(Path("runs/tutorial").glob("*/seed*/run.json"))) == 4 * 8
 
 
+@pytest.mark.long
 def test_the_commands_work(read):
     read("docs/command-line.md")
     assert Path("distribution.png").is_file()

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from tests.toys import vector_of
 
 import unskew as us
+from toys import vector_of
 from unskew.data import load, tables
 from unskew.engine import initial_network
 from unskew.engine.progress import ProgressDisplay
@@ -36,7 +36,7 @@ def count_calls(monkeypatch, module, name):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("comparison")
-    return out, us.compare(digits, METHODS, out=out, **OPTIONS)
+    return out, us.compare(digits, METHODS, out=out, **OPTIONS | {"jobs": 1})
 
 
 @pytest.fixture

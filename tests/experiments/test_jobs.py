@@ -194,6 +194,7 @@ us.compare(federation, "fedavg,mean", seeds=1, jobs=2, out=sys.argv[1], model="l
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unmeasured")
 def test_runs_end_quietly_when_their_parent_is_killed(tmp_path):
     process = subprocess.Popen(

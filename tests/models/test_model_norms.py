@@ -8,6 +8,7 @@ from torch import nn
 
 from unskew.models import MODELS, make
 from unskew.models.norms import groups, image_norm, vector_norm
+from unskew.utils import specs
 
 NORMED = sorted(name for name, spec in MODELS.items() if hasattr(spec(), "norm"))
 BATCH = nn.modules.batchnorm._BatchNorm
@@ -16,7 +17,7 @@ BATCH = nn.modules.batchnorm._BatchNorm
 def structure_of(spec):
     """Return a network without weights, which is enough to see its layers."""
     with torch.device("meta"):
-        return make(spec, (3, 32, 32), 10)
+        return specs.build(MODELS, spec, "model").build((3, 32, 32), 10)
 
 
 def norms(net):

@@ -85,6 +85,7 @@ def test_client_models_are_kept_and_their_average_is_the_global_one():
     assert torch.allclose(mean[first.slice], trained, atol=1e-5)
 
 
+@pytest.mark.long
 def test_features_are_sampled_in_three_ways():
     result = measure_features(open_study("fedfusion-distribution", "smoke").cases[0], 0)
     assert set(result.values) == {"FedFusion", "averaged statistics", "clients' statistics"}

@@ -115,8 +115,9 @@ def test_an_interrupted_search_is_resumed(searched, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not can_run_in_parallel(None), reason="parallel runs need fork")
 def test_parallel_trials_choose_the_same(searched):
-    parallel = tuned(jobs=3)
-    assert [run.facts["tuning"] for run in searched] == [run.facts["tuning"] for run in parallel]
+    parallel = tuned("ditto", jobs=3)
+    sequential = [run for run in searched if run.facts["tuning"]["requested"] == "ditto"]
+    assert [run.facts["tuning"] for run in sequential] == [run.facts["tuning"] for run in parallel]
 
 
 def test_reports_read_the_runs_and_not_the_trials(tmp_path):
