@@ -1,5 +1,6 @@
 """Fixtures that all tests share; this file also makes ``toys`` importable."""
 
+import gc
 import signal
 
 import pytest
@@ -29,6 +30,17 @@ def refuse_skips(config, report):
         report.outcome = "failed"
         report.longrepr = f"--no-skips: {report.longrepr[2]}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage among the modules and the tests, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item):

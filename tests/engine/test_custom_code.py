@@ -171,6 +171,7 @@ def test_the_layers_and_attributes_of_a_network_change_the_hash():
     assert custom_code_hash(method, net) != custom_code_hash(method, Net())
 
 
+@pytest.mark.long
 def test_the_hash_is_the_same_in_every_process():
     code = (
         "from unskew.methods import Aspect, ServerSide, make_method\n"

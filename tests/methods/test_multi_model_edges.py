@@ -77,6 +77,7 @@ def test_batchnorm_and_a_client_it_rejects(method):
     assert {client for row in run.metrics for client in row.get("rejected", {})} == {"1"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "golden"), GOLDEN.items())
 def test_golden(method, golden, digits):
     level, accuracy = golden
@@ -85,6 +86,7 @@ def test_golden(method, golden, digits):
     assert run.last(level) == pytest.approx(accuracy, abs=0.03)
 
 
+@pytest.mark.long
 def test_golden_feddna(digits):
     options = {"model": "mlp:hidden=32,norm=batch", "rounds": 5, "lr": 0.1, "runner": "loop"}
     run = us.train(digits, "feddna", evaluate_every=5, **options)
@@ -93,7 +95,7 @@ def test_golden_feddna(digits):
 
 @cache
 def on_five_clients(method):
-    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", seed=0)
+    federation = us.load("digits", clients=5, skew="dirichlet:alpha=0.5", samples=300)
     return us.train(federation, method, **OPTIONS)
 
 

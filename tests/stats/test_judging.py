@@ -317,6 +317,7 @@ def test_answers_agree_with_their_intervals(values):
     assert max(values, key=lambda name: np.mean(values[name])) == verdicts.best[0]
 
 
+@pytest.mark.long
 def test_false_answers_are_rare_with_three_seeds():
     """Eight methods with the same distribution, unequal variances: any false answer."""
     rng, wrong = np.random.default_rng(0), 0
@@ -328,6 +329,7 @@ def test_false_answers_are_rare_with_three_seeds():
     assert wrong <= 11  # 5 are expected
 
 
+@pytest.mark.long
 def test_the_best_method_is_rarely_left_out():
     rng, missed = np.random.default_rng(0), 0
     for _ in range(100):
