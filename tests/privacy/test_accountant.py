@@ -89,6 +89,7 @@ def test_more_steps_higher_rates_and_less_noise_spend_more(sigma, rate, steps, f
     assert spent(sigma, rate, steps, DELTA * factor) <= base + slack
 
 
+@pytest.mark.long
 @settings(max_examples=6)
 @given(st.floats(0.05, 50), st.floats(1e-3, 1), st.integers(1, 1000))
 def test_calibrated_noise_is_the_smallest_that_keeps_the_budget(epsilon, rate, steps):
@@ -119,6 +120,7 @@ def test_sampling_rates_are_at_most_one():
     assert sampling_rate(32, 32) == sampling_rate(5, 32) == 1.0
 
 
+@pytest.mark.long
 def test_the_smallest_client_decides_unless_another_takes_more_steps(opacus):
     privacy, batch, epochs = Privacy(2, DELTA), 32, 10
 
@@ -135,6 +137,7 @@ def test_the_smallest_client_decides_unless_another_takes_more_steps(opacus):
     assert shared_noise_multiplier(privacy, map(schedule, (32, 33, 1000))) == alone(33)
 
 
+@pytest.mark.long
 @settings(max_examples=4)
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.integers(0, 50)), min_size=1, max_size=5))
 def test_shared_noise_keeps_every_budget_and_uses_one_up(schedules):

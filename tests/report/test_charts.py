@@ -205,6 +205,7 @@ def test_numbers_are_rounded():
     assert tidy(None) is None
 
 
+@pytest.mark.long
 def test_every_chart_is_exported(tmp_path):
     runs = Runs([*trained_runs(), clustered_run()])
     files = export_figures(tmp_path / "figures", runs, embedding=True)

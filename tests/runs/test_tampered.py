@@ -68,6 +68,7 @@ def report(folder, tmp_path):
         str(watch.update())
 
 
+@pytest.mark.long
 def test_any_wrong_value_in_run_json_is_one_line(folder, tmp_path):
     facts = json.loads((folder / "run.json").read_text())
     for path, wrong in product(places(facts), WRONG):

@@ -1,4 +1,7 @@
+import threading
+
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,3 +116,25 @@ def test_uniform_numbers_are_uniformly_distributed():
     counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
     assert abs(counts - 1000).max() < 150  # five deviations
     assert abs(np.corrcoef(numbers[::2], numbers[1::2])[0, 1]) < 0.05
+
+
+def test_threads_take_turns_with_the_generator_of_torch():
+    with rng.torch_seeded(0, "one"):
+        expected = torch.rand(3)
+    is_inside, other_is_inside, has_drawn = (threading.Event() for _ in range(3))
+
+    def disturb():
+        is_inside.wait()
+        with rng.torch_seeded(1, "other"):
+            other_is_inside.set()
+            has_drawn.wait()
+
+    other = threading.Thread(target=disturb)
+    other.start()
+    with rng.torch_seeded(0, "one"):
+        is_inside.set()
+        other_is_inside.wait(0.2)
+        drawn = torch.rand(3)
+        has_drawn.set()
+    other.join()
+    assert torch.equal(drawn, expected)

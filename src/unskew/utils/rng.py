@@ -4,6 +4,8 @@ No state is carried from one draw to the next: a client's shuffle is the same wh
 alone, in a cohort, in another process, or after a resume.
 """
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -31,12 +33,28 @@ def torch_generator(seed: int, purpose: str, *ids: int) -> "torch.Generator":
     return torch.Generator().manual_seed(int(stream(seed, purpose, *ids)) & 0x7FFFFFFFFFFFFFFF)
 
 
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Forget threads that hold the lock: a forked process does not have them."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
 @contextmanager
 def torch_seeded(seed: int, purpose: str, *ids: int) -> Iterator[None]:
-    """Seed torch's global generator for one purpose inside the block, and restore it after."""
+    """Seed torch's global generator for one purpose inside the block, and restore it after.
+
+    Threads take turns, so that runs in the threads of an executor do not disturb each other.
+    """
     import torch  # noqa: PLC0415
 
-    with torch.random.fork_rng(devices=[]):
+    with _lock, torch.random.fork_rng(devices=[]):
         torch.default_generator.set_state(torch_generator(seed, purpose, *ids).get_state())
         yield
 
