@@ -99,7 +99,7 @@ def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, un
     (tmp_path / "my.py").write_text(SLOW)
     away, here = tmp_path / "away", tmp_path / "here"
     command = [sys.executable, "-m", "unskew", "compare", *COMPARE]
-    command += ["--methods", "scaffold,my.py:Slow", "--out"]
+    command += ["--methods", "my.py:Slow,scaffold", "--out"]
     path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
     options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": path}}
 
