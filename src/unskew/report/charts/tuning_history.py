@@ -24,12 +24,12 @@ def tuning_charts(runs: Runs) -> list[Chart]:
     return [
         Chart(
             name="tuning-history",
-            section="Tuning",
+            section="Search for settings",
             title="Settings that were tried",
             note=(
-                f"{metric.name} on the validation part. Dots are settings in the order in which "
-                "they were tried, after the rounds they were trained; settings that failed have "
-                "none. Lines are the best so far of those that were trained with all seeds."
+                f"Values are the {metric.name} on the validation part. Dots are settings in the "
+                "order in which they were tried, after the rounds they were trained; settings that "
+                "failed have none. Lines are the best so far of those trained with all seeds."
             ),
             kind="curves",
             data={
