@@ -33,12 +33,12 @@ FEDERATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "label-skew": (
         "Label skew: Fashion-MNIST, Dirichlet(0.1)",
         ("--data", "fashion", "--skew", "dirichlet:alpha=0.1", "--clients", "20",
-         "--samples", "6000", "--model", "lenet5", "--participation", "0.5"),
+         "--samples", "4000", "--model", "lenet5", "--participation", "0.5"),
     ),
     "feature-skew": (
         "Feature skew: Fashion-MNIST with noise that grows from client to client",
         ("--data", "fashion", "--skew", "noise:level=0.5", "--clients", "20",
-         "--samples", "6000", "--model", "lenet5", "--participation", "0.5"),
+         "--samples", "4000", "--model", "lenet5", "--participation", "0.5"),
     ),
     "natural": (
         "Natural clients: writers of FEMNIST",
@@ -48,16 +48,16 @@ FEDERATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
 """The title and the data of each federation."""
 
 METHODS = (
-    "fedavg,mean,fedprox,scaffold,feddyn,fedavgm,fedadam,fedyogi,feddisco,ida,fedsa,fedfusion,"
-    "latent,feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10"
+    "fedavg,mean,fedprox,scaffold,feddyn,fedavgm,fedadam,fedyogi,feddisco,ida,fedawa,fedlws,fedsa,"
+    "fedfusion,latent,feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10"
 )
 """FedAvg, weights of clients, server optimizers, corrections of client drift, the five papers."""
 
 TRAINING = (
-    *("--rounds", "30", "--epochs", "1", "--evaluate-every", "3"),
+    *("--rounds", "25", "--epochs", "1", "--evaluate-every", "5"),
     *("--seeds", "3", "--decide", "--max-seeds", "5"),
     *("--tune", "--tune-lr", "0.01,0.5", "--tune-clip", "10"),
-    *("--tune-rounds", "12", "--tune-budget", "144", "--jobs", "2", "--workers", "1"),
+    *("--tune-rounds", "10", "--tune-budget", "120", "--jobs", "2", "--workers", "1"),
 )
 
 
