@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from unskew.composition.method import Method
-    from unskew.composition.parts import ClientSide, Personalization, ServerSide, Setting
+    from unskew.composition.parts import ClientSide, Personalization, ServerSide, Setup
     from unskew.data.federation import Federation
     from unskew.data.load import load
     from unskew.data.quality.check import check
@@ -31,7 +31,7 @@ _HOMES = {
     "Run": "unskew.runs.run",
     "Runs": "unskew.runs.runs",
     "ServerSide": "unskew.composition.parts",
-    "Setting": "unskew.composition.parts",
+    "Setup": "unskew.composition.parts",
     "UnskewError": "unskew.errors",
     "check": "unskew.data.quality.check",
     "compare": "unskew.experiments.comparison",
@@ -50,7 +50,7 @@ __all__ = [
     "Run",
     "Runs",
     "ServerSide",
-    "Setting",
+    "Setup",
     "UnskewError",
     "__version__",
     "check",

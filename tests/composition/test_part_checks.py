@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from unskew.methods import About, ClientSide, Personalization, ServerSide, Setting
+from unskew.methods import About, ClientSide, Personalization, ServerSide, Setup
 
 
 def define(*bases, **members):
@@ -17,7 +17,7 @@ def hook(self, *arguments):
     """Stands for any hook."""
 
 
-@pytest.mark.parametrize("group", [ClientSide, ServerSide, Personalization, Setting])
+@pytest.mark.parametrize("group", [ClientSide, ServerSide, Personalization, Setup])
 def test_a_group_has_few_hooks(group):
     hooks = [name for name, value in vars(group).items() if isinstance(value, FunctionType)]
     assert 1 <= len([name for name in hooks if not name.startswith("_")]) <= 8

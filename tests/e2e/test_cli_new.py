@@ -17,9 +17,9 @@ from pages import ROOT
 from toys import small_federation, vector_of
 from unskew.methods import make_method
 
-NEUTRAL = {"client": "mu=0", "server": "power=0", "personal": "layers=0", "setting": "groups=1"}
+NEUTRAL = {"client": "mu=0", "server": "power=0", "personal": "layers=0", "setup": "groups=1"}
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 2, "batch_size": 8, "lr": 0.1}
-NAMES = {"client": "GradNorm", "server": "FairAvg", "personal": "LastOnes", "setting": "zturns"}
+NAMES = {"client": "GradNorm", "server": "FairAvg", "personal": "LastOnes", "setup": "zturns"}
 
 
 @pytest.mark.parametrize("kind", NEUTRAL)

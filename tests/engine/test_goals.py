@@ -91,7 +91,7 @@ def test_methods_that_need_accuracies_reject_other_networks(federation):
         us.train(federation, "intrac", model=Regressor(), rounds=1)
 
 
-class StopsAtThree(us.ServerSide, us.Setting):
+class StopsAtThree(us.ServerSide, us.Setup):
     def receive(self, server, uploads):
         return {"count": server.slots.get("count", torch.zeros(())) + 1}
 
@@ -99,7 +99,7 @@ class StopsAtThree(us.ServerSide, us.Setting):
         return float(server.slots.get("count", 0)) >= 3
 
 
-class Staged(us.Setting):
+class Staged(us.Setup):
     def stages(self, stages):
         method, settings = make_method(StopsAtThree()), {"steps": 2, "cohort": 2}
         return (Stage("warm", method, rounds=50, settings=settings), *stages)

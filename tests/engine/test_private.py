@@ -10,14 +10,14 @@ import unskew as us
 from toys import federation_of, small_federation
 from unskew.engine.private_steps import PrivateStage
 from unskew.errors import UnskewError
-from unskew.methods import Setting
+from unskew.methods import Setup
 from unskew.methods.feddisk.method import FedDisk
 from unskew.privacy import Privacy
 
 pytest.importorskip("opacus")
 
 
-class PrivateTask(Setting):
+class PrivateTask(Setup):
     privacy = Privacy(epsilon=3, delta=1e-3)
 
     def stages(self, stages):

@@ -224,7 +224,7 @@ def test_the_learning_rate_decays_by_its_factor(federation):
 # Several stages.
 
 
-class Prepared(us.ClientSide, us.ServerSide, us.Setting):
+class Prepared(us.ClientSide, us.ServerSide, us.Setup):
     """A first stage trains a small network, whose mean is added to the model of the task."""
 
     name = "prepared"
@@ -341,7 +341,7 @@ def test_a_run_of_two_stages_resumes_bit_for_bit(federation, tmp_path, after):
 
 
 def test_the_task_may_replace_the_run_s_network(federation):
-    class OtherNetwork(us.Setting):
+    class OtherNetwork(us.Setup):
         def stages(self, stages):
             return (*stages[:-1], replace(stages[-1], network=tiny_network))
 

@@ -10,7 +10,7 @@ from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.methods import ClientSide, Setting, make_method
+from unskew.methods import ClientSide, Setup, make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.privacy import Privacy
@@ -236,7 +236,7 @@ def test_two_nodes_with_the_same_name_are_rejected():
         grids.run_on_grid(federation, "fedavg", app=app, **OPTIONS)
 
 
-class PrivateTask(Setting):
+class PrivateTask(Setup):
     def stages(self, stages):
         return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 

@@ -9,7 +9,7 @@ from torch import nn
 import unskew as us
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.methods import METHODS, Setting
+from unskew.methods import METHODS, Setup
 from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
@@ -120,7 +120,7 @@ def test_initial_weights_are_the_servers_even_for_layers_it_never_sees(method):
     assert on_flower.last(level, metric) == pytest.approx(simulated.last(level, metric), abs=1e-6)
 
 
-class PrivateTask(Setting):
+class PrivateTask(Setup):
     def stages(self, stages):
         return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 

@@ -227,7 +227,7 @@ def hook(*arguments):
         (
             us.ServerSide,
             {"adapt": hook},
-            "defines adapt, a hook of Setting; derive it from Setting too",
+            "defines adapt, a hook of Setup; derive it from Setup too",
         ),
         (
             us.ClientSide,

@@ -77,7 +77,7 @@ def test_without_strength_it_is_fedavg_bit_for_bit(federation, runner):
 
 @RUNNERS
 def test_without_strength_it_is_fedavg_of_the_network_with_a_projection(federation, runner):
-    class Projected(us.Setting):
+    class Projected(us.Setup):
         def adapt(self, module, example):
             return MOON(projection=6).adapt(module, example)
 

@@ -94,7 +94,7 @@ def test_fedlesam_follows_its_formula(clients):
             reference.last[k] = reference.model
         reference.model = sum(rows) / len(rows)
 
-    class Absent(us.Setting):
+    class Absent(us.Setup):
         replaces = frozenset({us.methods.Aspect.CANDIDATES})
 
         def candidates(self, clients, round_, seed):

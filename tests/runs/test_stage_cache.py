@@ -207,14 +207,14 @@ def test_the_cache_of_an_interrupted_comparison_is_kept(federation, tmp_path):
     assert list((tmp_path / CACHE_FOLDER).iterdir())
 
 
-class ByFunction(us.Setting):
+class ByFunction(us.Setup):
     """A method with a stage whose network is built by a function."""
 
     def stages(self, stages):
         return (Stage("first", Method(), 1, network=lambda module, *_: module), *stages)
 
 
-class Foreign(us.Setting):
+class Foreign(us.Setup):
     """A method with a stage that is trained by a custom method."""
 
     class Custom(us.ClientSide):

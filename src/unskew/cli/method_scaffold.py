@@ -54,7 +54,7 @@ _KINDS = {
         evaluated="The *personal* level: the shared layers with the client's own last layers.",
         traffic="All but the last layers, both ways.",
     ),
-    "setting": _Kind(
+    "setup": _Kind(
         family="Aggregation rule",
         summary="the mean of the clients whose turn it is",
         neutral="groups=1",

@@ -19,7 +19,7 @@ class Kind(StrEnum):
     CLIENT = "client"
     SERVER = "server"
     PERSONAL = "personal"
-    SETTING = "setting"
+    SETUP = "setup"
 
 
 @app.command("method")
@@ -31,7 +31,7 @@ def new_method(
         Kind,
         typer.Option(
             help="What it changes: local training (client), aggregation (server), what stays on "
-            "clients (personal), or who takes part, on which data and network (setting)."
+            "clients (personal), or who takes part, on which data and network (setup)."
         ),
     ] = Kind.CLIENT,
 ) -> None:

@@ -5,7 +5,7 @@ from itertools import permutations
 
 from unskew.composition.method import Method
 from unskew.composition.multi_model import MODELS, ModelSelector, MultiModelMethod
-from unskew.composition.parts import Aspect, Part, Setting
+from unskew.composition.parts import Aspect, Part, Setup
 from unskew.composition.values import Stage
 from unskew.errors import UnskewError
 
@@ -54,5 +54,5 @@ def _clashes(parts: Sequence[Part]) -> Iterator[str]:
 def _stage_names(part: Part) -> set[str]:
     """Return the names of the stages that a part adds."""
     task = Stage("task", Method())
-    stages = part.stages((task,)) if isinstance(part, Setting) else ()
+    stages = part.stages((task,)) if isinstance(part, Setup) else ()
     return {stage.name for stage in stages} - {task.name}

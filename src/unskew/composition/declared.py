@@ -12,7 +12,7 @@ from unskew.composition.parts import (
     Part,
     Personalization,
     ServerSide,
-    Setting,
+    Setup,
 )
 from unskew.composition.received import LABEL_COUNTS, TRAIN_ACCURACY, TRAIN_LOSS, Value
 from unskew.composition.values import About
@@ -81,8 +81,8 @@ class Parts:
         return tuple(part for part in reversed(self.parts) if isinstance(part, Personalization))
 
     @cached_property
-    def _settings(self) -> tuple[Setting, ...]:
-        return tuple(part for part in reversed(self.parts) if isinstance(part, Setting))
+    def _setups(self) -> tuple[Setup, ...]:
+        return tuple(part for part in reversed(self.parts) if isinstance(part, Setup))
 
     def _replacing(self, aspect: Aspect) -> Any:
         """Return the part that replaces an aspect; None if no part does."""

@@ -72,7 +72,7 @@ class Method(Objective, Coordinates):
         if not cls.__module__.startswith("unskew."):
             raise TypeError(
                 f"{cls.__name__} cannot derive from Method, which is a list of parts; derive it "
-                "from ClientSide, ServerSide, Personalization or Setting of unskew.methods"
+                "from ClientSide, ServerSide, Personalization or Setup of unskew.methods"
             )
 
     has_several_models = False
@@ -93,31 +93,31 @@ class Method(Objective, Coordinates):
     def __radd__(self, other: str | Part) -> "Method":
         return joined(other, self)
 
-    # The setting.
+    # The setup.
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages of a run, in order; the last is the task."""
         stages: tuple[Stage, ...] = (Stage("task", self),)
-        for part in self._settings:
+        for part in self._setups:
             stages = part.stages(stages)
         return stages
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Return the network to train, given the run's."""
-        for part in sorted(self._settings, key=lambda part: part.adapts_last):
+        for part in sorted(self._setups, key=lambda part: part.adapts_last):
             module = part.adapt(module, example)
         return module
 
     def transform_federation(self, federation: "Federation") -> "Federation":
         """Return the federation to train on, given the run's."""
-        for part in self._settings:
+        for part in self._setups:
             federation = part.transform_federation(federation)
         return federation
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Return the federation to train on, and the samples that the server holds."""
         held: dict[str, Tensor] = {}
-        for part in self._settings:
+        for part in self._setups:
             federation, samples = part.shared_samples(federation, seed)
             held |= part.prefixed(samples)
         return federation, held
@@ -129,12 +129,12 @@ class Method(Objective, Coordinates):
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Raise an error if a part cannot train a network; ``samples`` are a few test inputs."""
-        for part in self._settings:
+        for part in self._setups:
             part.check(self, network, samples)
 
     def is_done(self, server: Server) -> bool:
         """Return whether a stage ends before all its rounds are run."""
-        return any(part.is_done(own_server(server, part)) for part in self._settings)
+        return any(part.is_done(own_server(server, part)) for part in self._setups)
 
     # On the server.
 

@@ -75,7 +75,7 @@ def class_from_file(path: Path, name: str) -> type[Part]:
     if not isinstance(found, type) or not issubclass(found, Part):
         raise UnskewError(
             f"method: {name} in {path} is not a part; derive it from ClientSide, ServerSide, "
-            "Personalization or Setting of unskew"
+            "Personalization or Setup of unskew"
         )
     return found
 

@@ -5,7 +5,7 @@ A part is a frozen dataclass of its options. It derives from the groups it needs
 - :class:`ClientSide`: what a client does before, during and after its local training;
 - :class:`ServerSide`: what the server sends, and how it turns uploads into the next model;
 - :class:`Personalization`: what stays on the client, and the model that a client uses;
-- :class:`Setting`: the network, the data, the clients that may take part, preparatory stages.
+- :class:`Setup`: the network, the data, the clients that may take part, preparatory stages.
 
 Each part has its own references, server tensors, client state, payload and extras; hooks receive
 and return only those of their part. Hooks are pure: they return new values and store nothing on
@@ -55,7 +55,7 @@ __all__ = [
     "Part",
     "Personalization",
     "ServerSide",
-    "Setting",
+    "Setup",
     "joined",
 ]
 
@@ -108,7 +108,7 @@ class Part:
             cls.name = cls.__name__.lower()
         cls._prefix = f"{cls.tensor_scope or cls.name}/"
         if cls.__module__ != __name__:
-            groups = (ClientSide, ServerSide, Personalization, Setting)
+            groups = (ClientSide, ServerSide, Personalization, Setup)
             check_names(cls, {each.__name__: each for each in groups}, ("adds", "replaces"))
             check_declarations(cls, groups)
 
@@ -140,7 +140,7 @@ class Part:
     @property
     def affects_clients(self) -> bool:
         """Whether clients must run code for the part; False for parts of the server alone."""
-        others = (ClientSide, Personalization, Setting)
+        others = (ClientSide, Personalization, Setup)
         return isinstance(self, others) or bool(self.needs)
 
     def scoped(self, tensors: Mapping[str, T]) -> dict[str, T]:
@@ -332,7 +332,7 @@ class Personalization(Part):
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Setting(Part):
+class Setup(Part):
     """The network, the data, the clients that may take part, and preparatory stages."""
 
     adapts_last: ClassVar[bool] = False

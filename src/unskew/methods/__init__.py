@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Part,
         Personalization,
         ServerSide,
-        Setting,
+        Setup,
     )
     from unskew.composition.received import Value
     from unskew.composition.search_space import LogRange
@@ -41,7 +41,7 @@ _MODULES = {
     "methods._registry": ("METHODS", "make_method", "names_files", "search_grid", "with_options"),
     "composition.method": ("Method",),
     "composition.parts": (
-        "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setting",
+        "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setup",
     ),
     "composition.received": ("Value",),
     "composition.search_space": ("LogRange",),
@@ -64,7 +64,7 @@ __all__ = [
     "Personalization",
     "Server",
     "ServerSide",
-    "Setting",
+    "Setup",
     "Start",
     "Step",
     "Tensors",

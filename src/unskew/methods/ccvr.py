@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import (
@@ -42,7 +42,7 @@ _RIDGE = 1e-4
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class CCVR(ClientSide, ServerSide, Setting):
+class CCVR(ClientSide, ServerSide, Setup):
     """Any training, evaluated with a head that is calibrated on all clients' features."""
 
     samples: Count = 200

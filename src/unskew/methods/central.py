@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from pydantic.dataclasses import dataclass
 
-from unskew.composition.parts import ClientSide, Setting
+from unskew.composition.parts import ClientSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.data.columns import Columns
@@ -16,7 +16,7 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Central(ClientSide, Setting):
+class Central(ClientSide, Setup):
     """All clients' samples as those of one client, which takes part in every round.
 
     The data itself is sent, once; the model is never sent.

@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
-from unskew.composition.parts import ServerSide, Setting
+from unskew.composition.parts import ServerSide, Setup
 from unskew.composition.values import About, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
@@ -27,7 +27,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class DataSharing(ServerSide, Setting):
+class DataSharing(ServerSide, Setup):
     """FedAvg on the clients' own samples and a set of samples that the server shares with them."""
 
     beta: Share = 0.05

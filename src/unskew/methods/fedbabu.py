@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.method import Method
-from unskew.composition.parts import Aspect, Personalization, Setting
+from unskew.composition.parts import Aspect, Personalization, Setup
 from unskew.composition.values import About, ExtraTraining
 from unskew.errors import UnskewError
 from unskew.methods.common.head import head_mask
@@ -21,7 +21,7 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedBABU(Personalization, Setting):
+class FedBABU(Personalization, Setup):
     """FedAvg of the body, with all heads at their initial values.
 
     Before evaluation each client fine-tunes the model on its own samples.

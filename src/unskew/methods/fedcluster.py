@@ -16,14 +16,14 @@ from pydantic.dataclasses import dataclass
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, ServerSide, Setting
+from unskew.composition.parts import Aspect, ServerSide, Setup
 from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.utils.rng import generator
 from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedCluster(ServerSide, Setting):
+class FedCluster(ServerSide, Setup):
     """Random groups of clients, drawn once, that take part in turn."""
 
     groups: Annotated[int, Field(ge=1)] = 5

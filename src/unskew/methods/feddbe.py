@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
@@ -53,7 +53,7 @@ class _Shifted(nn.Module):
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDBE(ClientSide, ServerSide, Personalization, Setting):
+class FedDBE(ClientSide, ServerSide, Personalization, Setup):
     """FedAvg with a personal vector of features, and a common mean of the body's features."""
 
     kappa: Annotated[float, Field(ge=0)] = 1.0

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.method import Method
-from unskew.composition.parts import Aspect, ClientSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Setup
 from unskew.composition.search_space import LogRange, SearchSpace
 from unskew.composition.values import About, Step, Tensors
 from unskew.errors import UnskewError
@@ -25,7 +25,7 @@ _LEAST_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDecorr(ClientSide, Setting):
+class FedDecorr(ClientSide, Setup):
     """FedAvg with a penalty for correlated features."""
 
     beta: Annotated[float, Field(ge=0)] = 0.1

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, ClientSide, Measurement, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Measurement, ServerSide, Setup
 from unskew.composition.values import About, Client, Server, Start, Step, Tensors
 from unskew.methods.common.generator import Generator, GeneratorTraining, Heads, Shape
 from unskew.models.layout import Layout
@@ -30,7 +30,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGen(ClientSide, ServerSide, Setting):
+class FedGen(ClientSide, ServerSide, Setup):
     """FedAvg with generated features in the clients' objective, from the second round on."""
 
     alpha: Strength = 10.0

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.composition.parts import Setting
+from unskew.composition.parts import Setup
 from unskew.composition.values import About
 from unskew.errors import UnskewError
 from unskew.models.norms import MIN_IMAGE_GROUP, MIN_VECTOR_GROUP, groups
@@ -22,7 +22,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedGN(Setting):
+class FedGN(Setup):
     """FedAvg with every BatchNorm replaced by GroupNorm."""
 
     groups: Annotated[int, Field(ge=1)] | None = None

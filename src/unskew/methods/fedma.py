@@ -24,7 +24,7 @@ from unskew.composition.parts import (
     Measurement,
     Personalization,
     ServerSide,
-    Setting,
+    Setup,
 )
 from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
@@ -34,7 +34,7 @@ from unskew.utils.specs import OPTIONS
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedMA(ServerSide, Setting):
+class FedMA(ServerSide, Setup):
     """Matched averaging at a fixed width, for plain chains of linear layers and convolutions."""
 
     sweeps: Annotated[int, Field(ge=0)] = 5

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
@@ -43,7 +43,7 @@ _NEVER = 30.0
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedProto(ClientSide, ServerSide, Personalization, Setting):
+class FedProto(ClientSide, ServerSide, Personalization, Setup):
     """Local training with a term that keeps features near the clients' common prototypes."""
 
     lam: Annotated[float, Field(ge=0)] = 1.0

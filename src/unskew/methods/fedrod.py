@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.composition.parts import Aspect, ClientSide, Personalization, Setting
+from unskew.composition.parts import Aspect, ClientSide, Personalization, Setup
 from unskew.composition.values import About, Client, Start, Step, Tensors
 from unskew.methods.common.class_losses import cross_entropy
 from unskew.models.layout import Layout
@@ -25,7 +25,7 @@ _PROPORTIONS = "personal.proportions"
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedROD(ClientSide, Personalization, Setting):
+class FedROD(ClientSide, Personalization, Setup):
     """Two predictors: generic (the global model) and personal (both heads)."""
 
     head: Literal["own", "hypernetwork"] = "own"

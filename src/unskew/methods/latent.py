@@ -20,7 +20,7 @@ from unskew.aggregation.discrepancy import OnDegenerate, discrepancy
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.method import Method
-from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
@@ -47,7 +47,7 @@ _DISTANCE = "distance"
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Latent(ClientSide, ServerSide, Setting):
+class Latent(ClientSide, ServerSide, Setup):
     """Weights ``max(0, p_k - alpha d_k + b)`` with d_k the distance of a client's codes.
 
     If the task's network is a VAE, a VAE of the same architecture gives the codes; otherwise a VAE

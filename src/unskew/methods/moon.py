@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from unskew.composition.parts import Aspect, ClientSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, Setup
 from unskew.composition.values import About, Client, Finished, Start, Step, Tensors, Trained
 from unskew.errors import UnskewError
 from unskew.models import spec
@@ -28,7 +28,7 @@ _SMALLEST = 1e-8
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class MOON(ClientSide, Setting):
+class MOON(ClientSide, Setup):
     """FedAvg with a contrastive term."""
 
     mu: Annotated[float, Field(ge=0)] = 1.0

@@ -168,8 +168,9 @@ class Runs(Sequence[Run]):
         measured there.
 
         Methods with the same seed share data, initial weights and batches, so differences are taken
-        seed by seed. Their variances are pooled over methods as far as they agree, and a t-test of
-        each difference is corrected for the number of methods; docs/verdicts.md has the formulas.
+        seed by seed. Of three or more methods, their variances are pooled as far as they agree, and
+        a t-test of each difference is corrected for the number of methods; docs/verdicts.md has the
+        formulas.
         """
         level = level or self.level
         scores = {

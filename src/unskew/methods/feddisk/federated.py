@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import ClientSide, ServerSide, Setting
+from unskew.composition.parts import ClientSide, ServerSide, Setup
 from unskew.composition.received import Value
 from unskew.composition.values import (
     About,
@@ -32,7 +32,7 @@ _MIN_LOSSES, _WINDOW = 6, 3
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FederatedDensity(ClientSide, ServerSide, Setting):
+class FederatedDensity(ClientSide, ServerSide, Setup):
     """FedAvg of a density, with early stopping on samples that clients hold out."""
 
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15

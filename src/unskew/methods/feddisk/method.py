@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from unskew.composition.method import Method
-from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setting
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setup
 from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     About,
@@ -52,7 +52,7 @@ _POOR_COVERAGE = 0.5
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class FedDisk(ClientSide, ServerSide, Setting):
+class FedDisk(ClientSide, ServerSide, Setup):
     """Sample weights from learned densities; see docs/feddisk.md."""
 
     estimator: Literal["generative", "classifier", "loglik", "oracle"] = "generative"

@@ -18,7 +18,7 @@ from unskew.composition.parts import (
     Mean,
     Personalization,
     ServerSide,
-    Setting,
+    Setup,
 )
 from unskew.composition.received import Value
 from unskew.composition.values import (
@@ -48,7 +48,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class OnDevice(ClientSide, ServerSide, Personalization, Setting):
+class OnDevice(ClientSide, ServerSide, Personalization, Setup):
     """Every client trains its own network and keeps the one with the best validation loss.
 
     The server sends the global density once to each client, and each client reports only whether it
