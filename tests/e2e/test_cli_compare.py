@@ -45,13 +45,10 @@ def test_compare_writes_runs_table_and_page(terminal, data, tmp_path):
 def test_report_writes_the_same_page_as_compare(terminal, data, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again.html"
     terminal.output(*compare(data, "--methods", "mean,fedavg", "--out", out, "--target", "0.3"))
-    figures = tmp_path / "figures"
-    output = terminal.output("report", out, "-o", again, "--figures", figures)
+    output = terminal.output("report", out, "-o", again)
     assert f"page: {again}" in output
     assert "the best" in output  # the verdict
     assert again.read_text() == (out / "report.html").read_text()
-    assert (figures / "global-accuracy.svg").is_file()
-    assert (figures / "table.tex").is_file()
 
 
 def test_a_page_goes_to_its_folder_and_replaces_no_foreign_file(terminal, data, tmp_path):

@@ -39,6 +39,7 @@ def test_unusual_names_reach_neither_terminal_nor_spreadsheet(terminal, images):
     cells = Path("figures/data-distribution.csv").read_text()
     assert "'=HYPERLINK(1)" in cells
     assert Path("figures/data-distribution.svg").stat().st_size > 1000
+    assert Path("figures/table.tex").is_file()
 
 
 def test_errors_about_unusual_names_are_one_printable_line(terminal):
