@@ -293,7 +293,7 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
         assert (out / f"tuning-history.{suffix}").is_file()
     assert (out / "tuning.md").read_text().startswith("| chosen | lr | validation |")
     page = (out / "report.html").read_text()
-    assert "<h2>Tuning</h2>" in page
+    assert "<h2>Chosen settings</h2>" in page
     tune = "tune={'lr': [0.01, 0.2], 'budget': 5, 'rounds': 1, 'seeds': 2}"
     assert tune in html.unescape(page)
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
