@@ -60,7 +60,11 @@ def assert_only_the_bad_node_is_affected(spec, name, value):
         assert torch.equal(model_of(run), model_of(without)), (name, form)
 
 
-@pytest.mark.parametrize("method", WITH_VALUES)
+QUICK = ("fednova", "scaffold")
+OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in WITH_VALUES if name not in QUICK]
+
+
+@pytest.mark.parametrize("method", [*QUICK, *OTHERS])
 def test_every_declared_value_is_checked(method):
     spec = SPECS[method]
     for name, value in declared(make_method(spec)).items():
