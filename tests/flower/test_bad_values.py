@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from every_method import QUICK
+from marks import long_but
 from unskew.methods import METHODS, make_method
 
 grids = pytest.importorskip("grids")
@@ -60,11 +61,7 @@ def assert_only_the_bad_node_is_affected(spec, name, value):
         assert torch.equal(model_of(run), model_of(without)), (name, form)
 
 
-QUICK = ("fednova", "scaffold")
-OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in WITH_VALUES if name not in QUICK]
-
-
-@pytest.mark.parametrize("method", [*QUICK, *OTHERS])
+@pytest.mark.parametrize("method", long_but(("fednova", "scaffold"), WITH_VALUES))
 def test_every_declared_value_is_checked(method):
     spec = SPECS[method]
     for name, value in declared(make_method(spec)).items():

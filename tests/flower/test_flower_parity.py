@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import unskew as us
+from marks import long_but
 from toys import small_federation
 from unskew.errors import UnskewError
 from unskew.methods import METHODS, Setup
@@ -48,25 +49,26 @@ def test_every_method_gives_the_same_bits(name):
     assert_same(QUICK.get(name, name), grids.seven_clients())
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "feddisk:estimator=classifier,density_rounds=2,local_rounds=2,ratio_rounds=2,hidden=6",
-        "feddisk:estimator=loglik,density_rounds=2,local_rounds=2,hidden=6",
-        "fedprox:mu=0.1+ida+fedadam",
-        "fedprox:mu=0.1+moon:mu=1,projection=8+ida+fedadam:server_lr=0.01",
-        "feddisco:alpha=0.1+feddyn:alpha=0.01",
-        "scaffold+ifca:models=2",
-        "ditto+ifca:models=2+fedper",
-        "feddisk:density_rounds=2,ratio_rounds=2,hidden=6+latent:encoder=8,vae_rounds=1",
-        "scaffold+fedper",
-        "ifca:models=2+fedper",
-        "fedper:fallback=average",
-        "fedprox:mu=0.5+fedper:fallback=average",
-        "ditto+fedper:fallback=average",
-        "ifca:models=2+ditto",
-    ],
-)
+VARIANTS = [
+    "feddisk:estimator=classifier,density_rounds=2,local_rounds=2,ratio_rounds=2,hidden=6",
+    "feddisk:estimator=loglik,density_rounds=2,local_rounds=2,hidden=6",
+    "fedprox:mu=0.1+ida+fedadam",
+    "fedprox:mu=0.1+moon:mu=1,projection=8+ida+fedadam:server_lr=0.01",
+    "feddisco:alpha=0.1+feddyn:alpha=0.01",
+    "scaffold+ifca:models=2",
+    "ditto+ifca:models=2+fedper",
+    "feddisk:density_rounds=2,ratio_rounds=2,hidden=6+latent:encoder=8,vae_rounds=1",
+    "scaffold+fedper",
+    "ifca:models=2+fedper",
+    "fedper:fallback=average",
+    "fedprox:mu=0.5+fedper:fallback=average",
+    "ditto+fedper:fallback=average",
+    "ifca:models=2+ditto",
+]
+QUICK_VARIANTS = ("fedprox:mu=0.1+ida+fedadam", "scaffold+ifca:models=2", "ifca:models=2+ditto")
+
+
+@pytest.mark.parametrize("method", long_but(QUICK_VARIANTS, VARIANTS))
 def test_variants_and_compositions_give_the_same_bits(method):
     assert_same(method, small_federation(unit=True))
 
@@ -89,20 +91,20 @@ def with_batch_norm():
     return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "fedavg",
-        "fedbn",
-        "fedavg:buffers=local",
-        "fedper:buffers=local",
-        "fedgn",
-        "ifca",
-        "feddna",
-        "fedprox:mu=0.5+fedbn",
-        "ditto+fedbn",
-    ],
-)
+WITH_STATISTICS = [
+    "fedavg",
+    "fedbn",
+    "fedavg:buffers=local",
+    "fedper:buffers=local",
+    "fedgn",
+    "ifca",
+    "feddna",
+    "fedprox:mu=0.5+fedbn",
+    "ditto+fedbn",
+]
+
+
+@pytest.mark.parametrize("method", long_but(("fedavg", "ditto+fedbn"), WITH_STATISTICS))
 def test_a_module_with_batch_statistics_gives_the_same_bits(method):
     assert_same(method, small_federation(), model=with_batch_norm())
 

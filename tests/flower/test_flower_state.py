@@ -104,9 +104,12 @@ class Stop(KeyboardInterrupt):
     """The server is killed."""
 
 
+DISK_STAGES = [pytest.param(DISK, at, marks=pytest.mark.long) for at in (2, 5)]
+
+
 @pytest.mark.parametrize(
     ("method", "at"),
-    [("fedavg", 2), ("scaffold", 3), ("fedper", 2), ("ifca:models=2", 3), (DISK, 2), (DISK, 5)],
+    [("fedavg", 2), ("scaffold", 3), ("fedper", 2), ("ifca:models=2", 3), *DISK_STAGES],
 )
 def test_a_restarted_server_resumes_bit_for_bit(method, at, tmp_path):
     federation = small_federation(unit=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from every_method import QUICK, train_quickly
+from marks import long_but
 from toys import small_federation
 from unskew.composition.method import Method
 from unskew.composition.multi_model import MultiModelMethod
@@ -109,7 +110,7 @@ def problem(name, federation, method, monkeypatch) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", long_but(("fedavg", "fedexp", "ida", "scaffold"), METHODS))
 def test_the_declaration_is_right(name, federation, monkeypatch):
     assert not problem(name, federation, make_method(SPECS[name]), monkeypatch)
 

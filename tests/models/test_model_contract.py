@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from marks import long_but
 from unskew.models import MODELS, make
 
 TOKENS = 50
@@ -16,10 +17,8 @@ DEEP = ("densenet121", "mobilenetv2", "resnet")
 
 def deep_ones_are_long(specs):
     """Mark the networks that take long to build."""
-    return [
-        pytest.param(spec, marks=pytest.mark.long) if spec.startswith(DEEP) else spec
-        for spec in specs
-    ]
+    specs = list(specs)
+    return long_but([spec for spec in specs if not spec.startswith(DEEP)], specs)
 
 
 def samples(name, shape, rows=2, seed=0):
@@ -53,8 +52,12 @@ CASES += [(name, shape) for name in ("mlp", "logistic") for shape in ((7,), (1, 
 CASES += [("bilstm", (9,)), ("bilstm:pool=max", (1,))]
 
 
-@pytest.mark.parametrize(("spec", "shape"), CASES)
-def test_logits_are_the_head_of_the_features(spec, shape):
+SHALLOW = [case for case in CASES if not case[0].startswith(DEEP)]
+
+
+@pytest.mark.parametrize("case", long_but(SHALLOW, CASES))
+def test_logits_are_the_head_of_the_features(case):
+    spec, shape = case
     net = network(spec, shape).eval()
     x = samples(spec, shape)
     with torch.no_grad():
@@ -77,7 +80,7 @@ def test_head_is_the_last_linear_layer(name):
 NORM_VARIANTS = [f"{name}:norm={norm}" for name in VARIED for norm in ("group", "none")]
 
 
-@pytest.mark.parametrize("spec", [*CLASSIFIERS, *deep_ones_are_long(NORM_VARIANTS)])
+@pytest.mark.parametrize("spec", deep_ones_are_long([*CLASSIFIERS, *NORM_VARIANTS]))
 def test_gradient_reaches_every_parameter(spec):
     shape = any_shape(spec.partition(":")[0])
     net = network(spec, shape, classes=3)
