@@ -44,6 +44,7 @@ def test_a_method_without_sample_weights_has_no_such_figure(terminal, data, tmp_
     assert not [name for name in found if name.startswith("sample-weights")]
 
 
+@pytest.mark.long
 def test_tsne_maps_the_clients_if_requested(terminal, tmp_path):
     out, page = tmp_path / "out", tmp_path / "page.html"
     terminal.output(

@@ -133,6 +133,7 @@ def test_finished_runs_are_read_and_not_repeated(terminal, grid, tmp_path):
     assert "there is a run already" in terminal.error(*arguments, "--no-resume")
 
 
+@pytest.mark.long
 def test_probes_measure_and_draw(terminal, tmp_path):
     result = terminal.json("study", "run", "latent-codes", "--scale", "smoke", "--out", "out/codes")
     rows = {row["method"]: row["measured"]["w1"] for row in result["cases"][0]["rows"]}

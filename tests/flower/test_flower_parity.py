@@ -127,6 +127,7 @@ class PrivateTask(Setup):
         return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 
 
+@pytest.mark.long
 def test_private_steps_are_the_same_if_the_noise_is_seeded():
     pytest.importorskip("opacus")
     federation = small_federation(unit=True)

@@ -7,6 +7,7 @@ from pages import examples, printed
 EXAMPLES = examples("privacy.md")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("code", "expected"), EXAMPLES)
 def test_privacy_examples_print_what_the_page_shows(code, expected):
     if "noise_multiplier(" in code:

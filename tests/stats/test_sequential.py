@@ -53,6 +53,7 @@ def test_open_methods_are_those_without_an_answer_and_the_baseline():
     assert (wave.open_methods, wave.next_seeds, wave.looks) == (("m0", "m2"), 8, 1)
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(TABLES)
 def test_answers_stay_and_later_values_of_a_settled_method_do_not_count(values):
