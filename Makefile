@@ -11,11 +11,12 @@ LOWEST := .venv-lowest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
-# those and the rest; what needs real data is run by hand. Compiled files are kept even where Python
-# is told to keep none: every process would compile the tests and what they import again.
+# those and the rest, with all examples of property tests; what needs real data is run by hand.
+# Compiled files are kept even where Python is told to keep none: every process would compile the
+# tests and what they import again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadscope
 QUICK  := not (long or extras or real_data)
-REST   := (long or extras) and not real_data
+REST   := (long or extras or hypothesis) and not real_data
 
 # The size of the demo.
 METHODS ?= fedavg,mean,fedprox:mu=0.1,scaffold,feddyn:alpha=0.1,fednova,fedntd,ida+fedavg,feddisco,fedsa,fedavgm,ditto
@@ -97,7 +98,7 @@ test-all: test test-rest ## run all tests, those of the optional packages too; n
 
 test-all test-rest coverage: PYTEST += --no-skips
 test-rest: $(READY_ALL) chromium slurm
-	$(PYTEST) -m "$(REST)" $(ARGS)
+	$(PYTEST) -m "$(REST)" --hypothesis-profile thorough $(ARGS)
 
 test-lowest: $(LOWEST)/.ready ## run the quick tests with the lowest versions (ARGS="tests/runs …": a part of them)
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadscope -W ignore::DeprecationWarning -m "$(QUICK)" $(ARGS)

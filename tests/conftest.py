@@ -11,9 +11,11 @@ from unskew.engine.threads import threads
 # Asserts of helper modules show the values they compare, too.
 pytest.register_assert_rewrite("deployments", "pages", "terminal")
 
-# A busy machine or a slow first import must not fail a property test.
-settings.register_profile("unskew", deadline=None)
-settings.load_profile("unskew")
+# A busy machine or a slow first import must not fail a property test. `make test` tries fewer
+# examples; `make test-all` then runs property tests again with `--hypothesis-profile thorough`.
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("thorough", deadline=None)
+settings.load_profile("quick")
 
 # Programs that tests start must receive Ctrl-C, even if the shell ignores it for background jobs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

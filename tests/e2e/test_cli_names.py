@@ -25,6 +25,7 @@ def images(tmp_path):
     return root
 
 
+@pytest.mark.long
 def test_unusual_names_reach_neither_terminal_nor_spreadsheet(terminal, images):
     output = terminal.output("data", "show", images, "--out", "figure.svg")
     assert "\x1b" not in output

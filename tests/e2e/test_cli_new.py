@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import unskew as us
+from marks import long_after
 from pages import ROOT
 from toys import small_federation, vector_of
 from unskew.methods import make_method
@@ -36,7 +37,7 @@ def test_a_method_in_any_folder(kind, terminal):
     assert not torch.equal(vector_of(active), vector_of(plain))
 
 
-@pytest.mark.parametrize("kind", NEUTRAL)
+@pytest.mark.parametrize("kind", long_after(1, NEUTRAL))
 def test_the_test_of_a_method_in_any_folder(kind, terminal):
     terminal.output("new", "method", "gradnorm", "--kind", kind)
     output = StringIO()

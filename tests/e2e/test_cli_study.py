@@ -122,6 +122,7 @@ def test_a_case_that_follows_doubles_the_measured_clients(terminal, grid, tmp_pa
     assert any(re.fullmatch(r".*,double=\d/\d/\d", skew) for skew in skews)
 
 
+@pytest.mark.long
 def test_finished_runs_are_read_and_not_repeated(terminal, grid, tmp_path):
     arguments = ("study", "run", grid, "--scale", "smoke", "--seeds", "1", "--out", "out/grid")
     first = terminal.output(*arguments)

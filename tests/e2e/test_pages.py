@@ -47,6 +47,7 @@ def test_examples_work(page, read):
     read(page)
 
 
+@pytest.mark.long
 def test_the_readme_works(read):
     names = read("README.md")
     assert names["run"].method == "fedprox:mu=0.1"

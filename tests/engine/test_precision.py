@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import unskew as us
+from marks import long_after
 from toys import small_federation
 from unskew.engine.precision import resolve_precision
 from unskew.engine.settings import Settings
@@ -77,7 +78,7 @@ def test_bf16_trains_nearly_as_float32_does(method):
     assert short.facts["configuration"]["precision"] == "bf16"
 
 
-@pytest.mark.parametrize("model", ["lenet5", "lenet5:norm=batch"])
+@pytest.mark.parametrize("model", long_after(1, ["lenet5:norm=batch", "lenet5"]))
 def test_pool_and_loop_agree_bit_for_bit(images, model):
     options = {"rounds": 2, "steps": 25, "batch_size": 8, "precision": "bf16", "model": model}
     loop = us.train(images, "fedprox:mu=0.1", runner="loop", **options)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import unskew as us
+from marks import long_after
 from toys import small_federation
 from unskew.engine import trace_cache
 from unskew.engine.trace_cache import TraceCache
@@ -83,19 +84,22 @@ def disable_tracing(monkeypatch):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [
-        ("fedavg", {}),
-        ("fedprox:mu=0.5", {}),
-        ("fedavg", {"model": "mlp:hidden=8-6,norm=layer"}),
-        ("fedavg", {"model": ACTIVATIONS}),
-        ("fedavg", {"sizes": (40, 25, 13, 7)}),
-        ("fedprox:mu=0.5", {"sizes": (40, 25, 13, 7), "steps": 7, "epochs": None}),
-        ("fedavg", {"optimizer": "adam", "lr": 0.01}),
-        ("fedavg", {"momentum": 0.9, "weight_decay": 0.01}),
-        ("fedprox:mu=0.5", {"clip": 0.3}),
-        (Weighted(), {"sizes": (40, 25, 13, 7)}),
-        (Proximal(), {}),
-    ],
+    long_after(
+        4,
+        [
+            ("fedavg", {"model": ACTIVATIONS}),
+            ("fedprox:mu=0.5", {"sizes": (40, 25, 13, 7), "steps": 7, "epochs": None}),
+            ("fedavg", {"optimizer": "adam", "lr": 0.01}),
+            (Weighted(), {"sizes": (40, 25, 13, 7)}),
+            ("fedavg", {}),
+            ("fedprox:mu=0.5", {}),
+            ("fedavg", {"model": "mlp:hidden=8-6,norm=layer"}),
+            ("fedavg", {"sizes": (40, 25, 13, 7)}),
+            ("fedavg", {"momentum": 0.9, "weight_decay": 0.01}),
+            ("fedprox:mu=0.5", {"clip": 0.3}),
+            (Proximal(), {}),
+        ],
+    ),
 )
 def test_a_traced_run_equals_an_untraced_run_bit_for_bit(monkeypatch, attempts, method, options):
     monkeypatch.setattr(trace_cache, "_CALLS_BEFORE_TRACING", 2)

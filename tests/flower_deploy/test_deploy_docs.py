@@ -30,12 +30,14 @@ def table(previews) -> str:
     return "".join(f"| {line} |\n" if "---" not in line else f"|{line}|\n" for line in lines)
 
 
+@pytest.mark.long
 def test_the_table_lists_what_methods_send(previews):
     _, _, rest = GUIDE.read_text(encoding="utf-8").partition(BEGIN)
     written, _, _ = rest.partition(END)
     assert written == table(previews)
 
 
+@pytest.mark.long
 def test_everything_that_is_sent_up_is_explained(previews):
     explained = set(re.findall(r"`([^`]+)`", GUIDE.read_text(encoding="utf-8").partition(END)[2]))
     sent = set().union(*(each.up for each in previews.values()))
@@ -50,6 +52,7 @@ def test_the_guides_say_how_to_switch_off_the_installation_of_dependencies(page)
     assert f"{variable}=1" in (GUIDE.parent / page).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_known_methods(previews):
     assert previews["fedavg"].row["sent up besides the model"] == "-"
     assert previews["ida"].needs_individual_updates
