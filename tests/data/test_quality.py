@@ -299,11 +299,11 @@ def test_training_warns_and_records_what_was_found():
     with pytest.warns(DataWarning, match="custom: columns: are on unlike scales") as caught:
         runs = us.compare(federation, "fedavg,mean", seeds=2, rounds=1, lr=1e-6)
     assert len(caught) == 1
-    assert all(run.facts["findings"][0]["subject"] == "columns" for run in runs)
+    assert all(run.metadata["findings"][0]["subject"] == "columns" for run in runs)
     with pytest.warns(DataWarning):
         run = us.train(federation, rounds=1, lr=1e-6, notes={"of": "the user"})
-    assert run.facts["of"] == "the user"
-    assert run.facts["findings"] == runs[0].facts["findings"]
+    assert run.metadata["of"] == "the user"
+    assert run.metadata["findings"] == runs[0].metadata["findings"]
 
 
 def test_a_warning_is_shown_for_the_first_seed_that_has_it():

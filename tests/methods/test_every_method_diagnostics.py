@@ -92,7 +92,7 @@ def test_the_runner_is_the_fastest_possible(spec):
     method, samples = make_method(spec), example_inputs(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
-    assert runner == ("pool" if method.about.only_with_norms else "vectorised")
+    assert runner == ("processes" if method.about.only_with_norms else "vectorised")
 
 
 def test_composed_methods_send_what_their_parts_send():

@@ -98,7 +98,7 @@ class Federation:
         )
 
     def _repr_html_(self) -> str:
-        facts = (
+        sizes = (
             f"{plural(len(self), 'client')}, {self.train.samples:,} training samples, "
             f"{self.test.samples:,} on the clients' own tests, {self.common.samples:,} on the "
             f"common test; samples of shape {self.shape}, "
@@ -109,7 +109,7 @@ class Federation:
         what = "quantile bin of the target" if self.is_regression else "class"
         return html_block(
             html_heading(f"{self.name} · {self.report.skew}" if self.report else self.name),
-            html_line(facts, soft=True),
+            html_line(sizes, soft=True),
             "" if counts is None else distribution_html(counts, binned.class_names, what),
         )
 

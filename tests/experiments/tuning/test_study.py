@@ -139,18 +139,18 @@ def test_a_setting_that_diverges_early_is_not_trained_further():
 def test_if_every_setting_fails_one_is_chosen_and_says_so():
     choice, _ = studied("fedavg", lambda *_: "diverged")
     assert choice.chosen.failures == ["diverged"]
-    facts = choice.facts()
-    assert facts["chosen"]["value"] is None
-    assert facts["spent"] <= facts["budget"]
+    search = choice.to_dict()
+    assert search["chosen"]["value"] is None
+    assert search["spent"] <= search["budget"]
 
 
 def test_facts_are_plain_values():
-    facts = studied("fedprox", peak(0.2), clip=[10], budget=200)[0].facts()
-    assert facts["chosen"] in facts["results"]
-    assert facts["requested"] == "fedprox"
-    assert facts["clips"] == [10.0]
-    assert {result["clip"] for result in facts["results"]} == {None, 10.0}
-    assert [len(facts["results"][0][key]) for key in ("values", "failures")][1] == 0
+    search = studied("fedprox", peak(0.2), clip=[10], budget=200)[0].to_dict()
+    assert search["chosen"] in search["results"]
+    assert search["requested"] == "fedprox"
+    assert search["clips"] == [10.0]
+    assert {result["clip"] for result in search["results"]} == {None, 10.0}
+    assert [len(search["results"][0][key]) for key in ("values", "failures")][1] == 0
 
 
 # The value of a run.
@@ -163,8 +163,10 @@ def run_of(accuracies, majority=None, losses=None):
     ]
     for row, loss in zip(rows, losses or [], strict=False):
         row["train_loss"] = loss
-    facts = {} if majority is None else {"data": {"majority": {"global": majority}}}
-    return Run(method="fedavg", network="", data="", seed=0, clients=1, metrics=rows, facts=facts)
+    metadata = {} if majority is None else {"data": {"majority": {"global": majority}}}
+    return Run(
+        method="fedavg", network="", data="", seed=0, clients=1, metrics=rows, metadata=metadata
+    )
 
 
 def test_the_value_is_the_mean_over_the_second_half_of_the_rounds():

@@ -27,7 +27,7 @@ _WIDE = 10.0
 """Or if its standard deviation is this many times theirs, or this part of theirs."""
 
 _FEW, _ENOUGH = 5, 20
-"""The samples a client needs for its mean, and for its standard deviation, to be judged."""
+"""The samples a client needs for its mean, and for its standard deviation, to be compared."""
 
 _MAX_CLIENTS, _MAX_COLUMNS = 10, 10
 """How many suspicious clients, and columns of each, are examined."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def propose(
     space: Space, results: Sequence[TrialResult], seeds: int, count: int, seed: int
 ) -> list[Params]:
-    """Return the next settings, given all results; judged ones have so many ``seeds``."""
+    """Return the next settings, given all results; those with all ``seeds`` may be chosen."""
     study = _make_study(int(stream(seed, f"tuning {space.method.spec}", len(results))) % 2**32)
     distributions = _distributions(space.ranges)
     for result in results:
