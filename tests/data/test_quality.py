@@ -246,8 +246,8 @@ def test_test_samples_among_the_training_samples_are_found():
     assert warning.text.startswith("50 of 50 samples have the same features as a training sample")
     twice = cells(np.tile(SCALED, (2, 1)), np.tile(Y, 2), np.tile(SITE, 2))
     assert found(twice) == []  # as often as among the training samples themselves
-    few = cells(holdout=0, common=(np.concatenate([SCALED[:1], SCALED[1:400] + 1]), Y[:400]))
-    assert only(few).severity == "note"
+    copy = cells(holdout=0, common=(np.concatenate([SCALED[:1], SCALED[1:400] + 1]), Y[:400]))
+    assert only(copy).severity == "note"
 
 
 def test_features_with_few_values_are_no_duplicates():

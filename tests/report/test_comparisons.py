@@ -97,8 +97,8 @@ def test_one_federation_has_answers_and_no_gain():
 
 
 def test_a_method_that_some_federations_lack_is_estimated_from_the_others():
-    few = comparison("noise", ("fedavg", "good", "rare"), seed=2)
-    summary = us.summarize([*FOUR[:2], few, comparison("quantity", ("fedavg", "good"), seed=3)])
+    rare = comparison("noise", ("fedavg", "good", "rare"), seed=2)
+    summary = us.summarize([*FOUR[:2], rare, comparison("quantity", ("fedavg", "good"), seed=3)])
     rows = {row[0]: row for row in summary.table().rows}
     assert rows["good"][1] == "4 of 4"
     assert rows["same"][1] == "2 of 4"

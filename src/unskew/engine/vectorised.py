@@ -81,8 +81,8 @@ class Vectorised:
         traces = self._traces.setdefault(id(context), TraceCache())
         outcome = _Outcome(len(tasks), network.layout.size)
         for rows in self._chunks(order, sizes):
-            some = [tasks[k] for k in rows.tolist()]
-            chunk = _Chunk(context, round_, some, self._data, self._on_device, traces)
+            chunk_tasks = [tasks[k] for k in rows.tolist()]
+            chunk = _Chunk(context, round_, chunk_tasks, self._data, self._on_device, traces)
             chunk.run(outcome, rows)
         return CohortResult(outcome.stack, outcome.trained, outcome.finished)
 

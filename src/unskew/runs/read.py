@@ -7,12 +7,12 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.runs.client_tables import ClientTables
 from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
+from unskew.runs.find_folders import folders_with
 from unskew.runs.folder import read_lines
 from unskew.runs.json_files import read_json_object
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.runs.schema import check_metadata, check_row, check_sample_weights, check_table
-from unskew.runs.search import folders_with
 
 TUNING = "tuning"
 """The folder of a comparison that contains the trials of its hyperparameter search."""

@@ -198,14 +198,17 @@ def test_changed_samples_are_noticed(federation, tmp_path):
 
 
 def test_storage_that_is_not_shared_is_an_error(federation, tmp_path):
-    class Elsewhere(ThreadPoolExecutor):
+    class UnsharedStorage(ThreadPoolExecutor):
         def submit(self, fn, *args):
             future = super().submit(fn, *args)
             future.result()
             shutil.rmtree(tmp_path / "fedavg")
             return future
 
-    with Elsewhere(1) as pool, pytest.raises(UnskewError, match="on storage that all machines sh"):
+    with (
+        UnsharedStorage(1) as pool,
+        pytest.raises(UnskewError, match="on storage that all machines sh"),
+    ):
         us.compare(federation, "fedavg", on=pool, out=tmp_path, **OPTIONS)
 
 

@@ -11,7 +11,7 @@ from toys import small_federation
 from unskew.engine import train as engine_train
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.processes import can_run_in_parallel
-from unskew.experiments.tuning.split import validation_split
+from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
 from unskew.report.tuning_table import history_table, tuning_table

@@ -9,9 +9,9 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.report.page import COMPARISON, read_comparison
 from unskew.runs.consistency import differences
+from unskew.runs.find_folders import folders_with
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
-from unskew.runs.search import folders_with
 from unskew.utils.wording import joined, plural
 
 

@@ -7,8 +7,8 @@ import pytest
 from unskew.errors import UnskewError
 from unskew.report.comparisons.reading import comparison_folders
 from unskew.runs import search
+from unskew.runs.find_folders import folders_with
 from unskew.runs.read import read_runs, run_folders
-from unskew.runs.search import folders_with
 
 
 def make(folder, *names):

@@ -1,4 +1,4 @@
-"""The study of one method: waves of settings, of which the better ones are trained further.
+"""The search of one method: waves of settings, of which the better ones are trained further.
 
 A wave proposes four settings and trains them for a third of the rounds, the better half of those
 so far for all rounds, and the best of these with all seeds. This is successive halving: most of the
@@ -45,7 +45,7 @@ Steps = Generator[list[TrialRun], list[Measured], None]
 """Yields runs to be executed and takes what they showed."""
 
 
-class MethodStudy:
+class MethodSearch:
     """The search of one method."""
 
     def __init__(self, method: Method, plan: SearchPlan) -> None:
