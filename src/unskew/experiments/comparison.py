@@ -31,8 +31,9 @@ from unskew.methods import make_method
 from unskew.models.functional import Model
 from unskew.runs.read import TUNING
 from unskew.runs.run import FinalBy, Run
-from unskew.runs.runs import Runs, check_judging, check_target
+from unskew.runs.runs import Runs, check_judging
 from unskew.runs.stage_cache import stage_cache_in
+from unskew.runs.target import check_target
 from unskew.stats.formulas import FORMULAS
 from unskew.stats.judging import MARGIN
 from unskew.stats.metric import POOLED

@@ -14,6 +14,7 @@ from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import FinalBy, Run, final_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
+from unskew.runs.target import check_target, common_target, target_text
 from unskew.stats.judging import MARGIN, default_baseline
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
@@ -25,9 +26,6 @@ from unskew.utils.wording import joined, plural
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-_TARGET_MARGIN = 0.2
-"""Methods whose metric differs from the best by more than this share do not affect the target."""
 
 
 class Runs(Sequence[Run]):
@@ -97,23 +95,13 @@ class Runs(Sequence[Run]):
         return float(settings.get("lr", math.nan))
 
     def default_target(self) -> float:
-        """Return a target that all methods reach with every seed, except much worse ones.
-
-        Otherwise a method that fails, or has no useful global model, would set a target that all
-        methods reach in the first round.
-        """
-        metric, found = self.metric, {}
-        for method in self._trained:
-            curves = [run.curve(self.level, metric.name)[1] for run in self.of(method)]
-            known = [[value for value in curve if not math.isnan(value)] for curve in curves]
-            if known and all(known):
-                found[method] = metric.worst_of([metric.best(curve) for curve in known])
-        if not found:
-            return math.nan
-        best = metric.best(list(found.values()))
-        margin = _TARGET_MARGIN * abs(best)
-        near = [value for value in found.values() if abs(value - best) <= margin]
-        return metric.reached_by_all(near)
+        """Return a target that all methods reach with every seed, except much worse ones."""
+        name = self.metric.name
+        curves = {
+            method: [run.curve(self.level, name)[1] for run in self.of(method)]
+            for method in self._trained
+        }
+        return common_target(self.metric, curves)
 
     @property
     def metric(self) -> Metric:
@@ -376,12 +364,6 @@ def _report(module: str) -> Any:
     return import_module(f"unskew.report.{module}")
 
 
-def check_target(target: float | None, what: str = "an accuracy") -> None:
-    """Raise if a target is not a valid accuracy or other share (NaN means an unknown target)."""
-    if target is not None and (target < 0 or target > 1):
-        raise UnskewError(f"target must be {what} from 0 to 1 (got {target:g})")
-
-
 def recorded_metric(runs: Sequence[Run], name: str) -> Metric:
     """Return a metric that runs have recorded, by its name; raise if there is none."""
     metadata = runs[0].metadata if runs else {}
@@ -400,8 +382,3 @@ def check_judging(final: FinalBy, margin: float) -> None:
         raise UnskewError(f"final must be mean or last (got {final!r})")
     if not margin >= 0:
         raise UnskewError(f"margin must be 0 or more (got {margin:g})")
-
-
-def target_text(metric: Metric, target: float) -> str:
-    """Format a target for a column heading."""
-    return f"{100 * target:g} %" if metric.is_share else f"{target:g}"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, tidied, tidy
-from unskew.runs.runs import Runs, target_text
+from unskew.runs.runs import Runs
+from unskew.runs.target import target_text
 from unskew.stats.verdict import tested_on
 from unskew.utils.tables import Table
 
