@@ -147,7 +147,7 @@ def timed_at_rest(work: Callable[[], object]) -> float:
 def share_of_a_round(seconds: float) -> str:
     """Describe what FedSA adds to a round of ResNet-18, extrapolated from steps of one client.
 
-    As in the engine's pool, each client trains in one thread, and one client per core at a time.
+    Each client trains in one thread, and one client per core at a time, as in worker processes.
     """
     network = make("resnet18", (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = torch.rand(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)

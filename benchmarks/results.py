@@ -26,7 +26,7 @@ def results_text(folder: Path) -> str:
         f"```\n{known.command}\n```",
         others.table_with_verdict(known.target).to_markdown(),
         "*Accuracy is that of the global model on the common test set, mean ± standard deviation "
-        f"over seeds, {runs.judged_text}; local is its mean accuracy on the clients' local test "
+        f"over seeds, {runs.final_text}; local is its mean accuracy on the clients' local test "
         "sets, worst its accuracy on the worst of these, personal the mean accuracy of the "
         "clients' own models on their local test sets. Rounds and MB are counted until the global "
         "model first reaches "
@@ -54,8 +54,8 @@ def _split_references(runs: Runs) -> tuple[Runs, Runs]:
     """Return the runs of methods and the runs of references."""
     names = {method for method in runs.methods if method.partition(":")[0] in _REFERENCES}
     return (
-        Runs((r for r in runs if r.method not in names), judge=runs.judge, margin=runs.margin),
-        Runs((r for r in runs if r.method in names), judge=runs.judge, margin=runs.margin),
+        Runs((r for r in runs if r.method not in names), final=runs.final, margin=runs.margin),
+        Runs((r for r in runs if r.method in names), final=runs.final, margin=runs.margin),
     )
 
 
@@ -71,7 +71,7 @@ def _reference_parts(references: Runs) -> list[str]:
 
 
 def _setting(runs: Runs) -> str:
-    data = runs[0].facts["data"]
+    data = runs[0].metadata["data"]
     part = "" if data["samples"] is None else f", {data['samples']:,} of its training samples"
     return f"{data['name']}, {data['skew']}{part}: {describe(runs)}."
 

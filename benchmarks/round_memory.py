@@ -3,7 +3,7 @@
     python -m benchmarks.round_memory
 
 Trains an MLP of 2 million parameters with 20 and 40 clients for six rounds, with each runner in a
-process of its own. The stack is clients x parameters in float32; the memory of the pool's workers
+process of its own. The stack is clients x parameters in float32; the memory of worker processes
 is not included.
 """
 
@@ -18,7 +18,7 @@ import unskew as us
 from benchmarks.peak_memory import peak_above
 
 SAMPLES, FEATURES, HIDDEN, ROUNDS = 20, 100, 18_000, 6
-RUNNERS = ("pool", "loop", "vectorised")
+RUNNERS = ("processes", "loop", "vectorised")
 
 
 def peak(method: str, runner: str, clients: int) -> float:

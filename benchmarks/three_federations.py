@@ -23,7 +23,7 @@ from unskew.report.comparisons.page import export_summary
 from unskew.report.comparisons.reading import read_comparisons
 from unskew.report.first_screen import describe
 from unskew.report.page import COMPARISON, read_comparison
-from unskew.report.tuning_table import tuning_facts, tuning_table
+from unskew.report.tuning_table import recorded_searches, tuning_table
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST
@@ -93,7 +93,7 @@ def write(folder: Path, page: Path) -> None:
 
 def values_of(runs: Runs) -> dict[str, Any]:
     """Return what every method reached with every seed, and how it was set up."""
-    tuned = tuning_facts(runs)
+    tuned = recorded_searches(runs)
     return {
         method: {
             "tuning": {name: tuned[method][name] for name in ("requested", "chosen", "edges")}
@@ -103,7 +103,7 @@ def values_of(runs: Runs) -> dict[str, Any]:
             "failed": runs.failures(method),
             "seeds": {
                 run.seed: {
-                    level: run.judged(level, runs.metric.name, runs.judge)
+                    level: run.final_value(level, runs.metric.name, runs.final)
                     for level in ("global", "local", "personal")
                 }
                 for run in runs.of(method)

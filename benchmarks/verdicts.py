@@ -123,9 +123,9 @@ def fitted(values: Array) -> Iterator[Fit]:
     """Return the fits of ``judge``; tables without any variance have no model."""
     variance, count = all_variances(values)
     pairs = np.nan_to_num(variance[:, *np.triu_indices(values.shape[1], 1)])
-    some: Flags = np.asarray(pairs.any(axis=1))
+    varies: Flags = np.asarray(pairs.any(axis=1))
     noise = noise_of_methods(values)
-    for rows in (some, ~some):
+    for rows in (varies, ~varies):
         if rows.any():
             model = fit_model(variance[rows], count[rows])
             yield Fit(rows, variance[rows], count[rows], model, noise[rows])
@@ -407,11 +407,11 @@ def main() -> None:
     _row("noise", [f"{name}, {seeds}" for name in names for seeds in SEEDS])
     for noise in rows:
         # autorank rejects fewer than five values
-        few = {(name, seeds) for name in names for seeds in SEEDS if name == "autorank"} - {
+        rejected = {(name, seeds) for name in names for seeds in SEEDS if name == "autorank"} - {
             (name, seeds) for name in names for seeds in SEEDS if seeds >= 5
         }
         _row(noise, [
-            "-" if (name, seeds) in few else cells_of(name, noise, seeds)
+            "-" if (name, seeds) in rejected else cells_of(name, noise, seeds)
             for name in names for seeds in SEEDS
         ])  # fmt: skip
 

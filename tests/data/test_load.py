@@ -15,7 +15,7 @@ def images(shape: tuple[int, ...] = (4, 5, 3), groups: bool = False, **changes: 
     x.reshape(240, -1)[:, 0] = np.arange(240)
     y = np.arange(240) % 4
     group = np.arange(240) % 5 if groups else None
-    facts: dict[str, object] = {
+    fields: dict[str, object] = {
         "name": "toy",
         "kind": "image",
         "x_train": x[:200],
@@ -27,7 +27,7 @@ def images(shape: tuple[int, ...] = (4, 5, 3), groups: bool = False, **changes: 
         "class_names": ("a", "b", "c", "d"),
         "group_names": ("v", "w", "x", "y", "z") if groups else None,
     }
-    return Source(**{**facts, **changes})  # type: ignore[arg-type]
+    return Source(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def numbers(x: np.ndarray) -> np.ndarray:

@@ -246,8 +246,8 @@ def test_test_samples_among_the_training_samples_are_found():
     assert warning.text.startswith("50 of 50 samples have the same features as a training sample")
     twice = cells(np.tile(SCALED, (2, 1)), np.tile(Y, 2), np.tile(SITE, 2))
     assert found(twice) == []  # as often as among the training samples themselves
-    few = cells(holdout=0, common=(np.concatenate([SCALED[:1], SCALED[1:400] + 1]), Y[:400]))
-    assert only(few).severity == "note"
+    copy = cells(holdout=0, common=(np.concatenate([SCALED[:1], SCALED[1:400] + 1]), Y[:400]))
+    assert only(copy).severity == "note"
 
 
 def test_features_with_few_values_are_no_duplicates():
@@ -299,11 +299,11 @@ def test_training_warns_and_records_what_was_found():
     with pytest.warns(DataWarning, match="custom: columns: are on unlike scales") as caught:
         runs = us.compare(federation, "fedavg,mean", seeds=2, rounds=1, lr=1e-6)
     assert len(caught) == 1
-    assert all(run.facts["findings"][0]["subject"] == "columns" for run in runs)
+    assert all(run.metadata["findings"][0]["subject"] == "columns" for run in runs)
     with pytest.warns(DataWarning):
         run = us.train(federation, rounds=1, lr=1e-6, notes={"of": "the user"})
-    assert run.facts["of"] == "the user"
-    assert run.facts["findings"] == runs[0].facts["findings"]
+    assert run.metadata["of"] == "the user"
+    assert run.metadata["findings"] == runs[0].metadata["findings"]
 
 
 def test_a_warning_is_shown_for_the_first_seed_that_has_it():

@@ -143,7 +143,7 @@ def test_samples_are_counted_without_reading_images(folders):
         count_samples(path)
 
 
-@pytest.mark.parametrize("name", [name for name, facts in CATALOGUE.items() if facts.package])
+@pytest.mark.parametrize("name", [name for name, entry in CATALOGUE.items() if entry.package])
 def test_the_error_for_a_missing_source_names_the_fetch_command(name):
     with pytest.raises(UnskewError, match=f"unskew data fetch {name}"):
         local_file(name)
@@ -244,8 +244,8 @@ def test_catalogue_is_complete():
         "ham10000", "pneumonia", "chest-xray", "sent140", "airline",
         "heart", "schools", "lung", "penguins",
     }  # fmt: skip
-    for facts in CATALOGUE.values():
-        assert facts.title
-        assert facts.licence
-        assert facts.origin
-        assert facts.class_names is None or len(facts.class_names) == facts.classes
+    for entry in CATALOGUE.values():
+        assert entry.title
+        assert entry.licence
+        assert entry.origin
+        assert entry.class_names is None or len(entry.class_names) == entry.classes

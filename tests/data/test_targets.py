@@ -84,7 +84,7 @@ def test_a_regression_has_no_classes():
 
 
 def test_a_column_of_fractions_is_a_regression_not_classes(tmp_path):
-    """A float target used to become one class per distinct value."""
+    """A float target does not become one class per distinct value."""
     path = tmp_path / "visits.csv"
     rows = [f"{i},{10 + 0.25 * i},{'ab'[i % 2]}" for i in range(40)]
     path.write_text("\n".join(["day,pressure,site", *rows]) + "\n")
@@ -150,8 +150,8 @@ def test_floats_of_a_frame_are_numbers_even_if_they_are_whole():
 
     frame = pandas.DataFrame({"a": np.arange(60.0), "y": np.arange(60.0) + 150, "k": [0, 1] * 30})
     assert us.Federation.from_table(frame, label="y", client="k").is_regression
-    few = frame.assign(y=frame.y % 3)
-    assert us.Federation.from_table(few, label="y", client="k").classes == 3
+    three = frame.assign(y=frame.y % 3)
+    assert us.Federation.from_table(three, label="y", client="k").classes == 3
 
 
 def test_texts_with_numbers_to_predict_may_have_a_small_common_test():

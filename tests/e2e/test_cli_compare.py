@@ -267,12 +267,12 @@ def test_compare_partitions_by_the_seed(terminal, tmp_path):
         "--model", "logistic", "--rounds", 1, "--seeds", 2, "--set", "steps=1",
         "--out", tmp_path / "out",
     )  # fmt: skip
-    facts = [
+    metadata = [
         json.loads((tmp_path / "out" / "mean" / f"seed{seed}" / "run.json").read_text())
         for seed in (0, 1)
     ]
-    assert facts[0]["identity"]["data"] != facts[1]["identity"]["data"]
-    assert facts[0]["identity"]["settings"]["steps"] == 1
+    assert metadata[0]["identity"]["data"] != metadata[1]["identity"]["data"]
+    assert metadata[0]["identity"]["settings"]["steps"] == 1
 
 
 TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
@@ -297,8 +297,8 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
     tune = "tune={'lr': [0.01, 0.2], 'budget': 5, 'rounds': 1, 'seeds': 2}"
     assert tune in html.unescape(page)
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
-    facts = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
-    assert facts["identity"]["settings"]["lr"] == facts["tuning"]["chosen"]["lr"]
+    metadata = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
+    assert metadata["identity"]["settings"]["lr"] == metadata["tuning"]["chosen"]["lr"]
     monkeypatch.setattr("unskew.engine.train.run_round", lambda *_: pytest.fail("run again"))
     assert terminal.output(*command) == output
     again = terminal.output("report", out, "-o", tmp_path / "again.html")

@@ -112,9 +112,9 @@ def test_show_reads_a_table(terminal, tmp_path):
     path = tmp_path / "visits.csv"
     path.write_text("age,site,ill\n1,north,no\n2,south,yes\n3,north,yes\n")
     command = ("data", "show", str(path), "--label-column", "ill", "--client-column", "site")
-    facts = terminal.json(*command)
-    assert (facts["clients"], facts["classes"], facts["shape"]) == (2, 2, [1])
-    assert facts["report"] is None
+    printed = terminal.json(*command)
+    assert (printed["clients"], printed["classes"], printed["shape"]) == (2, 2, [1])
+    assert printed["report"] is None
     assert "south" in terminal.output(*command)
 
 
@@ -122,14 +122,14 @@ def test_show_reads_a_folder_of_images(terminal, tmp_path):
     for path in ("a/cat/1.png", "b/dog/2.png"):
         (tmp_path / "pets" / path).parent.mkdir(parents=True)
         Image.new("L", (9, 9)).save(tmp_path / "pets" / path)
-    facts = terminal.json("data", "show", str(tmp_path / "pets"), "--size", "4")
-    assert (facts["clients"], facts["name"], facts["shape"]) == (2, "pets", [1, 4, 4])
+    printed = terminal.json("data", "show", str(tmp_path / "pets"), "--size", "4")
+    assert (printed["clients"], printed["name"], printed["shape"]) == (2, "pets", [1, 4, 4])
 
 
 def test_show_reads_a_saved_federation(terminal, tmp_path):
     saved = Federation.from_arrays(np.zeros((4, 2)), [0, 1, 2, 0], [0, 1, 2, 2])
-    facts = terminal.json("data", "show", str(saved.save(tmp_path / "saved")), "--holdout", "0.5")
-    assert (facts["clients"], facts["train"], facts["test"]) == (3, 3, 1)
+    printed = terminal.json("data", "show", str(saved.save(tmp_path / "saved")), "--holdout", "0.5")
+    assert (printed["clients"], printed["train"], printed["test"]) == (3, 3, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from unskew.errors import UnskewWarning
 
-QUICK = "density_rounds=1,ratio_rounds=2,pool=64"
+QUICK = "density_rounds=1,ratio_rounds=2,global_samples=64"
 
 
 def figures(page: str) -> dict[str, dict]:

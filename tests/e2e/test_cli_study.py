@@ -67,8 +67,8 @@ def test_show_lists_what_each_scale_changes(terminal):
     text = terminal.output("study", "show", "ida-table1")
     for scale in ("scale paper", "scale cpu", "scale smoke", "vgg11"):
         assert scale in text
-    facts = terminal.json("study", "show", "ida-table1", "--scale", "cpu")
-    assert "40 rounds, not 5000" in facts["cpu"]["changes"]
+    printed = terminal.json("study", "show", "ida-table1", "--scale", "cpu")
+    assert "40 rounds, not 5000" in printed["cpu"]["changes"]
 
 
 def test_a_study_is_run_judged_and_saved(terminal, grid, tmp_path):
@@ -117,8 +117,8 @@ def test_a_study_does_not_write_into_a_foreign_folder(terminal, grid, tmp_path, 
 @pytest.mark.long
 def test_a_case_that_follows_doubles_the_measured_clients(terminal, grid, tmp_path):
     terminal.output("study", "run", grid, "--scale", "cpu", "--seeds", "1", "--out", "out/grid")
-    facts = [json.loads(path.read_text()) for path in tmp_path.glob("out/runs/*/*/*/run.json")]
-    skews = {fact["data"]["skew"] for fact in facts}
+    printed = [json.loads(path.read_text()) for path in tmp_path.glob("out/runs/*/*/*/run.json")]
+    skews = {metadata["data"]["skew"] for metadata in printed}
     assert any(re.fullmatch(r".*,double=\d/\d/\d", skew) for skew in skews)
 
 

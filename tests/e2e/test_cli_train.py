@@ -43,27 +43,27 @@ def test_run_prints_a_table_and_the_cost(terminal, config):
 
 
 def test_run_as_json(terminal, config, tmp_path):
-    facts = terminal.json("run", config, "--out", tmp_path / "run")
-    assert facts["method"] == "fedprox:mu=0.1"
-    assert (facts["model"], facts["rounds"], facts["seed"]) == ("logistic", 3, 0)
-    assert facts["cost"]["parameters_up"] == 3 * 4 * 18
-    assert set(facts["levels"]) == {"global", "local", "personal"}
-    assert 0 <= facts["levels"]["global"]["accuracy"] <= 1
-    assert facts["folder"] == str(tmp_path / "run")
+    printed = terminal.json("run", config, "--out", tmp_path / "run")
+    assert printed["method"] == "fedprox:mu=0.1"
+    assert (printed["model"], printed["rounds"], printed["seed"]) == ("logistic", 3, 0)
+    assert printed["cost"]["parameters_up"] == 3 * 4 * 18
+    assert set(printed["levels"]) == {"global", "local", "personal"}
+    assert 0 <= printed["levels"]["global"]["accuracy"] <= 1
+    assert printed["folder"] == str(tmp_path / "run")
     assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 3
 
 
 def test_set_changes_single_fields(terminal, config):
     options = ("--set", "train.rounds=2", "--set", "method=mean", "--set", "train.seed=3")
-    facts = terminal.json("run", config, *options)
-    assert (facts["rounds"], facts["method"], facts["seed"]) == (2, "mean", 3)
+    printed = terminal.json("run", config, *options)
+    assert (printed["rounds"], printed["method"], printed["seed"]) == (2, "mean", 3)
 
 
 def test_the_option_out_overrides_the_folder_of_the_file(terminal, config, tmp_path):
     config.write_text(f'out = "{tmp_path / "first"}"\n' + config.read_text())
     assert terminal.json("run", config)["folder"] == str(tmp_path / "first")
-    facts = terminal.json("run", config, "--out", tmp_path / "other")
-    assert facts["folder"] == str(tmp_path / "other")
+    printed = terminal.json("run", config, "--out", tmp_path / "other")
+    assert printed["folder"] == str(tmp_path / "other")
 
 
 def test_run_resumes(terminal, config, tmp_path):
@@ -80,9 +80,9 @@ def test_a_named_source_is_partitioned(terminal, tmp_path):
         'model = "logistic"\n[data]\nname = "digits"\nskew = "dirichlet:alpha=0.3"\nclients = 3\n'
         "[train]\nrounds = 1\nsteps = 2\n"
     )
-    facts = terminal.json("run", path)
-    assert facts["data"] == "digits"
-    assert facts["cost"]["parameters_up"] == 3 * (64 * 10 + 10)
+    printed = terminal.json("run", path)
+    assert printed["data"] == "digits"
+    assert printed["cost"]["parameters_up"] == 3 * (64 * 10 + 10)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_methods_are_listed_with_their_options(terminal):
     rows = {row["name"]: row for row in terminal.json("methods")}
     assert rows["fedprox"]["options"] == {"buffers": "average", "mu": 0.01}
     assert rows["fedprox"]["searched"] == {"mu": [0.001, 0.01, 0.1, 1.0]}
-    assert rows["fedbn"]["runner"] == "pool"
+    assert rows["fedbn"]["runner"] == "processes"
     assert all(row["title"] and row["paper"] and row["sent to clients"] for row in rows.values())
     for option in ([], ["--long"]):
         table = terminal.output("methods", *option)

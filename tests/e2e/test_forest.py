@@ -19,7 +19,7 @@ def pair(method, difference, low, high):
 
 def test_differences_intervals_and_the_margin_are_at_their_places():
     """41 columns from -2 to 2: the margin is in columns 10 and 30, the baseline in column 20."""
-    better = pair("new", 5 / 3, 1.4, 1.9)  # the reach is 1.2 times the largest difference: 2
+    better = pair("new", 5 / 3, 1.4, 1.9)  # the axis ends at 1.2 times the largest difference: 2
     line, scale = forest_lines(verdict(better), 41 + len("new") + 2)
     cells = line[5:]
     assert [cells.index("·"), cells.index("│"), cells.index("●")] == [10, 20, 37]

@@ -28,4 +28,4 @@ def test_the_page_has_a_section_per_federation_and_the_values_of_every_seed(tmp_
         stored = json.loads((tmp_path / "three" / f"{name}.json").read_text())
         for run in found:
             seeds = stored[run.method]["seeds"]
-            assert seeds[str(run.seed)]["global"] == run.judged("global")
+            assert seeds[str(run.seed)]["global"] == run.final_value("global")

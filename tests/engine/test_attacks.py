@@ -33,7 +33,7 @@ def test_shuffled_labels_stay_with_their_client():
     assert np.array_equal(attacked.test.y, federation.test.y)
 
 
-@pytest.mark.parametrize("runner", ["vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["vectorised", "processes"])
 def test_a_scaled_upload_moves_the_mean_and_not_the_median(runner):
     federation = small_federation(sizes=(20, 20, 20, 20, 20))
 

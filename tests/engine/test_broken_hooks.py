@@ -29,7 +29,7 @@ class ReturnsOnlyTheServer(ServerSide):
 
 def test_a_worker_that_dies_is_reported_with_its_client(federation):
     with pytest.raises(UnskewError, match=r"worker process ended \(exit code 3\) while training"):
-        us.train(federation, EndsItsProcess(), rounds=1, runner="pool", workers=2)
+        us.train(federation, EndsItsProcess(), rounds=1, runner="processes", workers=2)
 
 
 def test_conclude_must_return_server_and_diagnostics(federation):

@@ -1,4 +1,4 @@
-"""The pool's workers trace steps whose shapes repeat; traced steps give the same bits."""
+"""Worker processes trace steps whose shapes repeat; traced steps give the same bits."""
 
 from dataclasses import replace
 

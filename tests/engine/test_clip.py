@@ -106,16 +106,16 @@ def test_a_norm_that_is_never_reached_changes_no_bit(federation, runner):
 
 
 def test_the_pool_clips_like_the_loop(federation):
-    pool = final(federation, runner="pool", workers=2, clip=0.1)
-    assert torch.equal(pool, final(federation, runner="loop", clip=0.1))
+    processes = final(federation, runner="processes", workers=2, clip=0.1)
+    assert torch.equal(processes, final(federation, runner="loop", clip=0.1))
 
 
 def test_the_norm_is_recorded_and_a_run_is_resumed_with_no_other(tmp_path):
     federation = small_federation()
     options = {"out": tmp_path / "run", **QUICK}
     us.train(federation, "fedavg", rounds=1, clip=0.5, **options)
-    facts = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert facts["configuration"]["clip"] == 0.5
+    metadata = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert metadata["configuration"]["clip"] == 0.5
     us.train(federation, "fedavg", rounds=2, clip=0.5, resume=True, **options)
     with pytest.raises(UnskewError, match="clip"):
         us.train(federation, "fedavg", rounds=3, resume=True, **options)

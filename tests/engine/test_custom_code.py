@@ -200,9 +200,9 @@ def test_the_hash_is_the_same_in_every_process():
 def test_a_run_without_a_hash_of_its_code_can_be_resumed(federation, tmp_path):
     us.train(federation, WithAttribute(1.0), out=tmp_path / "r", **OPTIONS)
     path = tmp_path / "r" / "run.json"
-    facts = json.loads(path.read_text())
-    del facts["identity"]["code"]
-    path.write_text(json.dumps(facts))
+    metadata = json.loads(path.read_text())
+    del metadata["identity"]["code"]
+    path.write_text(json.dumps(metadata))
     more = OPTIONS | {"rounds": 2}
     assert (
         us.train(federation, WithAttribute(1.0), out=tmp_path / "r", resume=True, **more).rounds
@@ -322,7 +322,7 @@ class Faulty(ClientSide, ServerSide):
         ("finish", lambda f: replace(f, extras={"a": 1}), r"extras\['faulty/a'\] must be a tensor"),
         ("conclude", lambda s: replace(s, vector=s.vector.double()), r"got torch.float64 of \("),
         ("conclude", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .*got ndarray"),
-        ("conclude", lambda s: replace(s, slots={"n": 3}), r"slots\['faulty/n'\] must be a tensor"),
+        ("conclude", lambda s: replace(s, state={"n": 3}), r"state\['faulty/n'\] must be a tensor"),
         ("conclude", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
     ],
 )

@@ -49,10 +49,10 @@ def run(federation, **settings):
 
 
 def test_random_numbers_are_the_same_in_every_runner(federation):
-    loop, pool, vectorised = (
-        run(federation, runner=runner, workers=2) for runner in ("loop", "pool", "vectorised")
+    loop, processes, vectorised = (
+        run(federation, runner=runner, workers=2) for runner in ("loop", "processes", "vectorised")
     )
-    assert loop.metrics[-1]["train_loss"] == pool.metrics[-1]["train_loss"]
+    assert loop.metrics[-1]["train_loss"] == processes.metrics[-1]["train_loss"]
     assert vectorised.metrics[-1]["train_loss"] == pytest.approx(loop.metrics[-1]["train_loss"])
     for one, other in zip(loop.model.parameters(), vectorised.model.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)
@@ -93,10 +93,10 @@ def test_methods_that_need_accuracies_reject_other_networks(federation):
 
 class StopsAtThree(us.ServerSide, us.Setup):
     def receive(self, server, uploads):
-        return {"count": server.slots.get("count", torch.zeros(())) + 1}
+        return {"count": server.state.get("count", torch.zeros(())) + 1}
 
     def is_done(self, server):
-        return float(server.slots.get("count", 0)) >= 3
+        return float(server.state.get("count", 0)) >= 3
 
 
 class Staged(us.Setup):

@@ -68,7 +68,7 @@ def test_metrics_change_nothing_else():
     for with_none, with_auc in zip(plain.metrics, measured.metrics, strict=True):
         for level in ("global", "local", "personal"):
             assert with_none[level] == {name: with_auc[level][name] for name in with_none[level]}
-    assert "metrics" not in plain.facts
+    assert "metrics" not in plain.metadata
     assert set(plain.metrics[0]["global"]) == {"accuracy", "loss"}
 
 
@@ -160,7 +160,7 @@ def test_tuning_is_decided_by_the_metric():
             tune={"lr": [0.01, 0.5], "rounds": 1, "budget": 5},
             **OPTIONS,
         )
-        tuning = runs[0].facts["tuning"]
+        tuning = runs[0].metadata["tuning"]
         assert tuning["metric"] == metric
         assert all(0 <= trial["value"] <= 1 for trial in tuning["results"])
 

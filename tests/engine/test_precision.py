@@ -75,15 +75,15 @@ def test_bf16_trains_nearly_as_float32_does(method):
     short = us.train(federation, method, **settings, precision="bf16")
     assert not torch.equal(vector_of(exact), vector_of(short))
     torch.testing.assert_close(vector_of(short), vector_of(exact), rtol=0.05, atol=0.02)
-    assert short.facts["configuration"]["precision"] == "bf16"
+    assert short.metadata["configuration"]["precision"] == "bf16"
 
 
 @pytest.mark.parametrize("model", long_after(1, ["lenet5:norm=batch", "lenet5"]))
 def test_pool_and_loop_agree_bit_for_bit(images, model):
     options = {"rounds": 2, "steps": 25, "batch_size": 8, "precision": "bf16", "model": model}
     loop = us.train(images, "fedprox:mu=0.1", runner="loop", **options)
-    pool = us.train(images, "fedprox:mu=0.1", runner="pool", workers=2, **options)
-    assert torch.equal(vector_of(loop), vector_of(pool))
+    processes = us.train(images, "fedprox:mu=0.1", runner="processes", workers=2, **options)
+    assert torch.equal(vector_of(loop), vector_of(processes))
 
 
 def test_statistics_of_norms_stay_in_float32(images):

@@ -147,9 +147,9 @@ def test_custom_code_is_not_in_a_folder(tmp_path):
 def test_a_changed_folder_is_one_line(tmp_path):
     run = us.train(small_federation(), rounds=1, out=tmp_path / "run", progress=False)
     path = run.folder / "run.json"
-    facts = json.loads(path.read_text())
+    metadata = json.loads(path.read_text())
     for change in ({"inputs": {"shape": [10**12]}}, {"inputs": 3}, {"preprocessing": {"spec": 1}}):
-        path.write_text(json.dumps({**facts, **change}))
+        path.write_text(json.dumps({**metadata, **change}))
         with pytest.raises(us.UnskewError) as error:
             _ = read_run(run.folder).predictor
         assert "\n" not in str(error.value)

@@ -37,11 +37,11 @@ OPTIONS = {"model": "mlp:hidden=6", "rounds": 2, "batch_size": 8}
 
 
 def test_every_runner_takes_the_same_private_steps(federation):
-    loop, pool, vectorised = (
+    loop, processes, vectorised = (
         us.train(federation, PrivateTask(), runner=runner, workers=2, **OPTIONS)
-        for runner in ("loop", "pool", "vectorised")
+        for runner in ("loop", "processes", "vectorised")
     )
-    assert torch.equal(vector_of(loop), vector_of(pool))
+    assert torch.equal(vector_of(loop), vector_of(processes))
     assert torch.allclose(vector_of(loop), vector_of(vectorised), atol=1e-5)
     assert not torch.allclose(vector_of(loop), vector_of(us.train(federation, **OPTIONS)))
 

@@ -73,7 +73,7 @@ def test_a_regression_is_judged_by_its_rmse_and_reports_mae_and_r2():
     assert local["rmse_max"] >= local["rmse"] >= local["pooled_mae"] / 2
     assert run.table().columns[2:] == ["local rmse", "worst client", "personal", "mae", "r2"]
     assert np.isnan(run.accuracy)
-    assert run.facts["target"]["center"] == pytest.approx(federation.train.y.mean())
+    assert run.metadata["target"]["center"] == pytest.approx(federation.train.y.mean())
 
 
 def test_the_loss_can_be_set():
@@ -89,7 +89,7 @@ def test_the_loss_can_be_set():
         us.train(classes, loss="mse", **OPTIONS)
 
 
-@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "processes"])
 def test_all_runners_train_a_regression(runner):
     loop = us.train(sites(), runner="loop", **OPTIONS)
     run = us.train(sites(), runner=runner, workers=1, **OPTIONS)

@@ -28,7 +28,7 @@ class WithState(us.ClientSide, us.ServerSide):
         return Finished(extras={"seen": seen}, state={"seen": seen})
 
     def conclude(self, before, after, uploads, diagnostics):
-        momentum = after.slots.get("momentum", torch.zeros_like(after.vector))
+        momentum = after.state.get("momentum", torch.zeros_like(after.vector))
         momentum = 0.5 * momentum + after.vector * (1 + 1e-3 * sum(uploads.extras["seen"]))
         vector = 0.9 * after.vector + 0.01 * momentum
         return type(after)(vector, {"momentum": momentum}), {}

@@ -10,19 +10,19 @@ from tests.toys import vector_of
 import unskew as us
 from unskew.aggregation.blocks import as_matrix
 from unskew.composition.method import Method
-from unskew.engine import memory, received
+from unskew.engine import memory, upload_checks
 from unskew.engine.extras import ExtrasMatrix
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fednova"])
 def test_uploads_are_freed_without_the_garbage_collector(federation, monkeypatch, method):
-    sent, unacceptable = [], received.unacceptable
+    sent, unacceptable = [], upload_checks.unacceptable
 
     def remembering(context, round_, tasks, result, *args):
         sent.extend(weakref.ref(each) for each in result.finished)
         return unacceptable(context, round_, tasks, result, *args)
 
-    monkeypatch.setattr(received, "unacceptable", remembering)
+    monkeypatch.setattr(upload_checks, "unacceptable", remembering)
     gc.collect()
     gc.disable()
     try:
@@ -33,12 +33,12 @@ def test_uploads_are_freed_without_the_garbage_collector(federation, monkeypatch
         gc.enable()
 
 
-@pytest.mark.parametrize(("runner", "vectors"), [("loop", 3), ("pool", 5), ("vectorised", 3)])
+@pytest.mark.parametrize(("runner", "vectors"), [("loop", 3), ("processes", 5), ("vectorised", 3)])
 def test_the_server_aggregates_with_four_stacks_in_memory(federation, monkeypatch, runner, vectors):
     """Models, sent changes, and the control variates before and after the round.
 
     There are a few vectors besides: the model and the control variate of the server, for example,
-    and in the pool their copies that the workers share.
+    and in worker processes their copies that the workers share.
     """
     stacks, aggregate = [], Method.aggregate
 

@@ -243,7 +243,7 @@ class Prepared(us.ClientSide, us.ServerSide, us.Setup):
         return Finished(extras={"rounds": state["rounds"].view(1)}, state=state)
 
     def receive(self, server, uploads):
-        return {**server.slots, "rounds": torch.cat(list(uploads.extras["rounds"]))}
+        return {**server.state, "rounds": torch.cat(list(uploads.extras["rounds"]))}
 
 
 class Counting(us.ClientSide, us.ServerSide):
@@ -282,8 +282,8 @@ def test_clients_keep_their_state_from_stage_to_stage(federation, tmp_path):
 
     us.train(federation, Prepared(), rounds=2, out=tmp_path / "run", **OPTIONS)
     position, _ = Checkpoints(tmp_path / "run" / "checkpoints").load()
-    assert position.server.slots["prepared/rounds"].tolist() == [3, 3, 3, 3]
-    assert position.server.slots["prepared/mean"] == position.earlier["first"].vector.mean()
+    assert position.server.state["prepared/rounds"].tolist() == [3, 3, 3, 3]
+    assert position.server.state["prepared/mean"] == position.earlier["first"].vector.mean()
     assert len(position.earlier["first"].vector) == 21
 
 
@@ -363,9 +363,9 @@ class Interrupting(Counting, us.Personalization):
     replaces = frozenset({Aspect.PERSONAL_MODEL})
 
     def receive(self, server, uploads):
-        if INTERRUPTED["place"] == "aggregate" and int(server.slots.get("round", 0)) == 1:
+        if INTERRUPTED["place"] == "aggregate" and int(server.state.get("round", 0)) == 1:
             raise Stopped
-        return {"round": server.slots.get("round", torch.zeros(())) + 1}
+        return {"round": server.state.get("round", torch.zeros(())) + 1}
 
     def personal(self, model, state):
         if INTERRUPTED["place"] == "evaluation" and int(state["rounds"]) == 2:

@@ -4,7 +4,7 @@ from torch import nn
 
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext, Loop
-from unskew.engine.pool import ProcessPool, start_method
+from unskew.engine.process_pool import ProcessPool, start_method
 from unskew.engine.runners import (
     choose_device,
     make_runner,
@@ -36,7 +36,7 @@ def test_small_dense_networks_are_vectorised():
 
 
 def test_convolutions_go_to_the_pool():
-    assert chosen(make("lenet5", (1, 28, 28), 10), (1, 28, 28)) == "pool"
+    assert chosen(make("lenet5", (1, 28, 28), 10), (1, 28, 28)) == "processes"
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_code_that_vmap_cannot_run_is_not_vectorised():
         def forward(self, x):
             return self.head(torch.nn.functional.dropout(x, 0.5))
 
-    assert chosen(WithDropout()) == "pool"
+    assert chosen(WithDropout()) == "processes"
 
 
 def test_a_requested_runner_is_used():
-    for runner in ("loop", "pool", "vectorised"):
+    for runner in ("loop", "processes", "vectorised"):
         assert chosen(make("mlp", (4,), 2), runner=runner) == runner
 
 
@@ -78,8 +78,8 @@ def test_convolutions_are_vectorised_on_an_accelerator(monkeypatch):
 
     assert chosen_there("lenet5") == "vectorised"
     assert chosen_there("lenet5:norm=batch") == "loop"
-    with pytest.raises(UnskewError, match="runner: 'pool' works on the cpu"):
-        chosen_there("lenet5", runner="pool")
+    with pytest.raises(UnskewError, match="runner: 'processes' works on the cpu"):
+        chosen_there("lenet5", runner="processes")
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
@@ -119,13 +119,13 @@ def test_workers_are_forked_unless_this_process_uses_a_gpu(monkeypatch):
     [
         ({}, 3, Vectorised),
         ({"runner": "loop"}, 3, Loop),
-        ({"runner": "pool", "workers": 2}, 3, ProcessPool),
-        ({"runner": "pool", "workers": 1}, 3, Loop),
-        ({"runner": "pool", "workers": 4}, 1, Loop),
+        ({"runner": "processes", "workers": 2}, 3, ProcessPool),
+        ({"runner": "processes", "workers": 1}, 3, Loop),
+        ({"runner": "processes", "workers": 4}, 1, Loop),
     ],
 )
 def test_make_runner_returns_the_requested_type(options, cohort, kind, monkeypatch):
-    monkeypatch.setattr("unskew.engine.pool._SHUTDOWN_SECONDS", 60)
+    monkeypatch.setattr("unskew.engine.process_pool._SHUTDOWN_SECONDS", 60)
     federation = Federation.from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], [0, 1, 2])
     network = FunctionalModel(nn.Linear(1, 2))
     runner = make_runner(

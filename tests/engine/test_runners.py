@@ -1,4 +1,4 @@
-"""All runners agree: the pool and the loop bit for bit, vectorised within 1e-5."""
+"""All runners agree: processes and the loop bit for bit, vectorised within 1e-5."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_vectorised_equals_the_loop(federation, method, local):
 
 def test_one_worker_equals_two_bit_for_bit():
     federation = images()
-    options = {"model": CNN, "runner": "pool", "epochs": 2}
+    options = {"model": CNN, "runner": "processes", "epochs": 2}
     one = final(federation, workers=1, **options)
     two = final(federation, workers=2, **options)
     assert torch.equal(one, two)
@@ -94,7 +94,7 @@ def test_batchnorm_with_unequal_clients_is_rejected_when_vectorised():
         final(images(), model=CNN, runner="vectorised")
 
 
-@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "processes"])
 def test_sample_weights_enter_the_loss(federation, runner):
     """Sample weights change the result, and by the same amount in every runner."""
 
@@ -109,7 +109,7 @@ def test_sample_weights_enter_the_loss(federation, runner):
     torch.testing.assert_close(weighted, reference, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "processes"])
 def test_training_accuracy_is_measured_after_training(federation, runner):
     seen = []
 
@@ -135,7 +135,7 @@ def test_training_accuracy_is_measured_after_training(federation, runner):
     assert seen[0].tolist() == pytest.approx(reference, abs=1e-6)
 
 
-@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "processes"])
 def test_a_failing_hook_names_client_round_and_hook(federation, runner):
     class Broken(us.ClientSide):
         def finish(self, client, start, trained, state):
@@ -147,7 +147,7 @@ def test_a_failing_hook_names_client_round_and_hook(federation, runner):
         us.train(federation, Broken(), model="logistic", rounds=1, runner=runner, workers=2)
 
 
-@pytest.mark.parametrize("runner", ["loop", "vectorised", "pool"])
+@pytest.mark.parametrize("runner", ["loop", "vectorised", "processes"])
 def test_state_stays_with_its_client(federation, runner):
     class Counting(us.ClientSide, us.ServerSide):
         def finish(self, client, start, trained, state):

@@ -71,7 +71,7 @@ class RaisingKeyError(ServerSide):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_on_a_worker_carries_its_traceback(federation, jobs):
-    options = {**OPTIONS, "runner": "pool", "workers": 2}
+    options = {**OPTIONS, "runner": "processes", "workers": 2}
     with pytest.raises(UnskewError) as caught:
         us.compare(federation, [Broken(), "fedavg"], jobs=jobs, **options)
     assert "test_jobs.py" in "".join(caught.value.__notes__)

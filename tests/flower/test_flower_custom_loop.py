@@ -48,8 +48,8 @@ def test_nodes_with_plain_arrays_train_like_a_federation_of_them(method):
     federation = federation_of(*arrays.values())
     simulated = us.train(federation, method, model=grids.MODEL, runner="loop", **OPTIONS)
     assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(simulated.model))
-    assert strategy.run.facts["data"]["client_names"] == sorted(SITES)
-    assert strategy.run.facts["data"]["label_counts"] is None
+    assert strategy.run.metadata["data"]["client_names"] == sorted(SITES)
+    assert strategy.run.metadata["data"]["label_counts"] is None
 
 
 def test_the_nodes_test_samples_are_evaluated_on_the_node():

@@ -61,7 +61,7 @@ def test_metrics_and_tasks_are_those_of_a_simulation(method, regression, options
             expected = {k: v for k, v in ours[level].items() if not k.startswith("pooled_")}
             assert theirs[level] == pytest.approx(expected, abs=1e-5, nan_ok=True)
     assert on_flower.metric == simulated.metric
-    assert on_flower.facts.get("target") == simulated.facts.get("target")
+    assert on_flower.metadata.get("target") == simulated.metadata.get("target")
 
 
 def test_a_client_on_which_a_metric_is_undefined_still_counts_in_the_others():
@@ -103,12 +103,12 @@ def test_a_resumed_regression_keeps_its_units(tmp_path):
     federation = data(regression=True)
     first = on_grid(federation, out=tmp_path / "run", rounds=1)
     path = tmp_path / "run" / "run.json"
-    facts = json.loads(path.read_text())
-    assert facts["target"] == first.facts["target"]
-    facts["target"]["scale"] = 7.5
-    path.write_text(json.dumps(facts))
+    metadata = json.loads(path.read_text())
+    assert metadata["target"] == first.metadata["target"]
+    metadata["target"]["scale"] = 7.5
+    path.write_text(json.dumps(metadata))
     again = on_grid(federation, out=tmp_path / "run", resume=True)
-    assert again.facts["target"]["scale"] == again.model.head.scale == 7.5
+    assert again.metadata["target"]["scale"] == again.model.head.scale == 7.5
 
 
 def info(**changes):

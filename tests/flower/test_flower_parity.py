@@ -18,7 +18,7 @@ grids = pytest.importorskip("grids")
 OPTIONS = {"rounds": 3, "seed": 3, "lr": 0.1, "batch_size": 8, "momentum": 0.5}
 OPTIONS |= {"evaluate_every": 2}
 QUICK = {
-    "feddisk": "feddisk:density_rounds=2,ratio_rounds=2,hidden=6,pool=32,ratio_hidden=6",
+    "feddisk": "feddisk:density_rounds=2,ratio_rounds=2,hidden=6,global_samples=32,ratio_hidden=6",
     "latent": "latent:encoder=6,vae_rounds=2",
     "fedrep": "fedrep:head_epochs=2",
     "fedcluster": "fedcluster:groups=2",

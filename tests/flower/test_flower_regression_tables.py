@@ -38,8 +38,8 @@ def test_nodes_and_a_simulation_give_the_same_bits(tmp_path, prepare, columns, d
     nodes = run_on_nodes(tmp_path, rows, prepare=prepare, columns=columns, node={"task": task}).run
     simulated = simulate(rows, prepare, columns=columns, task=task)
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
-    assert nodes.facts["target"] == simulated.facts["target"]
-    ours, theirs = (run.facts["preprocessing"] for run in (nodes, simulated))
+    assert nodes.metadata["target"] == simulated.metadata["target"]
+    ours, theirs = (run.metadata["preprocessing"] for run in (nodes, simulated))
     assert ours["transform"] == theirs["transform"]
     assert [row["traffic"] for row in nodes.metrics] == [r["traffic"] for r in simulated.metrics]
 

@@ -13,7 +13,7 @@ grids = pytest.importorskip("grids")
 
 TRAIN = "train.unskew"
 OPTIONS = {"rounds": 4, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
-DISK = "feddisk:density_rounds=2,ratio_rounds=2,hidden=6,pool=32,ratio_hidden=6"
+DISK = "feddisk:density_rounds=2,ratio_rounds=2,hidden=6,global_samples=32,ratio_hidden=6"
 
 
 def bits(run):

@@ -29,7 +29,7 @@ def test_nodes_and_a_simulation_give_the_same_bits(tmp_path, prepare, columns):
     nodes = run_on_nodes(tmp_path, prepare=prepare, columns=columns).run
     simulated = simulate(prepare=prepare, columns=columns)
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
-    ours, theirs = (run.facts["preprocessing"] for run in (nodes, simulated))
+    ours, theirs = (run.metadata["preprocessing"] for run in (nodes, simulated))
     assert ours["transform"] == theirs["transform"]
     assert [row["traffic"] for row in nodes.metrics] == [r["traffic"] for r in simulated.metrics]
     if prepare != "local":
@@ -55,13 +55,13 @@ def test_labels_that_are_numbers_at_one_node_only_are_names(tmp_path):
         if row["hospital"] == "east":
             row["outcome"] = "1"
     nodes = run_on_nodes(tmp_path, rows).run
-    assert nodes.facts["data"]["class_names"] == ["1", "died", "left"]
+    assert nodes.metadata["data"]["class_names"] == ["1", "died", "left"]
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulate(rows).model))
 
 
 def test_a_run_may_have_more_classes_than_its_nodes(tmp_path):
     run = run_on_nodes(tmp_path, classes=5, out=tmp_path / "run").run
-    assert read_run(run.folder).facts["data"]["class_names"] is None
+    assert read_run(run.folder).metadata["data"]["class_names"] is None
     assert run.predictor.predict_proba(hospital_rows(1)).shape == (1, 5)
 
 
@@ -97,7 +97,7 @@ def test_only_the_messages_of_the_preprocessing_precede_the_first_round(tmp_path
 def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     options = {"prepare": "federated:epsilon=1", "columns": COLUMNS, "noise": "secret"}
     first, second = (run_on_nodes(tmp_path, **options) for _ in range(2))
-    transforms = [each.run.facts["preprocessing"]["transform"] for each in (first, second)]
+    transforms = [each.run.metadata["preprocessing"]["transform"] for each in (first, second)]
     assert transforms[0] != transforms[1]
     (message, reply), *_ = [
         (sent, reply) for name, sent, reply in first.grid.of_kind("query.unskew_prepare")

@@ -64,7 +64,7 @@ def test_nodes_with_a_csv_each_end_with_the_bits_of_one_table(federation, tmp_pa
     simulated = us.train(table, out=tmp_path / "simulated", progress=False, **same)
     found = compare_tensors(final_tensors(tmp_path / "run"), final_tensors(tmp_path / "simulated"))
     assert found.largest_difference == 0, str(found)
-    assert on_nodes.facts["preprocessing"] == simulated.facts["preprocessing"]
+    assert on_nodes.metadata["preprocessing"] == simulated.metadata["preprocessing"]
     assert on_nodes.cost == simulated.cost
     assert on_nodes.metrics[-1]["global"] == simulated.metrics[-1]["global"]
     probabilities = simulated.predictor.predict_proba(common)[:, 1]

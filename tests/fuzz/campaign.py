@@ -162,8 +162,8 @@ def _listing(folder: Path) -> set[tuple[str, int, int]]:
     """Return the path of every file and folder; of files also size and time of the last change."""
     listing = set()
     for path in folder.rglob("*"):
-        facts = path.lstat()
-        version = (0, 0) if path.is_dir() else (facts.st_size, facts.st_mtime_ns)
+        status = path.lstat()
+        version = (0, 0) if path.is_dir() else (status.st_size, status.st_mtime_ns)
         listing.add((str(path.relative_to(folder)), *version))
     return listing
 

@@ -189,9 +189,9 @@ def federation_folder(rng: random.Random, stock: Path, targets: set[str]) -> Non
     elif path.suffix == ".npy":
         np.save(path, odd_array(rng, np.load(path)))
     else:
-        facts = json.loads(path.read_text())
-        facts[rng.choice(list(facts))] = rng.choice(VALUES)
-        path.write_text(json.dumps(facts))
+        metadata = json.loads(path.read_text())
+        metadata[rng.choice(list(metadata))] = rng.choice(VALUES)
+        path.write_text(json.dumps(metadata))
     if how > 0.9:
         run_command(["data", "show", "f"])
     else:

@@ -76,12 +76,12 @@ def test_fesem_by_hand():
     uploads = Uploads.of(torch.tensor([[0.0], [2.0], [11.0], [7.0]]), samples=[1, 3, 1, 1])
     server, diagnostics = method.aggregate(initial_server(method, [0.0]), uploads)
     assert diagnostics["cluster"].tolist() == [1, 1, 0, 0]
-    assert server.slots["fesem/models"].flatten().tolist() == [9.0, 1.5]
+    assert server.state["fesem/models"].flatten().tolist() == [9.0, 1.5]
     assert server.vector.item() == 4.0  # (4 * 1.5 + 2 * 9) / 6
     far = Uploads.of(torch.tensor([[8.0], [100.0]]), clients=[0, 1])
     moved, diagnostics = method.aggregate(server, far)
     assert diagnostics["cluster"].tolist() == [0, 0]  # both are nearest to the centre at 9
-    assert moved.slots["fesem/models"].flatten().tolist() == [54.0, 1.5]  # the other stays
+    assert moved.state["fesem/models"].flatten().tolist() == [54.0, 1.5]  # the other stays
 
 
 def test_unused_centers_start_at_different_uploads():
@@ -90,8 +90,8 @@ def test_unused_centers_start_at_different_uploads():
     for client, place in enumerate((1.0, 1.0, 5.0, 9.0)):
         uploads = Uploads.of(torch.tensor([[place]]), clients=[client])
         server, _ = method.aggregate(server, uploads)
-    assert server.slots["fesem/cluster"].tolist() == [0, 0, 1, 2]
-    assert server.slots["fesem/models"].flatten().tolist() == [1.0, 5.0, 9.0]
+    assert server.state["fesem/cluster"].tolist() == [0, 0, 1, 2]
+    assert server.state["fesem/models"].flatten().tolist() == [1.0, 5.0, 9.0]
 
 
 @given(seed=st.integers(0, 1000), models=st.integers(1, 4), clients=st.integers(1, 7))
@@ -105,7 +105,7 @@ def test_a_round_never_raises_the_objective(seed, models, clients):
     )
 
     def objective(server, cluster):
-        centers = server.slots["fesem/models"][cluster]
+        centers = server.state["fesem/models"][cluster]
         return float((samples * (stack - centers).double().square().sum(1)).sum())
 
     before = objective(server, diagnostics["cluster"])
@@ -161,7 +161,7 @@ def split(part, stack, samples=None):
     server, diagnostics = method.aggregate(
         initial_server(method, [0.0, 0.0]), Uploads.of(stack, samples=samples)
     )
-    return server.slots["cfl/models"].tolist(), diagnostics["cluster"].tolist()
+    return server.state["cfl/models"].tolist(), diagnostics["cluster"].tolist()
 
 
 def test_cfl_splits_only_where_the_mean_update_is_small_and_clients_still_move():
@@ -181,8 +181,8 @@ def test_an_absent_member_stays_with_the_larger_part():
     server, _ = method.aggregate(server, Uploads.of(torch.zeros(4, 1)))
     uploads = Uploads.of(torch.tensor([[1.0], [-2.0], [1.0]]), clients=[0, 1, 2])
     server, _ = method.aggregate(server, uploads)
-    assert server.slots["cfl/cluster"].tolist() == [0, 1, 0, 0]
-    assert server.slots["cfl/models"].flatten().tolist() == [1.0, -2.0]
+    assert server.state["cfl/cluster"].tolist() == [0, 1, 0, 0]
+    assert server.state["cfl/models"].flatten().tolist() == [1.0, -2.0]
 
 
 # FedGroup.
@@ -212,14 +212,14 @@ def test_a_new_client_is_grouped_before_it_is_averaged():
     server, diagnostics = method.aggregate(server, Uploads.of(first))
     right, up = diagnostics["cluster"].tolist()[:2]
     assert diagnostics["cluster"].tolist() == [right, up, right]
-    assert server.slots["fedgroup/models"][right].tolist() == [4.0, 1.0]
+    assert server.state["fedgroup/models"][right].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 0)["model"].tolist() == [4.0, 1.0]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 1.0]  # the start
     both = Uploads.of(torch.tensor([[9.0, 2.0], [1.5, 9.0]]), clients=[0, 7])
     server, diagnostics = method.aggregate(server, both)
     assert diagnostics["cluster"].tolist() == [right, up]
     assert diagnostics["weights"].tolist() == [1.0, 0.0]
-    assert server.slots["fedgroup/models"][[right, up]].tolist() == [[9.0, 2.0], [1.0, 3.0]]
+    assert server.state["fedgroup/models"][[right, up]].tolist() == [[9.0, 2.0], [1.0, 3.0]]
     assert method.broadcast(server, 7)["model"].tolist() == [1.0, 3.0]
 
 
@@ -229,7 +229,7 @@ def test_groups_mix_by_the_formula():
     def models_of(part):
         method = make_method(part)
         server, _ = method.aggregate(initial_server(method, [0.0, 0.0]), Uploads.of(stack))
-        return server.slots["fedgroup/models"]
+        return server.state["fedgroup/models"]
 
     own, models = models_of(FedGroup(models=2)), models_of(FedGroup(models=2, mix=0.5))
     for g, other in ((0, 1), (1, 0)):

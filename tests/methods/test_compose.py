@@ -173,14 +173,14 @@ class Counter(us.ClientSide, us.ServerSide):
     adds = frozenset({Aspect.WEIGHTS})
 
     def broadcast(self, server, client):
-        return {"value": server.slots.get("value", torch.zeros(()))}
+        return {"value": server.state.get("value", torch.zeros(()))}
 
     def finish(self, client, start, trained, state):
         value = state.get("value", torch.zeros(())) + self.unit
         return Finished({"value": value}, {"value": value})
 
     def receive(self, server, uploads):
-        assert set(server.slots) <= {"value"}
+        assert set(server.state) <= {"value"}
         return {"value": torch.stack(list(uploads.extras["value"])).sum()}
 
     def client_weights(self, server):

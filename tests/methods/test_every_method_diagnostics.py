@@ -5,7 +5,7 @@ import torch
 
 from every_method import SPECS, train_quickly
 from toys import small_federation
-from unskew.engine import received
+from unskew.engine import upload_checks
 from unskew.engine.runners import example_inputs, resolve_runner
 from unskew.engine.settings import Settings
 from unskew.methods import make_method
@@ -50,7 +50,7 @@ def sizes(method, run) -> dict[str, int]:
 @pytest.fixture(scope="module", params=SPECS)
 def trained(request):
     """A method, its run of three rounds, and the extras that it sent and does not declare."""
-    method, check, undeclared = make_method(request.param), received.unacceptable, set()
+    method, check, undeclared = make_method(request.param), upload_checks.unacceptable, set()
 
     def recording(context, round_, tasks, result, *others):
         for finished in result.finished:
@@ -58,7 +58,7 @@ def trained(request):
         return check(context, round_, tasks, result, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(received, "unacceptable", recording)
+        patch.setattr(upload_checks, "unacceptable", recording)
         run = train_quickly(
             FEDERATION, method, model=network_of(method), rounds=3, steps=2, evaluate_every=0
         )
@@ -92,7 +92,7 @@ def test_the_runner_is_the_fastest_possible(spec):
     method, samples = make_method(spec), example_inputs(FEDERATION)
     network = FunctionalModel(method.adapt(make(network_of(method), (5,), 3, seed=0), samples))
     runner = resolve_runner(network, Settings(), torch.device("cpu"), samples)
-    assert runner == ("pool" if method.about.only_with_norms else "vectorised")
+    assert runner == ("processes" if method.about.only_with_norms else "vectorised")
 
 
 def test_composed_methods_send_what_their_parts_send():

@@ -112,18 +112,18 @@ def test_two_rounds_of_afl_by_hand():
     server, diagnostics = agnostic([0, 1], [1.0, 3.0], Server(torch.zeros(1)))
     assert diagnostics["weights"].tolist() == [0.5, 0.5]
     assert server.vector.item() == 1.5
-    mixture = server.slots["afl/mixture"].tolist()
+    mixture = server.state["afl/mixture"].tolist()
     assert mixture == pytest.approx([0.4, 0.6])  # +0.1 and +0.3, less 0.2
     server, diagnostics = agnostic([0, 1], [0.0, 20.0], server)
     assert server.vector.item() == pytest.approx(0.4 * 1 + 0.6 * 2)
-    assert server.slots["afl/mixture"].tolist() == [0.0, 1.0]
+    assert server.state["afl/mixture"].tolist() == [0.0, 1.0]
 
 
 def test_new_clients_join_afl_with_an_even_share_and_clients_of_weight_zero_change_nothing():
     server, _ = agnostic([0], [1.0], Server(torch.zeros(1)))
     server, diagnostics = agnostic([0, 3], [1.0, 1.0], server)
     assert diagnostics["weights"].tolist() == [0.5, 0.5]
-    assert server.slots["afl/mixture"].tolist() == pytest.approx([0.5, -1, -1, 0.5])
+    assert server.state["afl/mixture"].tolist() == pytest.approx([0.5, -1, -1, 0.5])
     server, _ = agnostic([0, 3], [0.0, 50.0], server)
     stayed, diagnostics = agnostic([0], [0.0], server)
     assert diagnostics["weights"].tolist() == [0.0]

@@ -45,7 +45,7 @@ def test_two_rounds_by_hand():
     assert method.model(server).tolist() == [2, 0]
     server = round_of(method, server, [[0.0, 4], [0, 4]])
     assert method.model(server).tolist() == [3, 4]
-    assert server.slots["fedacg/momentum"].tolist() == [1, 4]
+    assert server.state["fedacg/momentum"].tolist() == [1, 4]
     assert server.vector.tolist() == [3.5, 6]
 
 
@@ -57,7 +57,7 @@ def test_the_momentum_is_the_change_of_the_mean(federation):
     for _ in range(4):
         server = round_of(method, server, torch.randn(3, 5).tolist())
         means.append(method.model(server))
-        torch.testing.assert_close(server.slots["fedacg/momentum"], means[-1] - means[-2])
+        torch.testing.assert_close(server.state["fedacg/momentum"], means[-1] - means[-2])
         torch.testing.assert_close(server.vector, means[-1] + 0.85 * (means[-1] - means[-2]))
 
 

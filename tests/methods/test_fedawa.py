@@ -28,7 +28,7 @@ def weights_after(rounds, uploads, **options):
     server, method = Server(uploads.previous), make_method(FedAWA(**options))
     for _ in range(rounds):
         after, diagnostics = method.aggregate(server, uploads)
-        server = Server(uploads.previous, after.slots)
+        server = Server(uploads.previous, after.state)
     return diagnostics["weights"], server
 
 
@@ -62,7 +62,7 @@ def test_a_step_by_hand():
     """
     weights, server = weights_after(1, uploads_of(), weight_lr=0.1)
     torch.testing.assert_close(
-        server.slots["fedawa/logs"], torch.tensor([0.1, 0.1, -0.1]).double(), rtol=1e-5, atol=1e-5
+        server.state["fedawa/logs"], torch.tensor([0.1, 0.1, -0.1]).double(), rtol=1e-5, atol=1e-5
     )
     expected = torch.tensor([np.exp(0.1), np.exp(0.1), 2 * np.exp(-0.1)])
     torch.testing.assert_close(weights, expected / expected.sum(), rtol=1e-5, atol=1e-5)
@@ -118,8 +118,8 @@ def test_a_client_keeps_its_factor_until_it_takes_part_again():
     method, server = make_method(FedAWA(weight_lr=0.1)), Server(PREVIOUS)
     for clients in ((0, 5, 2), (1, 3, 4), (0, 5, 2)):
         after, _ = method.aggregate(server, uploads_of(clients=clients))
-        server = Server(PREVIOUS, after.slots)
-    logs = server.slots["fedawa/logs"]  # rows are sorted by id: client 5 holds the second update
+        server = Server(PREVIOUS, after.state)
+    logs = server.state["fedawa/logs"]  # rows are sorted by id: client 5 holds the second update
     assert logs.shape == (6,)
     torch.testing.assert_close(logs[[1, 3]], torch.tensor([0.1, 0.1]).double(), rtol=0, atol=1e-5)
     assert logs[0] > 0.15

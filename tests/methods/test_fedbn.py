@@ -48,7 +48,7 @@ def test_without_batchnorm_it_is_fedavg_bit_for_bit(federation, runner, model):
 
 
 def names(method, layout):
-    stays = ~method.travels(layout)
+    stays = ~method.sent_mask(layout)
     return {entry.name for entry in layout if bool(stays[entry.slice].any())}
 
 
@@ -93,7 +93,7 @@ def watched(federation, rounds=3, **options):
 @pytest.mark.parametrize("fallback", ["average", "initial"])
 def test_a_client_s_norm_layers_resume_from_its_last_round(federation, fallback):
     _, log = watched(federation, fallback=fallback)
-    stays = ~make_method("fedbn").travels(Layout.of(ODDLY))
+    stays = ~make_method("fedbn").sent_mask(Layout.of(ODDLY))
     for k in range(4):
         for round_ in (1, 2):
             start, before = log[round_, k][0], log[round_ - 1, k][1]
@@ -128,7 +128,7 @@ def test_the_fallback_is_the_average_of_the_clients_layers(federation):
     torch.testing.assert_close(vector_of(run)[floats], expected)
     literal, _ = watched(federation, rounds=1, fallback="initial")
     initial = flatten(ODDLY, layout)
-    stays = ~make_method("fedbn").travels(layout)
+    stays = ~make_method("fedbn").sent_mask(layout)
     assert torch.equal(vector_of(literal)[stays], initial[stays])
 
 

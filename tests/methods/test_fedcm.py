@@ -62,7 +62,7 @@ def test_the_momentum_by_hand():
     extras = {"fedcm/effective_step": [torch.tensor(1.0), torch.tensor(3.0)]}
     uploads = Uploads.of(torch.tensor([[3.0], [-1]]), previous=torch.tensor([5.0]), extras=extras)
     server, _ = make_method("fedcm").aggregate(Server(torch.tensor([5.0])), uploads)
-    assert server.slots["fedcm/momentum"].tolist() == [2.0]
+    assert server.state["fedcm/momentum"].tolist() == [2.0]
 
 
 def test_coordinates_that_stay_follow_their_gradient(federation):

@@ -48,7 +48,7 @@ def test_the_common_mean_is_that_of_the_first_round(federation):
 
         def conclude(self, before, after, uploads, diagnostics):
             after, more = super().conclude(before, after, uploads, diagnostics)
-            common.append(after.slots["common"])
+            common.append(after.state["common"])
             return after, more
 
     us.train(federation, Watched(), **QUICK)

@@ -27,7 +27,7 @@ from unskew.models.made import MADESpec
 from unskew.report.page import page_text
 from unskew.runs.runs import Runs
 
-QUICK = "density_rounds=7,local_rounds=3,ratio_rounds=3,hidden=8,pool=64,ratio_hidden=10"
+QUICK = "density_rounds=7,local_rounds=3,ratio_rounds=3,hidden=8,global_samples=64,ratio_hidden=10"
 ESTIMATORS = ("generative", "classifier", "loglik", "oracle")
 
 
@@ -122,8 +122,8 @@ def test_held_out_samples_are_the_same_every_time_and_have_no_weight():
 )
 def test_a_density_stops_after_rises_in_a_row(history, done):
     best = torch.ones(1)
-    slots = {"history": torch.tensor(history, dtype=torch.float64), "best": best}
-    server = Server(torch.zeros(1), slots)
+    state = {"history": torch.tensor(history, dtype=torch.float64), "best": best}
+    server = Server(torch.zeros(1), state)
     assert FederatedDensity().is_done(server) is done
     assert bool(learned_density(server)[0]) is (history[-1] > min(history))
 
@@ -248,7 +248,7 @@ def test_a_round_without_held_out_samples_does_not_stop_the_search_for_the_best(
         uploads = Uploads.of(torch.full((1, 1), number + 1.0), samples=[1], layout=layout)
         uploads = replace(uploads, extras={"feddisk/validation": [sent]})
         server, _ = method.aggregate(server, uploads)
-    assert server.slots["feddisk/history"].tolist() == [5, 3, 4, 8]
+    assert server.state["feddisk/history"].tolist() == [5, 3, 4, 8]
     assert learned_density(own_server(server, part)).tolist() == [2.0]  # the model whose loss was 3
 
 
@@ -307,7 +307,7 @@ def test_the_exact_ratio_is_that_of_the_mixture_to_the_client(share):
 def test_the_report_shows_the_diagnostics_of_densities(binary, tmp_path):
     run = quietly(binary, f"feddisk:{QUICK}", rounds=1, out=tmp_path / "run")
     kappa = binary.train.sizes / binary.train.samples
-    assert run.facts["densities"]["kappa_max"] == pytest.approx(kappa.max())
+    assert run.metadata["densities"]["kappa_max"] == pytest.approx(kappa.max())
     page = page_text(Runs([run]), None, None)
     assert f"{kappa.max():.3g} for the largest of 4 clients" in page
     assert "No budget" in page

@@ -34,7 +34,7 @@ def test_the_server_by_hand():
     uploads = Uploads(**{**vars(uploads), "population": 4})
     method = make_method(FedDyn(alpha=0.5))
     server, _ = method.aggregate(Server(torch.ones(1)), uploads)
-    assert server.slots["feddyn/slope"].tolist() == [-0.5]
+    assert server.state["feddyn/slope"].tolist() == [-0.5]
     assert method.model(server).tolist() == [3.0]
     assert server.vector.tolist() == [3.0 + 0.5 / 0.5]
     sent = make_method(FedDyn(alpha=0.5, evaluate="sent"))
@@ -52,7 +52,7 @@ def test_h_is_the_mean_slope_of_all_clients(federation, cohort):
             return finished
 
         def conclude(self, before, after, uploads, diagnostics):
-            h.append(after.slots["slope"])
+            h.append(after.state["slope"])
             return super().conclude(before, after, uploads, diagnostics)
 
     us.train(federation, Watched(alpha=0.1), rounds=5, cohort=cohort, **QUICK)

@@ -55,10 +55,10 @@ def test_weights_apply_to_parameters_and_statistics_and_counters_take_the_larges
 
 def test_the_autoencoder_is_refitted_every_vae_every_rounds():
     servers, _ = run_rounds(FedFusion(vae_every=3, **QUICK), [uploads_of(seed=s) for s in range(7)])
-    kept = [server.slots["fedfusion/vae"] for server in servers]
+    kept = [server.state["fedfusion/vae"] for server in servers]
     changed = [not torch.equal(a, b) for a, b in pairwise(kept)]
     assert changed == [False, False, True, False, False, True]
-    assert [int(server.slots["fedfusion/round"]) for server in servers] == [1, 2, 3, 4, 5, 6, 7]
+    assert [int(server.state["fedfusion/round"]) for server in servers] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_components_stay_when_fewer_clients_take_part():
@@ -71,7 +71,7 @@ def test_components_stay_when_fewer_clients_take_part():
 def test_components_depend_on_all_clients_not_on_the_cohort():
     uploads = replace(uploads_of(clients=3), population=30)
     (server,), (diagnostics,) = run_rounds(FedFusion(**QUICK), [uploads])
-    assert int(server.slots["fedfusion/components"]) == 10
+    assert int(server.state["fedfusion/components"]) == 10
     assert diagnostics["allocation"].shape == (3, 10)
 
 

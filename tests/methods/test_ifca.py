@@ -77,7 +77,7 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
     method = make_method(IFCA(models=3))
     server = method.begin(Beginning(torch.zeros(1), uploads.layout))
     server, diagnostics = method.aggregate(server, uploads)
-    models = server.slots["ifca/models"].flatten().tolist()
+    models = server.state["ifca/models"].flatten().tolist()
     assert models == [4.0, 0.0, 20.0]  # 1/4 and 3/4; none; one
     assert server.vector.item() == 12.0  # four samples each
     assert diagnostics["weights"].tolist() == [0.25, 0.75, 1.0]
@@ -151,7 +151,7 @@ def test_vectorised_equals_the_loop(federation):
 
 
 def test_one_worker_equals_two(federation):
-    options = OPTIONS | {"runner": "pool"}
+    options = OPTIONS | {"runner": "processes"}
     runs = [us.train(federation, "ifca:models=2", workers=n, **options) for n in (1, 2)]
     assert torch.equal(vector_of(runs[0]), vector_of(runs[1]))
 
@@ -188,7 +188,7 @@ def test_extra_tensors_are_sent_with_all_models_and_used_with_the_chosen_one(ord
     models = torch.tensor([[5.0, 0.0], [0.0, 5.0]])[order]
     for method in (IFCA(models=2) + SendsTwice(), SendsTwice() + IFCA(models=2)):
         server = method.begin(Beginning(models[0], Layout.of(network.module)))
-        server = replace(server, slots={**server.slots, "ifca/models": models})
+        server = replace(server, state={**server.state, "ifca/models": models})
         start = method.prepare(client, method.broadcast(server, 0), {})
         assert start.vector.tolist() == [0.0, 5.0]
         assert start.refs["sendstwice/twice"].tolist() == [0.0, 10.0]

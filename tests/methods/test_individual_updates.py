@@ -88,7 +88,7 @@ def difference(name, method, server, uploads) -> float:
         weights = torch.ones(len(uploads))
     second, _ = method.aggregate(server, with_noise(same, weights))
     pairs = [(first.vector, second.vector)]
-    pairs += [(first.slots[name], second.slots[name]) for name in first.slots]
+    pairs += [(first.state[name], second.state[name]) for name in first.state]
     changes = [(a.double() - b.double()).abs().max() for a, b in pairs if a.numel()]
     return float(torch.stack(changes).max())
 

@@ -111,7 +111,7 @@ def on_five_clients(method):
     ],
 )
 def test_with_one_model_the_other_method_is_unchanged(several, other):
-    """The one model sees the slots shared by all models, such as a VAE or shared samples."""
+    """The one model sees the state shared by all models, such as a VAE or shared samples."""
     alone = on_five_clients(other)
     joined = on_five_clients(f"{several}+{other}")
     np.testing.assert_allclose(joined.weights, alone.weights, atol=1e-6)

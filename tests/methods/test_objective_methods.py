@@ -54,8 +54,8 @@ def test_vectorised_equals_the_loop(federation, method, local):
 def test_the_pool_equals_the_loop_bit_for_bit(federation, method):
     options = {"model": NORMED, "rounds": 2}
     _, loop = train_quickly(federation, method, runner="loop", **options)
-    _, pool = train_quickly(federation, method, runner="pool", workers=2, **options)
-    assert torch.equal(loop, pool)
+    _, processes = train_quickly(federation, method, runner="processes", workers=2, **options)
+    assert torch.equal(loop, processes)
 
 
 @EACH

@@ -97,7 +97,7 @@ def test_the_server_averages_the_features_of_trained_models(federation, weights)
 
         def conclude(self, before, after, uploads, diagnostics):
             after, more = super().conclude(before, after, uploads, diagnostics)
-            found["server"] = after.slots["prototypes"]
+            found["server"] = after.state["prototypes"]
             return after, more
 
     us.train(federation, Watched(weights=weights), **QUICK | {"rounds": 1})

@@ -21,7 +21,7 @@ class Watched(SCAFFOLD):
 
     def conclude(self, before, after, uploads, diagnostics):
         concluded, found = super().conclude(before, after, uploads, diagnostics)
-        COMMON.append(concluded.slots["control"].clone())
+        COMMON.append(concluded.state["control"].clone())
         return concluded, found
 
     def finish(self, client, start, trained, state):

@@ -192,7 +192,7 @@ def test_the_momentum_of_mofedsam_by_hand():
     uploads = Uploads(**{**vars(uploads), "extras": extras})
     server, _ = make_method("mofedsam").aggregate(Server(torch.tensor([5.0])), uploads)
     assert server.vector.tolist() == [2.0]
-    assert server.slots["mofedsam/momentum"].tolist() == [2.0]
+    assert server.state["mofedsam/momentum"].tolist() == [2.0]
 
 
 def test_personal_coordinates_keep_their_whole_gradient(federation):

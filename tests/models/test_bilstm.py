@@ -41,11 +41,11 @@ def test_recurrence_equals_torch_on_packed_sequences():
 @given(
     texts=st.lists(st.lists(st.integers(1, TOKENS - 1), max_size=6), min_size=1, max_size=3),
     extra=st.integers(1, 9),
-    pool=st.sampled_from(["mean", "max"]),
+    pooling=st.sampled_from(["mean", "max"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_padding_does_not_change_the_logits(texts, extra, pool):
-    net = make(f"bilstm:embedding=4,hidden=3,pool={pool}", (6,), 2, vocabulary=TOKENS)
+def test_padding_does_not_change_the_logits(texts, extra, pooling):
+    net = make(f"bilstm:embedding=4,hidden=3,pooling={pooling}", (6,), 2, vocabulary=TOKENS)
     with torch.no_grad():
         net.body.embedding.weight[0] = 100.0  # the embedding of padding must not matter either
         tokens = torch.zeros(len(texts), 6 + extra, dtype=torch.int64)
@@ -54,9 +54,9 @@ def test_padding_does_not_change_the_logits(texts, extra, pool):
         torch.testing.assert_close(net(tokens), net(tokens[:, :6]))
 
 
-@pytest.mark.parametrize("pool", ["mean", "max"])
-def test_a_text_without_tokens_has_zero_features(pool):
-    net = make(f"bilstm:pool={pool}", (4,), 2, vocabulary=TOKENS)
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_text_without_tokens_has_zero_features(pooling):
+    net = make(f"bilstm:pooling={pooling}", (4,), 2, vocabulary=TOKENS)
     tokens = torch.zeros(1, 4, dtype=torch.int64)
     assert torch.equal(net(tokens)[0], net.head.bias)
     net(tokens).sum().backward()

@@ -49,7 +49,7 @@ CASES += [
 ]
 CASES += [("feddisk-cnn:padding=1", (1, 10, 10))]
 CASES += [(name, shape) for name in ("mlp", "logistic") for shape in ((7,), (1, 8, 8), (2, 3))]
-CASES += [("bilstm", (9,)), ("bilstm:pool=max", (1,))]
+CASES += [("bilstm", (9,)), ("bilstm:pooling=max", (1,))]
 
 
 SHALLOW = [case for case in CASES if not case[0].startswith(DEEP)]

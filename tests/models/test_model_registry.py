@@ -70,7 +70,7 @@ def test_a_single_width_may_be_a_number():
         ("mlp:hidden=64-", (5,), None, "hidden must be the widths .* 64-32"),
         ("mlp:hidden=0", (5,), None, "hidden must be the widths"),
         ("feddisk-cnn:padding=3", (1, 28, 28), None, "padding must be less than or equal to 2"),
-        ("bilstm:pool=last", (20,), 100, "pool must be 'mean' or 'max'"),
+        ("bilstm:pooling=last", (20,), 100, "pooling must be 'mean' or 'max'"),
     ],
 )
 def test_errors_are_one_line(spec, shape, vocabulary, message):

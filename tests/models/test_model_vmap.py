@@ -17,7 +17,7 @@ STATELESS = [
     ("lenet5:norm=group", (3, 32, 32)),
     ("feddisk-cnn:norm=layer", (1, 28, 28)),
     ("bilstm:embedding=6,hidden=4", (7,)),
-    ("bilstm:embedding=6,hidden=4,pool=max", (7,)),
+    ("bilstm:embedding=6,hidden=4,pooling=max", (7,)),
 ]
 WITH_BATCH_NORM = [
     ("mlp:hidden=16,norm=batch", (12,)),

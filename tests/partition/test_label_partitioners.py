@@ -53,7 +53,7 @@ def test_pathological_sizes() -> None:
         assert rest == 400 - sum(drawn)
 
 
-def test_pathological_with_too_few_slots_adds_a_note() -> None:
+def test_pathological_with_too_few_places_adds_a_note() -> None:
     pool = balanced()
     partition = partition_by("pathological:classes_per_client=2", pool, 3)
     assert partition.dropped == 4 * 60

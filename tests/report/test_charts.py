@@ -77,7 +77,7 @@ def test_cost_bars_exclude_seeds_that_never_reach_the_target():
 def test_the_data_distribution_is_the_federations(federation):
     runs = trained_runs()
     chart = charts_of(runs)["data-distribution"]
-    assert chart.data["counts"] == runs[0].facts["data"]["label_counts"]
+    assert chart.data["counts"] == runs[0].metadata["data"]["label_counts"]
     rows = list(csv.reader(io.StringIO(chart.table.to_csv())))
     assert rows[0] == ["client", "0", "1", "2"]
     assert [list(map(int, row[1:])) for row in rows[1:]] == chart.data["counts"]
@@ -87,7 +87,9 @@ def test_many_clients_become_a_map():
     runs = trained_runs()
     run = Run("fedavg", "mlp", "digits", 0, 400, metrics=runs[0].metrics)
     counts = np.tile([[9, 1], [0, 10]], (200, 1)).tolist()
-    run.facts = {"data": {"label_counts": counts, "class_names": ["a", "b"], "client_names": None}}
+    run.metadata = {
+        "data": {"label_counts": counts, "class_names": ["a", "b"], "client_names": None}
+    }
     chart = charts_of(Runs([run]))["data-distribution"]
     assert chart.kind == "maps"
     shares = np.array(chart.data["maps"][0]["values"])

@@ -20,7 +20,9 @@ SKEWS = ("dirichlet:alpha=0.1", "n-classes:n=2", "noise", "quantity")
 GAINS = {"good": 0.06, "same": 0.0, "bad": -0.1}
 
 
-def comparison(skew="iid", methods=("fedavg", *GAINS), seeds=4, seed=0, metric="accuracy", **facts):
+def comparison(
+    skew="iid", methods=("fedavg", *GAINS), seeds=4, seed=0, metric="accuracy", **metadata
+):
     """Runs with noise of one point around 0.6 plus a method's gain; losses gain by being lower."""
     rng = np.random.default_rng(seed)
     sign = 1 if metric == "accuracy" else -1
@@ -33,7 +35,7 @@ def comparison(skew="iid", methods=("fedavg", *GAINS), seeds=4, seed=0, metric="
             if metric == "loss":
                 run.metrics[0]["global"] = {"loss": value}
                 run.metrics[0]["local"] = {"loss": value, "max": value}
-            run.facts = {"data": {"name": "digits", "skew": skew}, **facts}
+            run.metadata = {"data": {"name": "digits", "skew": skew}, **metadata}
             runs.append(run)
     return Runs(runs)
 
@@ -95,8 +97,8 @@ def test_one_federation_has_answers_and_no_gain():
 
 
 def test_a_method_that_some_federations_lack_is_estimated_from_the_others():
-    few = comparison("noise", ("fedavg", "good", "rare"), seed=2)
-    summary = us.summarize([*FOUR[:2], few, comparison("quantity", ("fedavg", "good"), seed=3)])
+    rare = comparison("noise", ("fedavg", "good", "rare"), seed=2)
+    summary = us.summarize([*FOUR[:2], rare, comparison("quantity", ("fedavg", "good"), seed=3)])
     rows = {row[0]: row for row in summary.table().rows}
     assert rows["good"][1] == "4 of 4"
     assert rows["same"][1] == "2 of 4"
@@ -186,7 +188,7 @@ def test_tuned_methods_have_the_name_they_were_requested_by():
     for place, mu in enumerate(("0.1", "0.01")):
         runs = comparison(SKEWS[place], ("fedavg", f"fedprox:mu={mu}"), seed=place)
         for run in runs.of(f"fedprox:mu={mu}"):
-            run.facts = {**run.facts, "tuning": {"requested": "fedprox"}}
+            run.metadata = {**run.metadata, "tuning": {"requested": "fedprox"}}
         tuned.append(runs)
     assert list(us.summarize(tuned).gains) == ["fedprox"]
 

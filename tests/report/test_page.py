@@ -91,7 +91,7 @@ def test_a_real_comparison_has_every_chart(tmp_path):
 def test_the_skew_is_shown(tmp_path):
     runs = trained_runs()
     page = page_of(tmp_path, runs)
-    skew = runs[0].facts["data"]["diagnosis"]["label_skew"]
+    skew = runs[0].metadata["data"]["diagnosis"]["label_skew"]
     assert f'<div class="big">{skew:.2f}' in page
     assert f"width:{100 * skew:.1f}%" in page
 
@@ -205,10 +205,10 @@ def test_the_description_is_one_sentence():
 def test_the_python_code_judges_as_the_comparison_did():
     from unskew.report.reproduce import python_text
 
-    runs = Runs([made_run(seed=seed) for seed in range(5)], judge="last", margin=2.0)
+    runs = Runs([made_run(seed=seed) for seed in range(5)], final="last", margin=2.0)
     text = python_text(runs)
     assert "seeds=[0, 1, 2, 3, 4]" in text
-    assert "judge='last', margin=2.0" in text
+    assert "final='last', margin=2.0" in text
     text = python_text(Runs(list(runs), waves=Waves((3, 5), best=True)))
     assert "seeds=3, " in text
     assert "decide={'max_seeds': 5, 'best': True}" in text

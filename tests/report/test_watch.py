@@ -89,9 +89,9 @@ def test_a_run_whose_process_has_ended_is_stopped(growing, folder, tmp_path):
 
 def test_rounds_and_time_left_are_those_of_the_stage(growing):
     path, lines = growing
-    facts = json.loads((path / "run.json").read_text())
-    facts["stages"] = [["density", 40], ["task", 3]]
-    (path / "run.json").write_text(json.dumps(facts))
+    metadata = json.loads((path / "run.json").read_text())
+    metadata["stages"] = [["density", 40], ["task", 3]]
+    (path / "run.json").write_text(json.dumps(metadata))
     rows = [json.loads(lines[0]) | {"stage": "density", "round": i, "seconds": 2} for i in (1, 2)]
     with Watch([path]) as watch:
         assert watch.update().rows[0][1:3] == ["0/40 (density)", "-"]

@@ -27,15 +27,15 @@ def run(federation, tmp_path_factory):
 
 
 def test_run_json_records_the_settings(run, federation):
-    facts = json.loads((run.folder / "run.json").read_text())
-    assert facts["identity"]["method"] == "fedavg"
-    assert facts["identity"]["network"] == "logistic"
-    assert facts["identity"]["data"] == federation.fingerprint
-    assert facts["identity"]["settings"]["seed"] == 4
-    assert facts["configuration"]["rounds"] == 3
-    assert facts["versions"]["torch"] == torch.__version__
-    assert facts["versions"]["unskew"] == us.__version__
-    assert "clients=4" in facts["federation"]
+    metadata = json.loads((run.folder / "run.json").read_text())
+    assert metadata["identity"]["method"] == "fedavg"
+    assert metadata["identity"]["network"] == "logistic"
+    assert metadata["identity"]["data"] == federation.fingerprint
+    assert metadata["identity"]["settings"]["seed"] == 4
+    assert metadata["configuration"]["rounds"] == 3
+    assert metadata["versions"]["torch"] == torch.__version__
+    assert metadata["versions"]["unskew"] == us.__version__
+    assert "clients=4" in metadata["federation"]
 
 
 def test_metrics_have_one_line_per_round(run):
@@ -141,13 +141,13 @@ def test_a_checkpoint_is_restored_exactly(tmp_path):
     read, marks = checkpoints.load()
     assert marks == {"metrics.jsonl": 10}
     assert (read.stage, read.round) == (1, 7)
-    assert torch.equal(read.server.slots["control"], transposed)
-    assert read.server.slots["steps"] == 5
+    assert torch.equal(read.server.state["control"], transposed)
+    assert read.server.state["steps"] == 5
     assert set(read.states) == {0, 12}
     assert torch.equal(read.states[12]["a/b"], transposed)
     assert read.states[12]["none"].shape == (0,)
     assert list(read.earlier) == ["first", "second"]
-    assert read.earlier["first"].slots["m"] == 1
+    assert read.earlier["first"].state["m"] == 1
     assert torch.equal(read.earlier["second"].vector, transposed)
 
 

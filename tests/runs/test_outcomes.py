@@ -5,14 +5,14 @@ import pytest
 import unskew as us
 from reports import made_run
 from toys import small_federation
-from unskew.runs.facts import federation_facts
+from unskew.runs.metadata import federation_metadata
 from unskew.runs.outcomes import identity, outcomes_of
 from unskew.runs.runs import Runs
 
 
 def run_with(accuracy, majority):
     run = made_run(accuracies=[accuracy] * 3)
-    run.facts["data"] = {"majority": {} if majority is None else {"global": majority}}
+    run.metadata["data"] = {"majority": {} if majority is None else {"global": majority}}
     return run
 
 
@@ -30,18 +30,18 @@ def test_no_better_than_the_most_frequent_class(accuracy, majority, is_said):
 @pytest.mark.parametrize("metric", ["accuracy", "auc"])
 def test_the_most_frequent_class_is_named_whatever_is_judged(metric):
     run = run_with(0.56, 0.56)
-    fact = {"name": metric, "more_is_better": True, "is_share": True, "worst_key": None}
-    run.facts |= {"metric": fact, "metrics": [fact]}
+    metric = {"name": metric, "more_is_better": True, "is_share": True, "worst_key": None}
+    run.metadata |= {"metric": metric, "metrics": [metric]}
     assert [outcome.words for outcome in outcomes_of([run], "global")] == ["collapsed"]
 
 
 def test_the_share_is_that_of_the_best_constant_prediction():
     federation = small_federation()
-    facts = federation_facts(federation)["majority"]
+    majority = federation_metadata(federation)["majority"]
     common, test = federation.common, federation.test
-    assert facts["global"] == max((common.y == c).mean() for c in range(3))
+    assert majority["global"] == max((common.y == c).mean() for c in range(3))
     shares = [[(test.client(k)[1] == c).mean() for k in range(4)] for c in range(3)]
-    assert facts["local"] == pytest.approx(max(sum(row) / 4 for row in shares))
+    assert majority["local"] == pytest.approx(max(sum(row) / 4 for row in shares))
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ def test_a_run_is_read_exactly(written):
     read = read_run(run.folder)
     for name in ("method", "network", "data", "seed", "clients", "metrics", "client_tables"):
         assert getattr(read, name) == getattr(run, name)
-    assert read.facts.items() >= run.facts.items()
+    assert read.metadata.items() >= run.metadata.items()
 
 
 def test_facts_about_the_federation_are_recorded(written, federation):
-    data = read_run(written[0][0].folder).facts["data"]
+    data = read_run(written[0][0].folder).metadata["data"]
     counts = federation.train.label_counts(3).tolist()
     assert data["label_counts"] == counts
     assert (data["clients"], data["classes"]) == (4, 3)

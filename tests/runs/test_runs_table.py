@@ -229,7 +229,7 @@ def test_the_level_is_found_out_once_per_text_not_once_per_round(monkeypatch):
         return find(self, metric)
 
     monkeypatch.setattr(Run, "level_of", counted)
-    assert runs.judged_text
+    assert runs.final_text
     assert len(calls) <= len(runs)
 
 

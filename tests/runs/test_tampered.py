@@ -70,16 +70,16 @@ def report(folder, tmp_path):
 
 @pytest.mark.long
 def test_any_wrong_value_in_run_json_is_one_line(folder, tmp_path):
-    facts = json.loads((folder / "run.json").read_text())
-    for path, wrong in product(places(facts), WRONG):
-        (folder / "run.json").write_text(json.dumps(changed(facts, path, wrong)))
+    metadata = json.loads((folder / "run.json").read_text())
+    for path, wrong in product(places(metadata), WRONG):
+        (folder / "run.json").write_text(json.dumps(changed(metadata, path, wrong)))
         report(folder, tmp_path)
 
 
 def test_any_missing_value_in_run_json_is_one_line(folder, tmp_path):
-    facts = json.loads((folder / "run.json").read_text())
-    for path in places(facts):
-        (folder / "run.json").write_text(json.dumps(without(facts, path)))
+    metadata = json.loads((folder / "run.json").read_text())
+    for path in places(metadata):
+        (folder / "run.json").write_text(json.dumps(without(metadata, path)))
         report(folder, tmp_path)
 
 
@@ -114,8 +114,8 @@ def test_files_of_another_kind_are_one_line(folder, name, content):
 
 @pytest.mark.parametrize("identity", [0.5, None, [], "x"])
 def test_a_run_without_its_identity_is_not_resumed(folder, federation, identity):
-    facts = json.loads((folder / "run.json").read_text()) | {"identity": identity}
-    (folder / "run.json").write_text(json.dumps(facts))
+    metadata = json.loads((folder / "run.json").read_text()) | {"identity": identity}
+    (folder / "run.json").write_text(json.dumps(metadata))
     with pytest.raises(UnskewError, match=r"its run\.json was not written by unskew"):
         us.train(federation, model="logistic", rounds=2, cohort=2, out=folder, resume=True)
 
@@ -137,10 +137,10 @@ def test_a_pipe_in_place_of_a_file_is_refused(folder):
 
 
 def test_names_in_run_json_are_printable(folder, tmp_path):
-    facts = json.loads((folder / "run.json").read_text())
-    facts["data"] |= {"name": "a\x1b[31m\ud800", "class_names": ["\u202e", "b", "c"]}
-    facts["identity"]["method"] = "fed\x07avg"
-    (folder / "run.json").write_text(json.dumps(facts))
+    metadata = json.loads((folder / "run.json").read_text())
+    metadata["data"] |= {"name": "a\x1b[31m\ud800", "class_names": ["\u202e", "b", "c"]}
+    metadata["identity"]["method"] = "fed\x07avg"
+    (folder / "run.json").write_text(json.dumps(metadata))
     run = read_run(folder)
     assert (run.data, run.method) == ("a\\x1b[31m\\ud800", "fed\\x07avg")
     assert us.Runs([run]).report(tmp_path / "page.html").read_text()

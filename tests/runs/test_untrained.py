@@ -42,7 +42,7 @@ def test_failed_rounds_are_on_the_page(runs, tmp_path):
 
 def test_an_unfinished_run_is_marked(federation):
     run = us.train(federation, model="logistic", rounds=2)
-    run.facts["configuration"]["rounds"] = 5
+    run.metadata["configuration"]["rounds"] = 5
     assert run.table().notes[0] == "unfinished: seed 0 has 2 of 5 rounds"
     assert "fedavg: unfinished: seed 0 has 2 of 5 rounds" in Runs([run]).table().notes
 

@@ -100,11 +100,11 @@ def test_the_mean_of_the_last_evaluations_is_judged():
     run = Run("a", "mlp", "digits", 0, 4)
     for round_ in range(1, 71):
         run.metrics.append({"stage": "task", "round": round_, "global": {"accuracy": round_ / 100}})
-    assert run.judged("global") == pytest.approx(0.67)  # rounds 64 to 70
-    assert run.judged("global", judge="last") == pytest.approx(0.70)
+    assert run.final_value("global") == pytest.approx(0.67)  # rounds 64 to 70
+    assert run.final_value("global", final="last") == pytest.approx(0.70)
     del run.metrics[10:]
-    assert run.judged("global") == pytest.approx(0.08)  # at least five
+    assert run.final_value("global") == pytest.approx(0.08)  # at least five
     del run.metrics[3:]
-    assert run.judged("global") == pytest.approx(0.02)
-    assert Runs([run]).judged_text == "mean of the last 3 evaluations"
-    assert Runs([run], judge="last").judged_text == "after the last round"
+    assert run.final_value("global") == pytest.approx(0.02)
+    assert Runs([run]).final_text == "mean of the last 3 evaluations"
+    assert Runs([run], final="last").final_text == "after the last round"

@@ -26,7 +26,7 @@ from unskew.cli.data_options import (
     data_config,
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
-from unskew.cli.judging_options import JudgeOption, Margin, MetricOption, Metrics
+from unskew.cli.judging_options import FinalOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import On
 from unskew.cli.recorded_output import RecordedOutput
@@ -98,7 +98,7 @@ def compare_methods(
     evaluate_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
     metric: MetricOption = None,
     metrics: Metrics = None,
-    judge: JudgeOption = "mean",
+    final: FinalOption = "mean",
     margin: Margin = 1.0,
     decide: Decide = False,
     max_seeds: MaxSeeds = None,
@@ -114,7 +114,7 @@ def compare_methods(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Worker processes of a run that trains in the pool.", show_default="one per core"
+            help="Worker processes of a run with runner=processes.", show_default="one per core"
         ),
     ] = None,
     device: Device = None,
@@ -229,7 +229,7 @@ def compare_methods(
             jobs=jobs,
             on=on,
             target=target,
-            judge=judge,
+            final=final,
             margin=margin,
             command=shlex.join(["unskew", *sys.argv[1:]]),
             settings=Settings.validated(options),

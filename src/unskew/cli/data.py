@@ -146,7 +146,7 @@ def show_federation(
         out.parent.mkdir(parents=True, exist_ok=True)
         draw_distribution(federation, out)
     if json:
-        print_json(_federation_facts(federation) | {"figure": out and str(out)})
+        print_json(_federation_json(federation) | {"figure": out and str(out)})
         return
     _show(federation)
     if out is not None:
@@ -175,7 +175,7 @@ def _show(federation: "Federation") -> None:
         typer.echo(f"note: {note}")
 
 
-def _federation_facts(federation: "Federation") -> dict[str, Any]:
+def _federation_json(federation: "Federation") -> dict[str, Any]:
     from unskew.skew.diagnosis import diagnose  # noqa: PLC0415
 
     return {

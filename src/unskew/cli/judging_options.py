@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-JudgeOption = Annotated[
+FinalOption = Annotated[
     Literal["mean", "last"],
     typer.Option(
         help="Judge methods by the mean of the last tenth of their evaluations (at least five), or "

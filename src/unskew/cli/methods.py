@@ -48,20 +48,20 @@ def list_methods(
     if method is None and not long and not json:
         print_rich(_list(parts))
         return
-    rows = [_facts(part) for part in (method.parts if method else parts)]
+    rows = [_row_of(part) for part in (method.parts if method else parts)]
     if json:
         print_json(rows if method is None or len(rows) == 1 else _composition(method, rows))
     else:
         if method is not None and len(method.parts) > 1:
-            facts = _composition(method, rows)
-            facts["parts"] = ", ".join(part.name for part in method.parts)
-            facts = {key: in_words(value) for key, value in facts.items() if key != "name"}
-            print_rich(details(f"{method.spec}: {len(method.parts)} parts", facts))
+            entries = _composition(method, rows)
+            entries["parts"] = ", ".join(part.name for part in method.parts)
+            entries = {key: in_words(value) for key, value in entries.items() if key != "name"}
+            print_rich(details(f"{method.spec}: {len(method.parts)} parts", entries))
         for row in rows:
             print_rich(_block(row))
 
 
-def _facts(part: "Part") -> Row:
+def _row_of(part: "Part") -> Row:
     about = part.about
     row = {
         "name": part.name,
@@ -74,7 +74,7 @@ def _facts(part: "Part") -> Row:
         "sent to clients": about.down,
         "sent to the server": about.up,
         "needs individual updates": about.needs_individual_updates,
-        "runner": "pool" if about.only_with_norms else "vectorised",
+        "runner": "processes" if about.only_with_norms else "vectorised",
         "options": {option: getattr(part, option) for option in options_of(type(part))},
         "searched": {option: _searched(values) for option, values in part.grid.items()},
     }
@@ -123,8 +123,8 @@ def _composition(method: "Method", parts: list[Row]) -> Row:
 
 
 _RUNNERS = {
-    "vectorised": "vectorised for small networks of linear layers, otherwise pool",
-    "pool": "pool, because it is for networks with BatchNorm",
+    "vectorised": "vectorised for small networks of linear layers, otherwise worker processes",
+    "processes": "worker processes, because it is for networks with BatchNorm",
 }
 
 
@@ -134,7 +134,7 @@ def _block(row: Row) -> "Group":
         f"{key}: {values if isinstance(values, str) else ', '.join(map(_value, values))}"
         for key, values in row["searched"].items()
     )
-    facts = {
+    entries = {
         **{key: row[key] for key in ("paper", "kind")},
         "meant for": f"{row['meant for']} accuracy",
         **{key: ", ".join(row[key]) for key in ("adds to", "replaces") if row[key]},
@@ -144,4 +144,4 @@ def _block(row: Row) -> "Group":
         "runner": _RUNNERS[row["runner"]],
         "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
     }
-    return details(f"{row['name']}: {row['title']}", facts, row)
+    return details(f"{row['name']}: {row['title']}", entries, row)

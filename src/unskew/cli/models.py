@@ -30,19 +30,19 @@ def list_models(
     from unskew.utils.specs import build  # noqa: PLC0415
 
     if name is None:
-        rows = [_facts(each, cls) for each, cls in MODELS.items()]
+        rows = [_row_of(each, cls) for each, cls in MODELS.items()]
         return show_rows(rows, "models", json=json)
     spec = build(MODELS, name, "model")
-    row = with_meanings(_facts(name, type(spec)), type(spec))
+    row = with_meanings(_row_of(name, type(spec)), type(spec))
     if json:
         return print_json([row])
-    facts = {key: row[key] for key in ("takes", "trained for")}
+    entries = {key: row[key] for key in ("takes", "trained for")}
     if spec.takes == "image":
-        facts["smallest image"] = f"{spec.min_image_size()} x {spec.min_image_size()}"
-    return print_rich(details(f"{name}: {row['summary']}", facts, row))
+        entries["smallest image"] = f"{spec.min_image_size()} x {spec.min_image_size()}"
+    return print_rich(details(f"{name}: {row['summary']}", entries, row))
 
 
-def _facts(name: str, cls: "type[ModelSpec]") -> Row:
+def _row_of(name: str, cls: "type[ModelSpec]") -> Row:
     return {
         "name": name,
         "summary": cls.summary,

@@ -132,13 +132,13 @@ class RecordedOutput:
     def _request(self, files: Mapping[Path, int]) -> str:
         """Return a hash of all that the output depends on, except for the content of files."""
         terminal = console()
-        facts = [
+        inputs = [
             {name: str(value) for name, value in self.arguments.items()},
             [Path(self.arguments["data"]).resolve().name, sys.version, *_installed_packages()],
             [terminal.width, terminal.color_system, terminal.encoding],
             [[os.fspath(path), size] for path, size in files.items()],
         ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
 def _content(files: Iterable[Path]) -> str:

@@ -46,7 +46,7 @@ def report_runs(
     """
     from unskew.report.charts.embedding import check_embedding  # noqa: PLC0415
     from unskew.report.page import (  # noqa: PLC0415
-        ComparisonFacts,
+        ComparisonRecord,
         default_page,
         read_comparison,
         write_page,
@@ -55,9 +55,9 @@ def report_runs(
     from unskew.runs.consistency import differences  # noqa: PLC0415
     from unskew.runs.read import read_runs  # noqa: PLC0415
 
-    known = read_comparison(runs[0]) if len(runs) == 1 else ComparisonFacts()
+    known = read_comparison(runs[0]) if len(runs) == 1 else ComparisonRecord()
     found = known.sorted(read_runs(runs), metric)
-    goal = known.target if target is None else target
+    target = known.target if target is None else target
     for what, values in differences(found).items():
         typer.echo(
             f"warning: these runs differ in {what} ({', '.join(values)}): do not rank them by "
@@ -67,11 +67,11 @@ def report_runs(
     if tsne:
         check_embedding(found)
     page = out or default_page(runs)
-    write_page(page, found, target=goal, command=known.command, embedding=tsne)
+    write_page(page, found, target=target, command=known.command, embedding=tsne)
     tuned = tuning_table(found)
     if tuned is not None:
         print_rich(tuned)
-    print_rich(found.table_with_verdict(goal))
+    print_rich(found.table_with_verdict(target))
     verdict = found.verdict()
     if verdict is not None:
         typer.echo(str(verdict))
@@ -79,6 +79,6 @@ def report_runs(
     if figures is not None:
         from unskew.report.export import export_figures, export_table  # noqa: PLC0415
 
-        files = export_figures(figures, found, target=goal, embedding=tsne)
-        files += export_table(figures, found, target=goal)
+        files = export_figures(figures, found, target=target, embedding=tsne)
+        files += export_table(figures, found, target=target)
         typer.echo(f"figures and tables: {len(files)} files in {figures}")

@@ -70,7 +70,7 @@ def run_config(
         settings=parsed.train,
     )
     if json:
-        print_json(_run_facts(run))
+        print_json(_run_json(run))
         exit_if_untrained([run])
         return
     print_rich(run.table())
@@ -83,7 +83,7 @@ def run_config(
     exit_if_untrained([run])
 
 
-def _run_facts(run: "Run") -> dict[str, Any]:
+def _run_json(run: "Run") -> dict[str, Any]:
     measured = [row for row in run.metrics if "global" in row or "local" in row]
     last = measured[-1] if measured else {}
     return {
@@ -95,7 +95,7 @@ def _run_facts(run: "Run") -> dict[str, Any]:
         "failed_rounds": run.failed_rounds,
         "cost": asdict(run.cost),
         "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
-        "findings": run.facts.get("findings", []),
+        "findings": run.metadata.get("findings", []),
         "remarks": run.remarks,
         "folder": str(run.folder) if run.folder else None,
     }

@@ -54,13 +54,13 @@ def show_study(
 
     Example:  [bold]unskew study show ida-table1[/bold]
     """
-    from unskew.experiments.studies.description import study_facts, study_text  # noqa: PLC0415
+    from unskew.experiments.studies.description import study_json, study_text  # noqa: PLC0415
     from unskew.experiments.studies.library import open_study  # noqa: PLC0415
 
     scales = ("paper", "cpu", "smoke") if scale is None else (scale,)
     studies = [open_study(name, one) for one in scales]
     if json:
-        print_json({study.scale: study_facts(study) for study in studies})
+        print_json({study.scale: study_json(study) for study in studies})
     else:
         typer.echo(study_text(studies))
 

@@ -37,14 +37,16 @@ def show_rows(rows: Sequence[Mapping[str, Any]], title: str, *, json: bool) -> N
     print_rich(table)
 
 
-def details(title: str, facts: Mapping[str, str], row: Mapping[str, Any] | None = None) -> "Group":
-    """Describe one entry: one line per fact, then one line per option of the row, if given."""
+def details(
+    title: str, entries: Mapping[str, str], row: Mapping[str, Any] | None = None
+) -> "Group":
+    """Describe one thing: one line per entry, then one line per option of the row, if given."""
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     table = RichTable(show_header=False, box=None)
-    for key, value in facts.items():
+    for key, value in entries.items():
         table.add_row(key, value)
     if row is not None:
         table.add_row("options", "" if row["options"] else "none")

@@ -23,7 +23,7 @@ class Coordinates(Parts):
             mask = mask if frozen is None else without(mask, frozen)
         return mask
 
-    def travels(self, layout: Layout) -> Tensor | None:
+    def sent_mask(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that are sent and averaged; None means all."""
         statistics = self._statistics(layout)
         mask = None if statistics is None else ~statistics
@@ -50,8 +50,8 @@ class Coordinates(Parts):
         """Mark the coordinates that the client keeps between rounds; None means none."""
         if not self._personalizations and not self._keeps_statistics:
             return None
-        travels = self.travels(layout)
-        mask = None if travels is None else ~travels
+        sent_mask = self.sent_mask(layout)
+        mask = None if sent_mask is None else ~sent_mask
         for part in self._personalizations:
             constant = part.constant(layout)
             if mask is not None and constant is not None:

@@ -14,7 +14,7 @@ from unskew.composition.parts import (
     ServerSide,
     Setup,
 )
-from unskew.composition.received import LABEL_COUNTS, TRAIN_ACCURACY, TRAIN_LOSS, Value
+from unskew.composition.upload_values import LABEL_COUNTS, TRAIN_ACCURACY, TRAIN_LOSS, Value
 from unskew.composition.values import About
 
 

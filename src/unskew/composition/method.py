@@ -140,12 +140,12 @@ class Method(Objective, Coordinates):
 
     def begin(self, beginning: Beginning) -> Server:
         """Return the server's state before the first round of a stage."""
-        slots: dict[str, Tensor] = {}
-        beginning = replace(beginning, travels=self.travels(beginning.layout))
+        state: dict[str, Tensor] = {}
+        beginning = replace(beginning, sent_mask=self.sent_mask(beginning.layout))
         for part in self._server_sides:
             earlier = {name: own_server(each, part) for name, each in beginning.earlier.items()}
-            slots |= part.prefixed(part.begin(replace(beginning, earlier=earlier)))
-        return Server(beginning.vector, slots)
+            state |= part.prefixed(part.begin(replace(beginning, earlier=earlier)))
+        return Server(beginning.vector, state)
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Return the tensors sent to a client; ``model`` is the vector it trains."""
@@ -160,11 +160,11 @@ class Method(Objective, Coordinates):
         """Combine a round's uploads; the diagnostics hold at least the weight of each client."""
         received, keeping = server, list[ServerSide]()
         for part in self._server_sides:
-            slots = part.receive(own_server(server, part), own_uploads(uploads, part))
-            if slots is None:
+            state = part.receive(own_server(server, part), own_uploads(uploads, part))
+            if state is None:
                 keeping.append(part)
             else:
-                received = with_own(received, part, slots)
+                received = with_own(received, part, state)
         if keeping:  # the round changes nothing but these parts
             weights = torch.zeros(len(uploads), dtype=torch.float64)
             return self._concluded(keeping, server, server, uploads, {"weights": weights})
@@ -189,7 +189,7 @@ class Method(Objective, Coordinates):
                 diagnostics,
             )
             own, added = expect_pair(concluded)
-            after = with_own(replace(after, vector=own.vector), part, own.slots)
+            after = with_own(replace(after, vector=own.vector), part, own.state)
             diagnostics |= {
                 f"{part.name}.{name}" if name in diagnostics else name: value
                 for name, value in added.items()
@@ -224,7 +224,7 @@ class Method(Objective, Coordinates):
         if part is None:
             return replace(server, vector=vector)
         after = part.step(own_server(server, part), vector, own_uploads(uploads, part))
-        return with_own(replace(server, vector=after.vector), part, after.slots)
+        return with_own(replace(server, vector=after.vector), part, after.state)
 
     def model(self, server: Server) -> Tensor:
         """Return the global model to evaluate and save; by default the one that is sent."""

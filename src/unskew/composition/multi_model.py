@@ -72,7 +72,7 @@ class ModelSelector(ClientSide, ServerSide):
     def sent(self, server: Server, client: int) -> tuple[Sequence[int], Tensor]:
         """Return the numbers of the models sent to a client, and the vector it trains first."""
         number = model_of(server, client)
-        return [number], server.slots["models"][number]
+        return [number], server.state["models"][number]
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Store the client's id in its state, by which the server finds its model."""
@@ -115,23 +115,25 @@ class MultiModelMethod(Method):
     def begin(self, beginning: Beginning) -> Server:
         """Add the initial models, and empty tables of the clients' models and samples."""
         server = self.inner.begin(beginning)
-        beginning = replace(beginning, travels=self.travels(beginning.layout))
-        slots = {
+        beginning = replace(beginning, sent_mask=self.sent_mask(beginning.layout))
+        state = {
             "models": self.selector.initial_models(beginning.vector, beginning.layout),
             **_no_clients(),
             **self.selector.begin(beginning),
         }
-        return with_own(server, self.selector, slots)
+        return with_own(server, self.selector, state)
 
     def single(self, server: Server, number: int) -> Server:
         """Return the server of one model alone.
 
-        Its vector is that model; its slots are those of the model and those shared by all models.
+        Its vector is that model; its state holds what belongs to that model and what all share.
         """
-        slots = without_own(server.slots, self.selector)
-        shared = {name: slot for name, slot in slots.items() if not name.startswith(f"{MODELS}/")}
-        vector = self._own(server).slots["models"][number]
-        return Server(vector, {**shared, **_of_model(slots, number)})
+        state = without_own(server.state, self.selector)
+        shared = {
+            name: tensor for name, tensor in state.items() if not name.startswith(f"{MODELS}/")
+        }
+        vector = self._own(server).state["models"][number]
+        return Server(vector, {**shared, **_of_model(state, number)})
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the client its model, or all models to choose from, and what comes with each."""
@@ -157,8 +159,8 @@ class MultiModelMethod(Method):
         target = assignment.cluster
         if assignment.averaged is not None:
             target = torch.where(assignment.averaged, target, -1)
-        models = assignment.server.slots["models"].clone()
-        model_slots: dict[str, Tensor] = {}
+        models = assignment.server.state["models"].clone()
+        model_state: dict[str, Tensor] = {}
         per_model = []
         for m in range(len(models)):
             rows = (target == m).nonzero().flatten()
@@ -169,27 +171,28 @@ class MultiModelMethod(Method):
                 )
                 models[m] = updated.vector
                 changed = {
-                    name: slot
-                    for name, slot in updated.slots.items()
-                    if slot is not alone.slots.get(name)
+                    name: tensor
+                    for name, tensor in updated.state.items()
+                    if tensor is not alone.state.get(name)
                 }
-                model_slots |= {f"{MODELS}/{m}/{name}": slot for name, slot in changed.items()}
+                model_state |= {f"{MODELS}/{m}/{name}": tensor for name, tensor in changed.items()}
                 per_model.append((m, rows, diagnostics))
         own = _with_assignment(assignment, uploads)
         own = self.selector.mixed(with_models(own, models, uploads.layout), uploads.layout)
-        server = with_own(replace(server, vector=own.vector), self.selector, own.slots)
+        server = with_own(replace(server, vector=own.vector), self.selector, own.state)
         diagnostics = {**_merged(per_model, len(uploads)), "cluster": assignment.cluster}
-        return replace(server, slots={**server.slots, **model_slots}), diagnostics
+        return replace(server, state={**server.state, **model_state}), diagnostics
 
     def _with_copies(self, server: Server, assignment: Assignment) -> Server:
         """Return the server after an assignment, new models with the tensors of their originals."""
-        count = len(assignment.server.slots["models"]) - len(assignment.copied)
-        slots = dict(server.slots)
+        count = len(assignment.server.state["models"]) - len(assignment.copied)
+        state = dict(server.state)
         for child, parent in enumerate(assignment.copied, start=count):
-            slots |= {
-                f"{MODELS}/{child}/{name}": slot for name, slot in _of_model(slots, parent).items()
+            state |= {
+                f"{MODELS}/{child}/{name}": tensor
+                for name, tensor in _of_model(state, parent).items()
             }
-        return with_own(replace(server, slots=slots), self.selector, assignment.server.slots)
+        return with_own(replace(server, state=state), self.selector, assignment.server.state)
 
     def _own(self, server: Server) -> Server:
         return own_server(server, self.selector)
@@ -208,8 +211,8 @@ class MultiModelMethod(Method):
         """Return a server with the client's model as the only one."""
         number = model_of(self._own(server), client)
         view = self.inner.seen_by(self.single(server, number), client)
-        slots = {"models": view.vector[None], **_no_clients()}
-        return with_own(view, self.selector, slots)
+        state = {"models": view.vector[None], **_no_clients()}
+        return with_own(view, self.selector, state)
 
     # On the client.
 
@@ -253,7 +256,7 @@ def _of_model(tensors: Tensors, number: int) -> dict[str, Tensor]:
 
 def model_of(server: Server, client: int) -> int:
     """Return the number of a client's model; for a new client, the model with the most samples."""
-    cluster = server.slots["cluster"]
+    cluster = server.state["cluster"]
     if 0 <= client < len(cluster) and cluster[client] >= 0:
         return int(cluster[client])
     totals = samples_per_model(server).tolist()
@@ -262,15 +265,15 @@ def model_of(server: Server, client: int) -> int:
 
 def samples_per_model(server: Server) -> Tensor:
     """Return the total number of samples of each model's clients."""
-    cluster, samples = server.slots["cluster"], server.slots["samples"]
+    cluster, samples = server.state["cluster"], server.state["samples"]
     known = cluster >= 0
-    totals = torch.zeros(len(server.slots["models"]), dtype=torch.float64)
+    totals = torch.zeros(len(server.state["models"]), dtype=torch.float64)
     return totals.index_add_(0, cluster[known], samples[known])
 
 
 def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
     """Return the server with these models; the global vector is their mean weighted by samples."""
-    server = replace(server, slots={**server.slots, "models": models})
+    server = replace(server, state={**server.state, "models": models})
     samples = samples_per_model(server)
     return replace(server, vector=weighted_sum(models, samples / samples.sum(), layout))
 
@@ -278,12 +281,12 @@ def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
 def _with_assignment(assignment: Assignment, uploads: Uploads) -> Server:
     """Return the part's server with the models and sample counts of this round's clients."""
     server, ids = assignment.server, torch.tensor(uploads.clients)
-    old = server.slots["cluster"]
+    old = server.state["cluster"]
     size = max(len(old), int(ids.max()) + 1)
     cluster, samples = torch.full((size,), -1), torch.zeros(size, dtype=torch.float64)
-    cluster[: len(old)], samples[: len(old)] = old, server.slots["samples"]
+    cluster[: len(old)], samples[: len(old)] = old, server.state["samples"]
     cluster[ids], samples[ids] = assignment.cluster, uploads.samples
-    return replace(server, slots={**server.slots, "cluster": cluster, "samples": samples})
+    return replace(server, state={**server.state, "cluster": cluster, "samples": samples})
 
 
 def _merged(

@@ -23,8 +23,8 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.aspects import Aspect, Measurement, check_declarations
 from unskew.composition.part_checks import check_names, check_options
-from unskew.composition.received import Value
 from unskew.composition.search_space import SearchSpace
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -250,7 +250,7 @@ class ServerSide(Part):
         None leaves the model as it is in this round.
         """
         del uploads
-        return server.slots
+        return server.state
 
     def client_weights(self, server: Server) -> ClientWeighting:
         """Return a factor of the clients' weights; see :attr:`Aspect.WEIGHTS`.

@@ -12,8 +12,8 @@ from unskew.composition.values import Server, Tensors
 
 def own_server(server: Server, part: Part) -> Server:
     """Return the server as a part sees it."""
-    if server.slots:
-        return Server(server.vector, part.scoped(server.slots))
+    if server.state:
+        return Server(server.vector, part.scoped(server.state))
     return server
 
 
@@ -22,9 +22,9 @@ def own_uploads(uploads: Uploads, part: Part) -> Uploads:
     return replace(uploads, extras=part.scoped(uploads.extras))
 
 
-def with_own(server: Server, part: Part, slots: Tensors) -> Server:
+def with_own(server: Server, part: Part, state: Tensors) -> Server:
     """Return the server with a part's tensors replaced."""
-    return replace(server, slots=without_own(server.slots, part) | part.prefixed(slots))
+    return replace(server, state=without_own(server.state, part) | part.prefixed(state))
 
 
 def without_own(tensors: Tensors, part: Part) -> dict[str, Tensor]:

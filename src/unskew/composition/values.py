@@ -49,7 +49,7 @@ class Server:
     """
 
     vector: Tensor
-    slots: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Beginning:
     """The servers at the end of the earlier stages, by stage."""
     num_clients: int = 0
     seed: int = 0
-    travels: Tensor | None = None
+    sent_mask: Tensor | None = None
     """Marks the coordinates that are sent; None means all."""
 
 
@@ -80,7 +80,7 @@ class Client:
     """The run's seed and the round, for random numbers that a part draws itself."""
     lr: float = 0.0
     """The learning rate of this round's local steps."""
-    travels: Tensor | None = None
+    sent_mask: Tensor | None = None
     """Marks the coordinates that are sent; None means all."""
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from unskew.data import checks, storage
 from unskew.data.columns import Array, Columns
 from unskew.data.holdout import held_out_columns
+from unskew.data.html import federation_html
 from unskew.data.huggingface import huggingface_federation
 from unskew.data.invariants import check_federation
 from unskew.data.names import printable_names
@@ -38,10 +39,7 @@ from unskew.data.targets import (
     sums_of,
 )
 from unskew.errors import UnskewError
-from unskew.skew.html import distribution_html
-from unskew.utils.html import html_block, html_heading, html_line
 from unskew.utils.printable import printable
-from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -98,20 +96,7 @@ class Federation:
         )
 
     def _repr_html_(self) -> str:
-        facts = (
-            f"{plural(len(self), 'client')}, {self.train.samples:,} training samples, "
-            f"{self.test.samples:,} on the clients' own tests, {self.common.samples:,} on the "
-            f"common test; samples of shape {self.shape}, "
-            + ("a number to predict" if self.is_regression else f"{self.classes} classes")
-        )
-        binned = self.with_target_bins()
-        counts = binned.train.label_counts(binned.classes) if self.has_samples else None
-        what = "quantile bin of the target" if self.is_regression else "class"
-        return html_block(
-            html_heading(f"{self.name} · {self.report.skew}" if self.report else self.name),
-            html_line(facts, soft=True),
-            "" if counts is None else distribution_html(counts, binned.class_names, what),
-        )
+        return federation_html(self)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -18,8 +18,9 @@ _READ_TWICE = 16
 """How many items are read twice, to find out whether they are transformed at random."""
 
 
-_FEW = 20
-"""Whole numbers of another type than integer, such as 1.0, are labels if this few are distinct."""
+_MAX_DISTINCT = 20
+"""Whole numbers of another type than integer, such as 1.0, are labels if at most this many are
+distinct."""
 
 
 class Items(Protocol):
@@ -108,7 +109,7 @@ def _labels(labels: Sequence[Any]) -> Array:
     array = np.array([each.item() if hasattr(each, "item") else each for each in labels])
     if array.dtype.kind not in "iufb" or array.ndim != 1:
         raise ValueError(f"labels are {array.dtype}")
-    whole = array.dtype.kind == "b" or len(np.unique(array)) <= _FEW
+    whole = array.dtype.kind == "b" or len(np.unique(array)) <= _MAX_DISTINCT
     return array.astype(np.int64) if whole and np.all(array == np.round(array)) else array
 
 

@@ -1,4 +1,7 @@
-"""The training of one client, and the loop over clients; the pool and Flower use the same code."""
+"""The training of one client, as all runners but ``vectorised`` do it, and the loop over clients.
+
+Flower nodes run the same code.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,9 +69,9 @@ class ClientContext:
     """The global model, for training and evaluation."""
 
     @cached_property
-    def travels(self) -> Tensor | None:
+    def sent_mask(self) -> Tensor | None:
         """Marks the coordinates that are sent; None means all."""
-        return self.method.travels(self.network.layout)
+        return self.method.sent_mask(self.network.layout)
 
     @cached_property
     def extra_trainings(self) -> tuple["ClientContext", ...]:
@@ -88,7 +91,7 @@ class ClientContext:
             settings=settings,
             trains=extra.trains,
             traces=traces,
-            metrics=NO_METRICS,  # its functions may not be picklable, and the pool may need that
+            metrics=NO_METRICS,  # its functions may not be picklable, as processes need them
         )
 
     def client(self, k: int, round_: int) -> Client:
@@ -103,7 +106,7 @@ class ClientContext:
             seed=self.settings.seed,
             round=round_,
             lr=self.settings.lr_in(round_),
-            travels=self.travels,
+            sent_mask=self.sent_mask,
         )
 
     def samples(self, client: Client) -> tuple[Tensor, Tensor]:
@@ -158,7 +161,7 @@ class Loop:
     """The sequential runner: trains one client after the other, in this process, in one thread.
 
     It is the slowest runner and the one to debug with: an error names the client and the hook. Its
-    results equal those of the process pool bit for bit.
+    results equal those of worker processes bit for bit.
     """
 
     kind = "per client"

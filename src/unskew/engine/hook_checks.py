@@ -63,7 +63,7 @@ def checked_server(returned: Any, before: Server) -> tuple[Server, dict[str, Any
             checked = _instance(Server, server)
         case _:
             raise TypeError("it must return a Server and a dict of diagnostics")
-    _check_tensors("slots", checked.slots)
+    _check_tensors("state", checked.state)
     _check_vector("the new vector", checked.vector, before.vector.shape)
     return checked, diagnostics
 

@@ -60,7 +60,7 @@ class MetricPlan:
                 found[each.name] = math.nan
         return found
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what a report needs to know about the metrics; empty without any."""
         if self.judged is None and not self.computed:
             return {}

@@ -158,10 +158,10 @@ class Predictor:
 
 def predictor_of(run: Run) -> Predictor:
     """Return the predictor of a run; its model is read from its folder if it is not in memory."""
-    if "inputs" not in run.facts:
+    if "inputs" not in run.metadata:
         raise UnskewError("predictor: the run does not record its inputs; run it again")
-    inputs = validated(InputFormat, run.facts["inputs"], "run.json: inputs: ")
-    prepared, data = run.facts.get("preprocessing"), run.facts.get("data", {})
+    inputs = validated(InputFormat, run.metadata["inputs"], "run.json: inputs: ")
+    prepared, data = run.metadata.get("preprocessing"), run.metadata.get("data", {})
     names, clients = data.get("class_names"), data.get("client_names")
     return Predictor(
         module=_module_in_folder(run, inputs) if run.model is None else run.model,
@@ -176,7 +176,7 @@ def _module_in_folder(run: Run, inputs: InputFormat) -> nn.Module:
     """Build a run's network and load the weights of its last checkpoint."""
     if run.folder is None:
         raise UnskewError("predictor: the run has neither a model nor a folder")
-    if run.facts.get("custom_network") or names_files(run.method):
+    if run.metadata.get("custom_network") or names_files(run.method):
         raise UnskewError(
             f"predictor: {run.folder} was trained with your network or method, whose code is not "
             "in the folder; use the predictor of the run that us.train returned"
@@ -187,10 +187,10 @@ def _module_in_folder(run: Run, inputs: InputFormat) -> nn.Module:
     server = None if found is None or found[0].stage < len(stages) - 1 else found[0].server
     if server is None:
         raise UnskewError(f"{run.folder}: its task has no checkpoint yet; resume the run first")
-    target = run.facts.get("target")
+    target = run.metadata.get("target")
     units = None if target is None else validated(TargetUnits, target, "run.json: target: ")
     example = inputs.example(units)
-    loss = run.facts.get("configuration", {}).get("loss")
+    loss = run.metadata.get("configuration", {}).get("loss")
     _, module = make_module(example, run.network, run.seed, loss)
     context = client_context(
         stages[-1], module, example, Settings(seed=run.seed), torch.device("cpu"), last=True

@@ -33,7 +33,7 @@ def _describe(setup: TrainingSetup, stage: Stage) -> str:
     )
     layout, rounds = context.network.layout, rounds_of(stage, context.settings)
     cohort = context.settings.cohort_size(len(setup.federation))
-    sent = ModelSize(layout, stage.method.travels(layout)).bytes * 2 * cohort * rounds
+    sent = ModelSize(layout, stage.method.sent_mask(layout)).bytes * 2 * cohort * rounds
     traffic = f"up to {sent / 1e6:.1f} MB" if sent else "which stay on the clients"
     return (
         f"{stage.name} (up to {plural(rounds, 'round')} of {plural(cohort, 'client')}, "

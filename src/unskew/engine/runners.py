@@ -10,7 +10,7 @@ from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext, Loop
 from unskew.engine.cohort import Runner
 from unskew.engine.placement import is_accelerator, to_tensor
-from unskew.engine.pool import ProcessPool
+from unskew.engine.process_pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.engine.vectorised import Vectorised
 from unskew.errors import UnskewError
@@ -70,7 +70,7 @@ def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.d
     inputs = network.inputs(samples.to(device)).expand(2, *samples.shape)
     try:
         vmap(network)(rows[:, :trainable], network.copy_buffers(rows[:, trainable:]), inputs)
-    except Exception:  # a custom module may raise anything, and the pool may still run it
+    except Exception:  # a custom module may raise anything, and processes may still run it
         return False
     return True
 
@@ -84,23 +84,23 @@ def resolve_runner(
     network: FunctionalModel, settings: Settings, device: torch.device, samples: Tensor
 ) -> str:
     """Return the runner's name: the one in the settings, or the one that suits the network."""
-    if settings.runner == "pool" and is_accelerator(device):
-        raise UnskewError("runner: 'pool' works on the cpu; use 'vectorised' or 'loop' there")
+    if settings.runner == "processes" and is_accelerator(device):
+        raise UnskewError("runner: 'processes' works on the cpu; use 'vectorised' or 'loop' there")
     if settings.runner != "auto":
         return settings.runner
     if suits_vectorising(network, samples, device):
         return "vectorised"
-    return "loop" if is_accelerator(device) else "pool"
+    return "loop" if is_accelerator(device) else "processes"
 
 
 def make_runner(context: ClientContext, cohort: int) -> Runner:
-    """Return the runner for a context; a pool of one worker is the sequential loop."""
+    """Return the runner for a context; a single worker process is the sequential loop."""
     name = context.runner or resolve_runner(
         context.network, context.settings, context.device, example_inputs(context.federation)
     )
     if name == "vectorised":
         return Vectorised(context)
     workers = min(context.settings.worker_count, cohort)
-    if name == "pool" and workers > 1:
+    if name == "processes" and workers > 1:
         return ProcessPool(context, workers, cohort)
     return Loop(context)

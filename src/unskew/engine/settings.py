@@ -58,7 +58,7 @@ class Settings(BaseModel):
     client_cpus: Annotated[float, Field(gt=0)] = 1.0
     client_gpus: Annotated[float, Field(ge=0)] = 0.0
     """What Ray reserves for a client while it trains."""
-    runner: Literal["auto", "vectorised", "pool", "loop"] = "auto"
+    runner: Literal["auto", "vectorised", "processes", "loop"] = "auto"
     workers: Positive | None = None
     device: str = "auto"
     """``cpu``, ``cuda``, ``cuda:1``, ``mps``, or ``auto`` for the best that is available."""
@@ -169,7 +169,7 @@ class Settings(BaseModel):
 
     @property
     def worker_count(self) -> int:
-        """How many worker processes a pool may use."""
+        """How many worker processes the runner ``processes`` may use."""
         return self.workers or os.cpu_count() or 1
 
     def training_identity(self) -> dict[str, object]:

@@ -28,7 +28,7 @@ from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.runs.cpu import CPUS, cpu_kind
-from unskew.runs.facts import density_facts, federation_facts
+from unskew.runs.metadata import density_metadata, federation_metadata
 
 _ROUNDS_CHECKED = 20
 """How many of the first rounds are checked for a quorum that their clients can never reach."""
@@ -46,7 +46,7 @@ class TrainingSetup:
     device: torch.device
     attack: Attack | None
     attackers: frozenset[int]
-    initial_slots: Tensors
+    initial_state: Tensors
     """The tensors that the server holds before the first round."""
     custom_network: bool = False
     """Whether the network is user-defined."""
@@ -81,7 +81,7 @@ class TrainingSetup:
         if attack is not None:
             attackers = attack.attackers(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
-        federation, slots = method.shared_samples(federation, settings.seed)
+        federation, initial_state = method.shared_samples(federation, settings.seed)
         device = choose_device(settings)
         settings = settings.model_copy(update={"device": str(device)})
         initial = (InitialNetwork if networks is None else networks.of)(
@@ -96,7 +96,7 @@ class TrainingSetup:
             device=device,
             attack=attack,
             attackers=attackers,
-            initial_slots=slots,
+            initial_state=initial_state,
             custom_network=is_custom(model),
             initial_network=None if networks is None else initial,
         )
@@ -176,7 +176,7 @@ class TrainingSetup:
         """Whether the run computes in one thread of one process, so that runs can be parallel."""
         settings = self.settings
         one_process = (
-            self.runner != "pool" or settings.worker_count == 1
+            self.runner != "processes" or settings.worker_count == 1
         ) and settings.engine == "unskew"
         numbers = settings.cohort_size(len(self.federation)) * self.network.layout.size
         return self.device.type == "cpu" and one_process and threads_for(numbers) == 1
@@ -200,28 +200,28 @@ class TrainingSetup:
             return {"no_effect": "this network has no BatchNorm"}
         return {}
 
-    def _target_facts(self) -> dict[str, Any]:
+    def _target_metadata(self) -> dict[str, Any]:
         if not self.federation.is_regression:
             return {}
         center, scale = self.federation.target_center_and_scale
         return {"target": {"center": center, "scale": scale}}
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts about the setup that the run records."""
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata that the run records about its setup."""
         densities = [stage for stage in self.method.stages() if stage.learns_density]
         budgets = [stage.privacy for stage in densities]
-        bound = density_facts(self.federation, budgets) if densities else {}
+        bound = density_metadata(self.federation, budgets) if densities else {}
         return {
             **bound,
-            **self.metrics.facts(),
-            **self._target_facts(),
+            **self.metrics.to_dict(),
+            **self._target_metadata(),
             "configuration": self.settings.model_dump(mode="json"),
             "stages": self._stage_rounds(),
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),
             **self._no_effect(),
-            "data": federation_facts(self.federation),
-            **_input_facts(self.federation),
+            "data": federation_metadata(self.federation),
+            **_input_metadata(self.federation),
             CPUS: [cpu_kind()],
             "versions": {
                 "unskew": __version__,
@@ -232,10 +232,10 @@ class TrainingSetup:
         }
 
 
-def _input_facts(federation: Federation) -> dict[str, Any]:
+def _input_metadata(federation: Federation) -> dict[str, Any]:
     """Return what a predictor must know: the samples' format, and how raw rows are prepared."""
     preprocessing, words = federation.preprocessing, federation.vocabulary
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "inputs": {
             "shape": list(federation.shape),
             "dtype": federation.train.x.dtype.name,
@@ -244,8 +244,8 @@ def _input_facts(federation: Federation) -> dict[str, Any]:
         }
     }
     if preprocessing is not None:
-        facts["preprocessing"] = preprocessing.to_json()
-    return facts
+        metadata["preprocessing"] = preprocessing.to_json()
+    return metadata
 
 
 def _smallest_cohort(method: Method, settings: Settings, clients: int) -> int:

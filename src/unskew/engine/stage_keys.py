@@ -16,16 +16,19 @@ _IDENTITY = ("network", "layout", "start", "data", "arithmetic")
 def stage_keys(
     identity: Mapping[str, Any],
     versions: Mapping[str, str],
-    slots: Tensors,
+    initial_state: Tensors,
     settings: Settings,
     stages: Sequence[Stage],
 ) -> list[str]:
     """Return a key for each stage before the task, up to the first whose repr is incomplete.
 
-    ``identity`` is the run's, and ``slots`` are the server's initial tensors. Of the task's method
-    and settings, a key contains only what the stages use.
+    ``identity`` is the run's, and ``initial_state`` that of the server. Of the task's method and
+    settings, a key contains only what the stages use.
     """
-    hashes = {name: hashlib.sha256(slots[name].numpy().tobytes()).hexdigest() for name in slots}
+    hashes = {
+        name: hashlib.sha256(initial_state[name].numpy().tobytes()).hexdigest()
+        for name in initial_state
+    }
     inputs: list[Any] = [{name: identity[name] for name in _IDENTITY}, dict(versions), hashes]
     inputs += [settings.seed, settings.attack]
     keys = []

@@ -51,12 +51,12 @@ def sent_up(method: Method, layout: Layout) -> Tensor | None:
 def sent_down(method: Method, layout: Layout) -> Tensor | None:
     """Mark the coordinates that are sent to a client that keeps its own values of the rest."""
     shares_on_upload = method.shares_on_upload(layout)
-    return sent_up(method, layout) if shares_on_upload is None else method.travels(layout)
+    return sent_up(method, layout) if shares_on_upload is None else method.sent_mask(layout)
 
 
 def hidden_from_server(method: Method, layout: Layout) -> Tensor | None:
     """Mark the coordinates that the server never receives; None means none."""
-    travels, shares_on_upload = method.travels(layout), method.shares_on_upload(layout)
-    if travels is None:
+    sent_mask, shares_on_upload = method.sent_mask(layout), method.shares_on_upload(layout)
+    if sent_mask is None:
         return None
-    return none_if_empty(~travels if shares_on_upload is None else ~travels & ~shares_on_upload)
+    return none_if_empty(~sent_mask if shares_on_upload is None else ~sent_mask & ~shares_on_upload)

@@ -29,7 +29,6 @@ from unskew.engine.hook_checks import (
 )
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.progress import RoundCallback, show_progress
-from unskew.engine.received import accepted_uploads, rejected_clients
 from unskew.engine.round_metrics import RoundOutcome, Row, round_row, round_table
 from unskew.engine.runners import example_inputs
 from unskew.engine.setup import TrainingSetup
@@ -37,6 +36,7 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.threads import threads, threads_for
 from unskew.engine.traffic import hidden_from_server, round_traffic
+from unskew.engine.upload_checks import accepted_uploads, rejected_clients
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.models.layout import assign, flatten, rows_are_finite
 from unskew.runs.checkpoint import Position
@@ -77,17 +77,17 @@ def run_training(
         seed=setup.settings.seed,
         clients=len(setup.federation),
     )
-    run.facts = {**(notes or {}), **setup.facts()}
+    run.metadata = {**(notes or {}), **setup.metadata()}
     stages, cache = setup.method.stages(), None
     if folder is not None:
         identity = setup.identity()
         # A custom network is identified by its initial weights alone; its forward pass may differ.
         if stage_cache is not None and setup.backend.is_local and not setup.custom_network:
-            versions, settings = run.facts["versions"], setup.settings
-            keys = stage_keys(identity, versions, setup.initial_slots, settings, stages)
+            versions, settings = run.metadata["versions"], setup.settings
+            keys = stage_keys(identity, versions, setup.initial_state, settings, stages)
             cache = StageCache(Path(stage_cache), keys)
         end = (len(stages) - 1, rounds_of(stages[-1], setup.settings))
-        position = folder.open(identity, run.facts, resume=resume, cache=cache, end=end)
+        position = folder.open(identity, run.metadata, resume=resume, cache=cache, end=end)
         run.folder = folder.path
     try:
         if folder is not None:
@@ -107,7 +107,7 @@ def run_training(
             folder.close()
     if folder is not None:
         run.client_tables = folder.client_tables()
-        run.facts[CPUS] = folder.cpus
+        run.metadata[CPUS] = folder.cpus
     assert position.server is not None
     _warn_of_idle_rounds(run)
     _warn_of_rejected_clients(run)
@@ -157,7 +157,7 @@ class StageRun:
         self._context.network.goal.check(setup.federation)
         self._stage, self._run, self._folder = stage, run, folder
         self._evaluation_context = replace(self._context, metrics=setup.metrics)
-        self._initial_slots = setup.initial_slots
+        self._initial_state = setup.initial_state
         # A setup whose network is a copy of a shared one is made for this run alone.
         self._owns_module = setup.initial_network is not None
         stage.method.check(self._context.network, example_inputs(setup.federation))
@@ -186,12 +186,12 @@ class StageRun:
                     seed=context.settings.seed,
                 )
             )
-            server = replace(server, slots={**server.slots, **self._initial_slots})
+            server = replace(server, state={**server.state, **self._initial_state})
             position = replace(position, server=server)
         if self._is_over(position):
             return position
         cohort = context.settings.cohort_size(len(context.federation))
-        # A loop over the clients, a pool of processes, the cohort as one matrix, or Flower nodes.
+        # A loop over the clients, worker processes, the cohort as one matrix, or Flower nodes.
         runner = self._backend.runner(context, position.stage, cohort)
         label = f"{self._run.method} {self._stage.name}".removesuffix(" task")
         try:

@@ -74,15 +74,15 @@ class Vectorised:
             raise UnskewError(
                 "runner: 'vectorised' supports networks with BatchNorm only if all clients have "
                 "the same number of samples, since padding would change their statistics; "
-                "use runner='pool'"
+                "use runner='processes'"
             )
         steps = local_steps(sizes, context.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
         traces = self._traces.setdefault(id(context), TraceCache())
         outcome = _Outcome(len(tasks), network.layout.size)
         for rows in self._chunks(order, sizes):
-            some = [tasks[k] for k in rows.tolist()]
-            chunk = _Chunk(context, round_, some, self._data, self._on_device, traces)
+            chunk_tasks = [tasks[k] for k in rows.tolist()]
+            chunk = _Chunk(context, round_, chunk_tasks, self._data, self._on_device, traces)
             chunk.run(outcome, rows)
         return CohortResult(outcome.stack, outcome.trained, outcome.finished)
 
@@ -152,11 +152,19 @@ class _Chunk:
         method, round_ = self._context.method, self._round
         network, classes = self._context.network, self._context.federation.classes
         settings, x, y = self._context.settings, self._x, self._y
-        seed, lr, travels = settings.seed, settings.lr_in(round_), self._context.travels
+        seed, lr, sent_mask = settings.seed, settings.lr_in(round_), self._context.sent_mask
         slices = zip(self._ids.tolist(), self._offsets.tolist(), self._sizes.tolist(), strict=True)
         clients = [
             Client(
-                k, x.narrow(0, a, n), y.narrow(0, a, n), network, classes, seed, round_, lr, travels
+                k,
+                x.narrow(0, a, n),
+                y.narrow(0, a, n),
+                network,
+                classes,
+                seed,
+                round_,
+                lr,
+                sent_mask,
             )
             for k, a, n in slices
         ]

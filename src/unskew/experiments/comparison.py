@@ -30,9 +30,10 @@ from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.models.functional import Model
 from unskew.runs.read import TUNING
-from unskew.runs.run import Judge, Run
-from unskew.runs.runs import Runs, check_judging, check_target
+from unskew.runs.run import FinalBy, Run
+from unskew.runs.runs import Runs, check_judging
 from unskew.runs.stage_cache import stage_cache_in
+from unskew.runs.target import check_target
 from unskew.stats.formulas import FORMULAS
 from unskew.stats.judging import MARGIN
 from unskew.stats.metric import POOLED
@@ -57,7 +58,7 @@ def compare(
     on: On = None,
     progress: bool | None = None,
     target: float | None = None,
-    judge: Judge = "mean",
+    final: FinalBy = "mean",
     margin: float = MARGIN,
     command: str | None = None,
     settings: Settings | None = None,
@@ -75,7 +76,7 @@ def compare(
     table as CSV, LaTeX and Markdown are written to ``out`` too: ``target`` is the accuracy whose
     cost they show, and ``command`` the shell command that the page names.
 
-    ``judge`` is the number by which methods are judged: the mean of the last tenth of the
+    ``final`` is the number by which methods are judged: the mean of the last tenth of the
     evaluations (at least five), or with ``"last"`` the last one. Differences up to ``margin``
     percentage points count as equivalent; see :meth:`unskew.Runs.verdict`.
 
@@ -95,7 +96,7 @@ def compare(
     validation part of the clients' training samples, with Optuna (extra ``tune``); see
     ``docs/tuning.md``. It is True, or a mapping with the options ``lr`` (the lowest and the
     highest), ``clip`` (a list), ``budget`` (rounds of training per method), ``rounds`` and
-    ``seeds`` (of a setting that may be chosen). The result is in ``run.facts["tuning"]``.
+    ``seeds`` (of a setting that may be chosen). The result is in ``run.metadata["tuning"]``.
 
     With ``decide``, ``seeds`` is only the first wave: seeds are added in waves until every method
     is significantly better or worse than the baseline, or equivalent to it. Methods with an answer
@@ -114,7 +115,7 @@ def compare(
     if len(set(names)) != len(names):
         raise UnskewError(f"methods must be distinct (got {', '.join(names)})")
     seed_list = _seeds(seeds)
-    check_judging(judge, margin)
+    check_judging(final, margin)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     tuning, started = make_plan(tune, settings, seed_list), time.monotonic()
@@ -151,7 +152,7 @@ def compare(
         rows = _Rows(entries, federations, settings, folder)
         if deciding is None:
             found = scheduler.run(rows.requests(rows.specs, seed_list))
-            runs = rows.collect(found, judge=judge, margin=margin)
+            runs = rows.collect(found, final=final, margin=margin)
         else:
 
             def train(specs: Sequence[str], wave: Sequence[int]) -> list[Run]:
@@ -164,7 +165,7 @@ def compare(
                 rows.specs,
                 deciding,
                 train,
-                partial(rows.collect, judge=judge, margin=margin, waves=deciding.waves),
+                partial(rows.collect, final=final, margin=margin, waves=deciding.waves),
                 display,
                 started,
             )
@@ -277,7 +278,7 @@ class _Entry:
     @staticmethod
     def of(choice: Choice, notes: Mapping[str, Any]) -> "_Entry":
         trial = choice.chosen.trial
-        all_notes = {**notes, "tuning": choice.facts()}
+        all_notes = {**notes, "tuning": choice.to_dict()}
         clip = {} if trial.clip is None else {"clip": trial.clip}
         return _Entry(trial.method, choice.requested, {"lr": trial.lr, **clip}, all_notes)
 

@@ -24,7 +24,7 @@ import cloudpickle
 import torch
 
 from unskew.engine.model_factory import instantiate
-from unskew.engine.pool import start_method
+from unskew.engine.process_pool import start_method
 from unskew.errors import UnskewError, add_traceback_note
 from unskew.models.functional import Model
 

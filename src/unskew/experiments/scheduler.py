@@ -46,7 +46,7 @@ class RunRequest:
     skip_unsupported: bool = False
     """Whether a method that does not support the network is skipped instead of raising.
 
-    The run then holds the reason in ``facts["skipped"]``.
+    The run then holds the reason in ``metadata["skipped"]``.
     """
 
     def all_notes(self) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _or_skipped(request: RunRequest, run: Callable[[], Run]) -> Run:
             data=data.name,
             seed=request.settings.seed,
             clients=len(data),
-            facts={"skipped": str(error)},
+            metadata={"skipped": str(error)},
         )
 
 

@@ -49,7 +49,7 @@ def train(
     ``workers`` and so on; ``settings`` takes them as one validated object instead. With ``out`` the
     run is written to a folder as it proceeds, and with ``resume`` it continues from the folder's
     last checkpoint, bit for bit. Ctrl-C writes a checkpoint first, and so does SIGTERM, unless your
-    program handles it or trains in a thread. ``notes`` are stored in ``run.facts`` and change
+    program handles it or trains in a thread. ``notes`` are stored in ``run.metadata`` and change
     nothing. ``stage_cache`` is a folder that several runs share: a preparatory stage, such as
     FedDisk's density, is trained by the first of them and reused by the others. ``on`` is a
     cluster that executes the run, as for :func:`unskew.compare`; it needs ``out``.

@@ -39,7 +39,7 @@ from unskew.flower.wire import (
     MODEL,
     REFUSAL,
     SAMPLES,
-    SLOT,
+    SERVER_STATE,
     Refusal,
     Request,
     to_arrays,
@@ -108,15 +108,15 @@ class Node:
         if has_personal_models(client.method, client.network):
             stored = self._state_store(request, context).read(request.state)
             state = {name: tensor for name, tensor in stored.items() if name != _HIDDEN}
-            slots = {
-                name.removeprefix(SLOT): tensor
+            server_state = {
+                name.removeprefix(SERVER_STATE): tensor
                 for name, tensor in tensors.items()
-                if name.startswith(SLOT)
+                if name.startswith(SERVER_STATE)
             }
             position = Position(
                 stage=request.stage_index,
                 round=request.round,
-                server=Server(tensors["vector"], slots),
+                server=Server(tensors["vector"], server_state),
                 states=ClientStates().updated({request.client: state} if state else {}),
             )
             (model,) = personal_models(client, position, [request.client])

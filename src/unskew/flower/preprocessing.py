@@ -17,18 +17,18 @@ from unskew.data.columns import Array
 from unskew.data.preprocessing.declared import Declared
 from unskew.data.preprocessing.fitted import Preprocessing, SentMessages, schema_message
 from unskew.data.preprocessing.labels import Classes, agree_on_classes
+from unskew.data.preprocessing.message_checks import (
+    check_evidence,
+    check_labels,
+    check_summary,
+    parse_message,
+)
 from unskew.data.preprocessing.protocol import (
     Message,
     Schema,
     agree_on_schema,
     declared_schema,
     fit,
-)
-from unskew.data.preprocessing.received import (
-    check_evidence,
-    check_labels,
-    check_summary,
-    parse_message,
 )
 from unskew.data.preprocessing.spec import Prepare
 from unskew.data.read_tables import RawTable, TableLike

@@ -22,7 +22,7 @@ from unskew.flower.wire import (
     EVALUATE,
     MODEL,
     REQUEST,
-    SLOT,
+    SERVER_STATE,
     TRAIN,
     ArrayPacker,
     Request,
@@ -57,8 +57,10 @@ class NodeBackend(FlowerBackend):
             tensors = model
             if has_personal_models(method, context.network):
                 view = method.seen_by(server, k)
-                slots = {f"{SLOT}{name}": slot for name, slot in view.slots.items()}
-                tensors = {**model, "vector": view.vector, **slots}
+                server_state = {
+                    f"{SERVER_STATE}{name}": tensor for name, tensor in view.state.items()
+                }
+                tensors = {**model, "vector": view.vector, **server_state}
             version = _version(position.states.get(k, {}))
             request = self.request(context, position.stage, position.round, k, version)
             contents[k] = RecordDict({REQUEST: request.to_record(), ARRAYS: pack(tensors)})

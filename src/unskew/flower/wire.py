@@ -34,8 +34,8 @@ MODEL = "model"
 """The name of the vector that is trained, in both directions."""
 EXTRA = "extra/"
 """The prefix of the names of extras in a reply."""
-SLOT = "slot/"
-"""The prefix of the names of server slots that a client needs."""
+SERVER_STATE = "server/"
+"""The prefix of the names of the tensors of the server's state that a client needs."""
 
 MAX_REASON = 300
 """The number of characters of a node's reason that are kept."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         ServerSide,
         Setup,
     )
-    from unskew.composition.received import Value
     from unskew.composition.search_space import LogRange
+    from unskew.composition.upload_values import Value
     from unskew.composition.values import (
         About,
         Client,
@@ -43,7 +43,7 @@ _MODULES = {
     "composition.parts": (
         "Aspect", "ClientSide", "Part", "Personalization", "ServerSide", "Setup",
     ),
-    "composition.received": ("Value",),
+    "composition.upload_values": ("Value",),
     "composition.search_space": ("LogRange",),
     "composition.values": (
         "About", "Client", "Finished", "Server", "Start", "Step", "Tensors", "Trained",

@@ -17,7 +17,7 @@ from unskew.aggregation.simplex import nearest_on_simplex
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
-from unskew.composition.received import Value, loss_value
+from unskew.composition.upload_values import Value, loss_value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
@@ -64,7 +64,7 @@ class AFL(ClientSide, ServerSide):
         """Weight the round's clients by the mixture."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            return server.slots["mixture"][list(uploads.clients)], {}
+            return server.state["mixture"][list(uploads.clients)], {}
 
         return ClientWeighting("agnostic", derive)
 
@@ -84,7 +84,7 @@ class AFL(ClientSide, ServerSide):
 
 def _mixture(server: Server, uploads: Uploads) -> Tensor:
     """Return the mixture with all clients of the round in it."""
-    known = server.slots.get("mixture", torch.empty(0).double())
+    known = server.state.get("mixture", torch.empty(0).double())
     return _with_new_clients(known, list(uploads.clients))
 
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setup
-from unskew.composition.received import Value
 from unskew.composition.search_space import SearchSpace
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -99,14 +99,14 @@ class CCVR(ClientSide, ServerSide, Setup):
         means, scatters = (
             torch.stack(list(uploads.extras[name])).double() for name in ("means", "scatters")
         )
-        features, y = self._virtual(*pooled(counts, means, scatters), int(before.slots["seed"]))
+        features, y = self._virtual(*pooled(counts, means, scatters), int(before.state["seed"]))
         calibrated = self._trained_head(uploads, features, y, counts.sum(0) > 0)
-        slots = {**before.slots, "calibrated": calibrated}
-        return replace(after, slots=slots), {}
+        state = {**before.state, "calibrated": calibrated}
+        return replace(after, state=state), {}
 
     def model(self, server: Server) -> Tensor:
         """Return the calibrated model; before the first round, the one that is sent."""
-        return server.slots.get("calibrated", server.vector)
+        return server.state.get("calibrated", server.vector)
 
     def _virtual(
         self, present: Tensor, means: Tensor, covariances: Tensor, seed: int

@@ -8,7 +8,7 @@ import torch
 from pydantic.dataclasses import dataclass
 
 from unskew.composition.parts import ClientSide, Setup
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Start, Tensors, Trained
 from unskew.data.columns import Columns
 from unskew.data.federation import Federation

@@ -63,16 +63,16 @@ class CFL(ModelSelector):
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Keep clients in their clusters, and split the clusters that meet the conditions."""
         cluster = torch.tensor([model_of(server, k) for k in uploads.clients])
-        round_ = int(server.slots["round"]) + 1
-        models, copied = server.slots["models"], list[int]()
+        round_ = int(server.state["round"]) + 1
+        models, copied = server.state["models"], list[int]()
         for number in range(len(models) if round_ > self.wait else 0):
             rows = (cluster == number).nonzero().flatten()
             leaving = self._leaving(models[number], uploads, rows)
             if leaving is not None:
                 cluster[rows[leaving]] = len(models) + len(copied)
                 copied.append(number)
-        slots = {"round": torch.tensor(round_), "models": torch.cat([models, models[copied]])}
-        server = replace(server, slots={**server.slots, **slots})
+        state = {"round": torch.tensor(round_), "models": torch.cat([models, models[copied]])}
+        server = replace(server, state={**server.state, **state})
         return Assignment(server, cluster, copied=copied)
 
     def _leaving(self, model: Tensor, uploads: Uploads, rows: Tensor) -> Tensor | None:

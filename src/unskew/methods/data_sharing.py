@@ -72,20 +72,20 @@ class DataSharing(ServerSide, Setup):
 
         Sending them only counts their traffic: :meth:`shared_samples` has already added them.
         """
-        slots = server.slots
-        served = slots.get("served", torch.empty(0, dtype=torch.bool))
-        if "x" not in slots or (client < len(served) and bool(served[client])):
+        state = server.state
+        served = state.get("served", torch.empty(0, dtype=torch.bool))
+        if "x" not in state or (client < len(served) and bool(served[client])):
             return {}
-        return {"x": slots["x"], "y": slots["y"]}
+        return {"x": state["x"], "y": state["y"]}
 
     def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Mark the clients that have received the shared samples."""
-        served = server.slots.get("served", torch.empty(0, dtype=torch.bool))
+        served = server.state.get("served", torch.empty(0, dtype=torch.bool))
         size = max(len(served), max(uploads.clients) + 1)
         updated = torch.zeros(size, dtype=torch.bool)
         updated[: len(served)] = served
         updated[list(uploads.clients)] = True
-        return {**server.slots, "served": updated}
+        return {**server.state, "served": updated}
 
 
 def _balanced_draw(labels: NDArray[np.int64], number: int, seed: int) -> NDArray[np.int64]:

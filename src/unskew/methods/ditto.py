@@ -69,7 +69,7 @@ class _PersonalTraining(Method):
     """The method of the round, which reads the received model and the client's state."""
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        client = replace(client, travels=self.round_method.travels(client.network.layout))
+        client = replace(client, sent_mask=self.round_method.sent_mask(client.network.layout))
         received = self.round_method.received(client, payload, state)
         start = Start(state.get(_STATE, received), received)
         return self._prepared(client, start, payload, state)

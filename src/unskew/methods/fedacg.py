@@ -16,7 +16,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.composition.parts import Aspect, ServerSide
 from unskew.composition.search_space import LogRange, SearchSpace
 from unskew.composition.values import About, Server
-from unskew.methods.common.server_optimizer import Decay, change_of, slot_or_zeros
+from unskew.methods.common.server_optimizer import Decay, change_of, state_or_zeros
 from unskew.methods.fedprox import FedProx
 from unskew.utils.specs import OPTIONS
 
@@ -43,7 +43,7 @@ class FedACG(FedProx, ServerSide):
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Update the momentum by the clients' mean update; send the mean moved along it."""
         change = change_of(server, vector, uploads)
-        momentum = self.server_momentum * slot_or_zeros(server.slots, "momentum", change) + change
+        momentum = self.server_momentum * state_or_zeros(server.state, "momentum", change) + change
         trainable, sent = uploads.layout.trainable, vector
         if self.server_momentum:
             sent = vector.clone()
@@ -52,7 +52,7 @@ class FedACG(FedProx, ServerSide):
 
     def model(self, server: Server) -> Tensor:
         """Return the mean of the round's clients, without the look-ahead."""
-        if "mean" not in server.slots:
+        if "mean" not in server.state:
             return server.vector
-        mean = server.slots["mean"]
+        mean = server.state["mean"]
         return torch.cat([mean, server.vector[len(mean) :]])

@@ -19,7 +19,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -151,7 +151,7 @@ class _AlignmentTraining(Method):
     """The method of the round, which reads the received model and the client's state."""
 
     def prepare(self, client: Client, payload: Tensors, state: Tensors) -> Start:
-        client = replace(client, travels=self.round_method.travels(client.network.layout))
+        client = replace(client, sent_mask=self.round_method.sent_mask(client.network.layout))
         received = self.round_method.received(client, payload, state)
         prototypes = prototypes_of(client, features_of(client, state.get(_PREVIOUS, received)))
         if _PREVIOUS not in state:  # a new client has nothing to align with

@@ -18,7 +18,7 @@ from unskew.methods.common.server_optimizer import (
     Positive,
     after_step,
     change_of,
-    slot_or_zeros,
+    state_or_zeros,
 )
 from unskew.utils.specs import OPTIONS
 
@@ -43,6 +43,6 @@ class FedAvgM(ServerSide):
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Step along the velocity."""
         change = change_of(server, vector, uploads)
-        velocity = self.server_momentum * slot_or_zeros(server.slots, "velocity", change) + change
+        velocity = self.server_momentum * state_or_zeros(server.state, "velocity", change) + change
         moved = after_step(server, vector, uploads, self.server_lr * velocity)
         return Server(moved, {"velocity": velocity})

@@ -61,7 +61,7 @@ class FedAWA(ServerSide):
 
     def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Take the round's steps on the logarithms of its clients' factors."""
-        logs = _extended(server.slots.get("logs"), uploads)
+        logs = _extended(server.state.get("logs"), uploads)
         ids, gram = list(uploads.clients), _inner_products(uploads)
         distance = _distances(gram, self.distance, uploads.layout.trainable)
         least = max(_ROUNDING**2 * float(gram.diagonal().mean()), _LEAST_SQUARE)
@@ -74,16 +74,16 @@ class FedAWA(ServerSide):
                 loss = disagreement((start + leaf).softmax(0), gram[:-1, :-1], distance, least)
                 (leaf.grad,) = torch.autograd.grad(loss, leaf)
             optimizer.step()
-        slots = {"logs": logs.clone(), "used": logs.clone()}
-        slots["logs"][ids] = leaf.detach()
-        slots["used"][ids] = before if self.literal else leaf.detach()
-        return slots
+        state = {"logs": logs.clone(), "used": logs.clone()}
+        state["logs"][ids] = leaf.detach()
+        state["used"][ids] = before if self.literal else leaf.detach()
+        return state
 
     def client_weights(self, server: Server) -> ClientWeighting:
         """Weight clients by their start times their factor."""
 
         def derive(uploads: Uploads) -> tuple[Tensor, Diagnostics]:
-            logs = server.slots["used"][list(uploads.clients)]
+            logs = server.state["used"][list(uploads.clients)]
             factors = (logs - logs.max()).exp()  # cannot overflow, and is exactly 1 if all are 0
             return self._start(uploads) * factors, {"factors": factors}
 

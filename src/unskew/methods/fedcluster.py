@@ -55,7 +55,7 @@ class FedCluster(ServerSide, Setup):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Report the clients' groups."""
-        return after, {"cluster": after.slots["group"][list(uploads.clients)]}
+        return after, {"cluster": after.state["group"][list(uploads.clients)]}
 
     def _groups(self, clients: int, seed: int) -> NDArray[np.int64]:
         """Return the group of each client; group sizes differ by at most one."""

@@ -16,8 +16,8 @@ from pydantic.dataclasses import dataclass
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
-from unskew.composition.received import Value
 from unskew.composition.search_space import SearchSpace
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -59,7 +59,7 @@ class FedCM(ClientSide, ServerSide):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the momentum, once there is one."""
-        return server.slots
+        return server.state
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the momentum; coordinates that stay on the client follow their gradient alone."""
@@ -92,4 +92,4 @@ class FedCM(ClientSide, ServerSide):
         mean = float((steps * uploads.samples).sum() / uploads.samples.sum().clamp(min=1))
         update = (before.vector - after.vector)[: uploads.layout.trainable]
         momentum = update / mean if mean else torch.zeros_like(update)
-        return replace(after, slots={"momentum": momentum}), {}
+        return replace(after, state={"momentum": momentum}), {}

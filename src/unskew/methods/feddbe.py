@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setup
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -29,7 +29,7 @@ from unskew.composition.values import (
     Trained,
 )
 from unskew.methods.common.features import features_of, head_inputs
-from unskew.methods.common.once import mark_received, slot_once
+from unskew.methods.common.once import mark_received, send_once
 from unskew.models.layout import Layout
 from unskew.models.spec import Classifier
 from unskew.models.split import split
@@ -103,7 +103,7 @@ class FedDBE(ClientSide, ServerSide, Personalization, Setup):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the common mean of the features to each client once, when it is known."""
-        return slot_once(server, client, "common")
+        return send_once(server, client, "common")
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the common mean; without one the term is off."""
@@ -137,14 +137,14 @@ class FedDBE(ClientSide, ServerSide, Personalization, Setup):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Average the features of the first round's clients; remember who received the mean."""
-        slots = dict(before.slots)
-        if "common" in slots:
-            slots |= mark_received(before, uploads)
+        state = dict(before.state)
+        if "common" in state:
+            state |= mark_received(before, uploads)
         elif "mean" in uploads.extras:
             samples = uploads.samples.double()
             means = torch.stack(list(uploads.extras["mean"])).double()
-            slots["common"] = (samples @ means / samples.sum().clamp(min=1)).float()
-        return replace(after, slots=slots), {}
+            state["common"] = (samples @ means / samples.sum().clamp(min=1)).float()
+        return replace(after, state=state), {}
 
     def _mean(self, step: Step, refs: Tensors) -> Tensor:
         """Return the running mean of the features without the shift, after this batch."""

@@ -84,17 +84,17 @@ class FedDyn(ClientSide, ServerSide):
         clients, share = len(uploads), len(uploads) / uploads.num_clients_total
         update = uploads.parameters.sum(0) / clients - uploads.previous[:trainable]
         slope = -self.alpha * share * update
-        if "slope" in server.slots:
-            slope += server.slots["slope"]
+        if "slope" in server.state:
+            slope += server.state["slope"]
         sent = vector.clone()
         sent[:trainable] -= slope / self.alpha
         return Server(sent, {"slope": slope, "mean": vector[:trainable]})
 
     def model(self, server: Server) -> Tensor:
         """Return the mean of the round's clients, or the model that is sent."""
-        if self.evaluate == "sent" or "mean" not in server.slots:
+        if self.evaluate == "sent" or "mean" not in server.state:
             return server.vector
-        mean = server.slots["mean"]
+        mean = server.state["mean"]
         return torch.cat([mean, server.vector[len(mean) :]])  # statistics are sent unchanged
 
 

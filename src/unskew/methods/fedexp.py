@@ -16,8 +16,8 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
-from unskew.composition.received import Value
 from unskew.composition.search_space import LogRange, SearchSpace
+from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.server_optimizer import after_step, change_of
 from unskew.methods.common.shared_coordinates import SharedCoordinates
@@ -67,14 +67,14 @@ class FedExP(ClientSide, ServerSide):
         if factor > 1:
             moved = after_step(server, vector, uploads, factor * change)
         trainable = uploads.layout.trainable
-        before = server.vector if server.slots else moved  # the initial model is not averaged
+        before = server.vector if server.state else moved  # the initial model is not averaged
         return Server(moved, {"before": before[:trainable], "factor": torch.tensor(factor)})
 
     def model(self, server: Server) -> Tensor:
         """Return the average of the last two models, with the statistics of the last."""
-        if self.evaluate == "last" or "before" not in server.slots:
+        if self.evaluate == "last" or "before" not in server.state:
             return server.vector
-        before, model = server.slots["before"], server.vector.clone()
+        before, model = server.state["before"], server.vector.clone()
         model[: len(before)] = torch.lerp(model[: len(before)], before, 0.5)
         return model
 
@@ -82,4 +82,4 @@ class FedExP(ClientSide, ServerSide):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Report the factor."""
-        return after, {"extrapolation": after.slots["factor"]}
+        return after, {"extrapolation": after.state["factor"]}

@@ -49,10 +49,10 @@ class FedFusion(Fusion, ServerSide):
 
     def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Refit the autoencoder if it is due; the first round sets the number of components."""
-        slots = server.slots
-        round_ = int(slots["round"]) if "round" in slots else 0
+        state = server.state
+        round_ = int(state["round"]) if "round" in state else 0
         rule = self._sized(server, uploads)
-        parameters = slots.get("vae")
+        parameters = state.get("vae")
         if parameters is None or round_ % self.vae_every == 0:
             parameters = rule.refit(rule.describe(uploads), parameters, round_)
         return {
@@ -73,12 +73,12 @@ class FedFusion(Fusion, ServerSide):
 
     def _derive(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         rule = self._sized(server, uploads)
-        round_ = int(server.slots["round"]) - 1
-        allocation = rule.allocate(rule.describe(uploads), server.slots["vae"], round_)
+        round_ = int(server.state["round"]) - 1
+        allocation = rule.allocate(rule.describe(uploads), server.state["vae"], round_)
         return rule.derive(uploads, allocation)
 
     def _sized(self, server: Server, uploads: Uploads) -> Self:
         """Return the rule with its number of components resolved."""
-        components = server.slots.get("components")
+        components = server.state.get("components")
         rule = self if components is None else replace(self, components=int(components))
         return rule.sized_for(uploads.num_clients_total)

@@ -86,7 +86,7 @@ class FedGen(ClientSide, ServerSide, Setup):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the generator, once it is trained, and the classes it was trained on."""
-        return server.slots
+        return server.state
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Generate the round's features: classes x features per class x width."""
@@ -131,9 +131,9 @@ class FedGen(ClientSide, ServerSide, Setup):
         """Train the generator on the uploaded heads."""
         if not self._has_terms:
             return after, {}
-        slots, shape = before.slots, self._shape(uploads.layout)
-        round_ = int(slots["round"]) if "round" in slots else 0
-        old = slots.get("generator")
+        state, shape = before.state, self._shape(uploads.layout)
+        round_ = int(state["round"]) if "round" in state else 0
+        old = state.get("generator")
         training = GeneratorTraining(
             self.generator_steps, self.generator_batch, self.generator_lr, self.diversity
         )
@@ -150,10 +150,10 @@ class FedGen(ClientSide, ServerSide, Setup):
         seen = (counts.sum(0) > 0).to(torch.uint8)
         kept = {
             "generator": parameters,
-            "seen": seen if old is None else seen | slots["seen"],
+            "seen": seen if old is None else seen | state["seen"],
             "round": torch.tensor(round_ + 1),
         }
-        return replace(after, slots=kept), {"generator_loss": torch.tensor(loss)}
+        return replace(after, state=kept), {"generator_loss": torch.tensor(loss)}
 
     @property
     def _has_terms(self) -> bool:

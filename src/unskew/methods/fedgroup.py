@@ -61,7 +61,7 @@ class FedGroup(ModelSelector):
     def sent(self, server: Server, client: int) -> tuple[Sequence[int], Tensor]:
         """Send a client its group's model; a new client gets the initial model, to be grouped."""
         numbers, vector = super().sent(server, client)
-        return numbers, server.slots["start"] if self._is_new(server, client) else vector
+        return numbers, server.state["start"] if self._is_new(server, client) else vector
 
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Group the first round's clients; later, assign new clients to the nearest direction.
@@ -69,14 +69,14 @@ class FedGroup(ModelSelector):
         A new client's upload only decides its group. It is not averaged, because it was trained
         from the initial model.
         """
-        updates = (uploads.stack - server.slots["start"])[:, : uploads.layout.trainable]
-        if "directions" not in server.slots:
+        updates = (uploads.stack - server.state["start"])[:, : uploads.layout.trainable]
+        if "directions" not in server.state:
             cluster = k_means(decomposed_cosines(updates, self.models), self.models)
-            slots = {**server.slots, "directions": _mean_directions(updates, cluster)}
-            return Assignment(replace(server, slots=slots), cluster)
-        known = server.slots["cluster"]
+            state = {**server.state, "directions": _mean_directions(updates, cluster)}
+            return Assignment(replace(server, state=state), cluster)
+        known = server.state["cluster"]
         new = torch.tensor([self._is_new(server, k) for k in uploads.clients])
-        nearest = (unit_rows(updates) @ server.slots["directions"].T).argmax(1)
+        nearest = (unit_rows(updates) @ server.state["directions"].T).argmax(1)
         old = [int(known[k]) if k < len(known) else -1 for k in uploads.clients]
         cluster = torch.where(new, nearest, torch.tensor(old).clamp(min=0))
         return Assignment(server, cluster, ~new)
@@ -85,7 +85,7 @@ class FedGroup(ModelSelector):
         """Mix the models of the groups that have clients."""
         if not self.mix:
             return server
-        models = server.slots["models"].clone()
+        models = server.state["models"].clone()
         used = (samples_per_model(server) > 0).nonzero().flatten()
         parameters = models[used, : layout.trainable]
         shares = (self.mix / parameters.norm(dim=1)).repeat(len(used), 1).fill_diagonal_(1)
@@ -94,9 +94,9 @@ class FedGroup(ModelSelector):
 
     def _is_new(self, server: Server, client: int) -> bool:
         """Return whether groups exist and the client has none; a single group needs no check."""
-        known = server.slots["cluster"]
+        known = server.state["cluster"]
         grouped = client < len(known) and bool(known[client] >= 0)
-        return self.models > 1 and "directions" in server.slots and not grouped
+        return self.models > 1 and "directions" in server.state and not grouped
 
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:

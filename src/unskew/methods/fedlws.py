@@ -79,7 +79,7 @@ class FedLWS(ServerSide):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Report the factors, one per layer."""
-        return replace(after, slots={}), {"layer_factors": after.slots["factors"].unsqueeze(0)}
+        return replace(after, state={}), {"layer_factors": after.state["factors"].unsqueeze(0)}
 
 
 def _length(tensors: list[Tensor]) -> float:

@@ -66,7 +66,7 @@ class FedMA(ServerSide, Setup):
             if part.buffers == "local"
             or (isinstance(part, Personalization) and part.stays(network.layout) is not None)
         ]
-        if keeping and method.travels(network.layout) is not None:
+        if keeping and method.sent_mask(network.layout) is not None:
             raise UnskewError(
                 f"method {method.spec!r}: fedma permutes units, so none may stay on clients, where "
                 f"{keeping[0]} keeps some; remove one of them, or use buffers=average"

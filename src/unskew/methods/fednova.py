@@ -16,7 +16,7 @@ from unskew.aggregation.combine import sum_of_rows
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
 from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
 

@@ -19,7 +19,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -99,12 +99,12 @@ class FedPAC(ClientSide, ServerSide, Personalization):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send a client its mix of heads, and the prototypes."""
-        slots = server.slots
-        if "heads" not in slots:
+        state = server.state
+        if "heads" not in state:
             return {}
-        own = (slots["owners"] == client).nonzero().flatten()
-        head = {"head": slots["heads"][int(own)]} if len(own) else {}
-        return {**head, "prototypes": slots["prototypes"]}
+        own = (state["owners"] == client).nonzero().flatten()
+        head = {"head": state["heads"][int(own)]} if len(own) else {}
+        return {**head, "prototypes": state["prototypes"]}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Start the training of the head from the mix; that of the body, from the trained head."""
@@ -132,25 +132,25 @@ class FedPAC(ClientSide, ServerSide, Personalization):
     ) -> tuple[Server, Diagnostics]:
         """Average the prototypes, and mix the heads for each of the round's clients."""
         assert uploads.label_counts is not None
-        slots, extras = before.slots, uploads.extras
+        state, extras = before.state, uploads.extras
         sent = torch.stack(list(extras["prototypes"])).double()
         counts = uploads.label_counts.double()
-        prototypes = weighted_prototypes(sent, counts, slots.get("prototypes"))
+        prototypes = weighted_prototypes(sent, counts, state.get("prototypes"))
         shares = head_weights(
             torch.stack(list(extras["means"])).double(),
             torch.stack(list(extras["variance"])).double(),
         )
         mixed = shares @ uploads.stack[:, head_mask(uploads.layout)].double()
         heads = dict(zip(uploads.clients, mixed.float(), strict=True))
-        if "heads" in slots:
-            heads = dict(zip(slots["owners"].tolist(), slots["heads"], strict=True)) | heads
+        if "heads" in state:
+            heads = dict(zip(state["owners"].tolist(), state["heads"], strict=True)) | heads
         owners = sorted(heads)
         new = {
             "heads": torch.stack([heads[k] for k in owners]),
             "owners": torch.tensor(owners),
             "prototypes": prototypes,
         }
-        return replace(after, slots=new), {"head_weights": shares}
+        return replace(after, state=new), {"head_weights": shares}
 
 
 def statistics(client: Client, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, Personalization, ServerSide, Setup
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -85,7 +85,7 @@ class FedProto(ClientSide, ServerSide, Personalization, Setup):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the common prototypes, once there are any."""
-        return server.slots
+        return server.state
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the common prototypes."""
@@ -113,8 +113,8 @@ class FedProto(ClientSide, ServerSide, Personalization, Setup):
         counts = uploads.label_counts.double()
         weights = counts if self.weights == "samples" else (counts > 0).double()
         sent = torch.stack(list(uploads.extras["prototypes"])).double()
-        new = weighted_prototypes(sent, weights, before.slots.get("prototypes"))
-        return replace(after, slots={"prototypes": new}), {}
+        new = weighted_prototypes(sent, weights, before.state.get("prototypes"))
+        return replace(after, state={"prototypes": new}), {}
 
     def personal(self, model: Tensor, state: Tensors) -> Tensor:
         """Return the client's network, with the nearest prototype in place of its head."""

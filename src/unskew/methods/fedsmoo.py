@@ -17,7 +17,7 @@ from unskew.aggregation.blocks import as_matrix
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import Aspect
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -69,8 +69,8 @@ class FedSMOO(FedDyn):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the common perturbation, once there is one."""
-        slots = server.slots
-        return {"common": slots["common"]} if "common" in slots else {}
+        state = server.state
+        return {"common": state["common"]} if "common" in state else {}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Add the client's dual variable and the common perturbation to FedDyn's references."""
@@ -103,4 +103,4 @@ class FedSMOO(FedDyn):
     ) -> tuple[Server, Diagnostics]:
         """Point the common perturbation along the mean of the dual variables."""
         common = ascent(as_matrix(uploads.extras["dual"]).mean(0), self.rho)
-        return replace(after, slots={**after.slots, "common": common}), {}
+        return replace(after, state={**after.state, "common": common}), {}

@@ -47,9 +47,9 @@ class FeSEM(ModelSelector):
 
     def assign(self, server: Server, uploads: Uploads) -> Assignment:
         """Assign each upload to its nearest centre; unused centres start at distant uploads."""
-        rows, taken = uploads.parameters, int(server.slots["taken"])
-        centers = server.slots["models"][:taken, : uploads.layout.trainable]
+        rows, taken = uploads.parameters, int(server.state["taken"])
+        centers = server.state["models"][:taken, : uploads.layout.trainable]
         centers = further_seeds(rows, centers, self.models)
         distances = distances_to_centers(rows, centers)
-        slots = {**server.slots, "taken": torch.tensor(len(centers))}
-        return Assignment(replace(server, slots=slots), distances.argmin(1))
+        state = {**server.state, "taken": torch.tensor(len(centers))}
+        return Assignment(replace(server, state=state), distances.argmin(1))

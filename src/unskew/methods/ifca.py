@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.multi_model import Assignment, Count, ModelSelector
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -63,23 +63,23 @@ class IFCA(ModelSelector):
 
     def begin(self, beginning: Beginning) -> Tensors:
         """Store the mask of the coordinates that are sent, unless all are."""
-        return {} if beginning.travels is None else {"travels": beginning.travels}
+        return {} if beginning.sent_mask is None else {"sent_mask": beginning.sent_mask}
 
     def sent(self, server: Server, client: int) -> tuple[Sequence[int], Tensor]:
         """Send all models; the first is the payload's model."""
-        models = server.slots["models"]
+        models = server.state["models"]
         return range(len(models)), models[0]
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the models after the first."""
-        others, mask = server.slots["models"][1:], server.slots.get("travels")
+        others, mask = server.state["models"][1:], server.state.get("sent_mask")
         return {"others": others if mask is None else others[:, mask]}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Start from the model with the smallest loss on the client's training samples."""
         candidates = [start.received]
         for other in payload["others"]:
-            candidates.append(_complete(other, start.received, client.travels))
+            candidates.append(_complete(other, start.received, client.sent_mask))
         losses = [training_loss(client, model) for model in candidates]
         best = losses.index(min(losses))
         chosen = candidates[best]
@@ -95,12 +95,12 @@ class IFCA(ModelSelector):
         return Assignment(server, torch.stack(list(uploads.extras["cluster"])))
 
 
-def _complete(sent: Tensor, first: Tensor, travels: Tensor | None) -> Tensor:
+def _complete(sent: Tensor, first: Tensor, sent_mask: Tensor | None) -> Tensor:
     """Return a received model; coordinates that are not sent are the client's or the first's."""
-    if travels is None:
+    if sent_mask is None:
         return sent
     model = first.clone()
-    model[travels] = sent
+    model[sent_mask] = sent
     return model
 
 

@@ -21,7 +21,7 @@ from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, ServerSide, Setup
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Beginning,
@@ -36,7 +36,7 @@ from unskew.composition.values import (
 from unskew.densities.models import network_for
 from unskew.densities.vae_codes import distance_to_prior, has_codes
 from unskew.errors import UnskewError
-from unskew.methods.common.once import has_received, mark_received, slot_once
+from unskew.methods.common.once import has_received, mark_received, send_once
 from unskew.models.functional import FunctionalModel
 from unskew.models.mlp import Widths
 from unskew.models.vae import VAESpec
@@ -127,17 +127,17 @@ class Latent(ClientSide, ServerSide, Setup):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the VAE once to each client, or request a measurement when it is due."""
-        payload = slot_once(server, client, "vae")
+        payload = send_once(server, client, "vae")
         if not self._measures(server):
             return payload
-        due = int(server.slots["rounds_run"]) % self.every == 0
+        due = int(server.state["rounds_run"]) % self.every == 0
         if not due and has_received(server, client):
             return payload
         return {**payload, "measure": torch.ones(())}
 
     def _measures(self, server: Server) -> bool:
         """Return whether clients measure with the task's encoder, from round ``every`` on."""
-        return "rounds_run" in server.slots and int(server.slots["rounds_run"]) >= self.every
+        return "rounds_run" in server.state and int(server.state["rounds_run"]) >= self.every
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Measure the distance of the client's codes, if it is due."""
@@ -159,12 +159,12 @@ class Latent(ClientSide, ServerSide, Setup):
 
     def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Mark the clients that have the VAE or have measured, and count the rounds."""
-        slots = dict(server.slots)
-        if "vae" in slots or self._measures(server):
-            slots |= mark_received(server, uploads)
-        if "rounds_run" in slots:
-            slots["rounds_run"] = slots["rounds_run"] + 1
-        return slots
+        state = dict(server.state)
+        if "vae" in state or self._measures(server):
+            state |= mark_received(server, uploads)
+        if "rounds_run" in state:
+            state["rounds_run"] = state["rounds_run"] + 1
+        return state
 
     def client_weights(self, server: Server) -> ClientWeighting:
         """Weight clients by their distance; the weights already include the sample counts."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
 from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS

@@ -16,7 +16,7 @@ from unskew.aggregation.blocks import as_matrix
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, uniform
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -56,7 +56,7 @@ class SCAFFOLD(ClientSide, ServerSide):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the server's control variate, once there is one."""
-        return server.slots
+        return server.state
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Compute the correction once per round."""
@@ -91,8 +91,8 @@ class SCAFFOLD(ClientSide, ServerSide):
         """Update the server's control variate by the mean change over all clients."""
         change = as_matrix(uploads.extras["control"]).sum(0)
         change /= uploads.num_clients_total
-        control = before.slots["control"] + change if "control" in before.slots else change
-        return replace(after, slots={"control": control}), {}
+        control = before.state["control"] + change if "control" in before.state else change
+        return replace(after, state={"control": control}), {}
 
 
 def _control(shared: SharedCoordinates, tensors: Tensors) -> Tensor:

@@ -17,7 +17,7 @@ from unskew.errors import UnskewError
 from unskew.models.spec import Classifier, ModelSpec, Takes
 from unskew.utils.specs import OPTIONS
 
-Pool = Literal["mean", "max"]
+Pooling = Literal["mean", "max"]
 Size = Annotated[int, Field(ge=1)]
 
 
@@ -53,18 +53,18 @@ class Recurrence(nn.Module):
 class BiLSTMBody(nn.Module):
     """Embedding, recurrence, and pooling over the positions that hold a token."""
 
-    def __init__(self, vocabulary: int, embedding: int, hidden: int, pool: Pool) -> None:
+    def __init__(self, vocabulary: int, embedding: int, hidden: int, pooling: Pooling) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PADDING)
         self.recurrence = Recurrence(embedding, hidden)
-        self.pool = pool
+        self.pooling = pooling
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map tokens (N x L) to N x 2 hidden; a text without tokens gives zeros."""
         present = tokens != PADDING
         states = self.recurrence(self.embedding(tokens), present)
         mask = present.unsqueeze(-1)
-        if self.pool == "mean":
+        if self.pooling == "mean":
             return torch.where(mask, states, 0.0).sum(1) / mask.sum(1).clamp(min=1)
         highest = torch.where(mask, states, -torch.inf).amax(1)
         return torch.where(mask.any(1), highest, 0.0)
@@ -81,7 +81,7 @@ class BiLSTM(ModelSpec):
     """Width of the token embeddings."""
     hidden: Size = 64
     """Width of the LSTM, in each direction."""
-    pool: Pool = "mean"
+    pooling: Pooling = "mean"
     """Pooling over the tokens: mean or max."""
 
     def build(
@@ -91,5 +91,5 @@ class BiLSTM(ModelSpec):
         del shape
         if vocabulary is None:
             raise UnskewError("vocabulary: a network for text needs the number of tokens")
-        body = BiLSTMBody(vocabulary, self.embedding, self.hidden, self.pool)
+        body = BiLSTMBody(vocabulary, self.embedding, self.hidden, self.pooling)
         return Classifier(body, 2 * self.hidden, classes)

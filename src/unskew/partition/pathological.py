@@ -49,14 +49,14 @@ class Pathological(Partitioner):
         return Partition(owner, clients, notes=(note,) if unheld else ())
 
     def _holders(self, classes: int, clients: int) -> list[Indices]:
-        """List the clients that hold each class, with one slot reserved for each later class."""
-        slots = np.full(clients, self.classes_per_client)
+        """List the clients that hold each class, with one place reserved for each later class."""
+        free = np.full(clients, self.classes_per_client)
         usual = ceil(clients / classes * self.classes_per_client)
         holders = []
         for later in reversed(range(classes)):
-            count = min(usual, max(int(slots.sum()) - later, 1))
-            chosen = np.flatnonzero(slots)[:count]
-            slots[chosen] -= 1
+            count = min(usual, max(int(free.sum()) - later, 1))
+            chosen = np.flatnonzero(free)[:count]
+            free[chosen] -= 1
             holders.append(chosen)
         return holders
 

@@ -13,6 +13,6 @@ def data_findings(runs: Runs) -> list[Mapping[str, Any]]:
     """
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
-        for finding in run.facts.get("findings", []):
+        for finding in run.metadata.get("findings", []):
             found.setdefault((finding["severity"], finding["subject"]), finding)
     return sorted(found.values(), key=lambda finding: finding["severity"] == "note")

@@ -7,14 +7,14 @@ def density_notes(runs: Runs) -> dict[str, str]:
     """Return a privacy note for each method that learned a density."""
     notes = {}
     for run in runs:
-        facts = run.facts.get("densities")
-        if facts is not None and run.method not in notes:
-            notes[run.method] = _note(facts)
+        recorded = run.metadata.get("densities")
+        if recorded is not None and run.method not in notes:
+            notes[run.method] = _note(recorded)
     return notes
 
 
-def _note(facts: dict[str, object]) -> str:
-    budgets = [str(budget) for budget in _as_list(facts["budgets"]) if budget is not None]
+def _note(recorded: dict[str, object]) -> str:
+    budgets = [str(budget) for budget in _as_list(recorded["budgets"]) if budget is not None]
     private = (
         f"Local training kept the privacy budget epsilon/delta {', '.join(budgets)} (DP-SGD); "
         "values sent in addition to the model, such as validation losses, are not covered by it."
@@ -24,8 +24,8 @@ def _note(facts: dict[str, object]) -> str:
     return (
         "clients sent models of the density of their data. A sample from the mixture reveals at "
         "most kappa times the entropy of a client's data about a sample from it; here kappa is "
-        f"{facts['kappa_mean']:.3g} on average and {facts['kappa_max']:.3g} for the largest of "
-        f"{facts['clients']} clients. {private}"
+        f"{recorded['kappa_mean']:.3g} on average and {recorded['kappa_max']:.3g} for the largest "
+        f"of {recorded['clients']} clients. {private}"
     )
 
 

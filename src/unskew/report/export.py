@@ -39,8 +39,8 @@ def export_charts(
         for suffix in ("png", "svg"):
             path = folder / f"{chart.name}.{suffix}"
             # Without a date, the same runs give the same bytes.
-            facts = {"Date": None} if suffix == "svg" else {}
-            figure.savefig(path, dpi=_DPI, metadata=facts)
+            metadata = {"Date": None} if suffix == "svg" else {}
+            figure.savefig(path, dpi=_DPI, metadata=metadata)
             written.append(path)
         path = folder / f"{chart.name}.csv"
         write_bytes(path, encoded(chart.table.to_csv()))

@@ -27,7 +27,7 @@ class LeaderCard:
 
 def describe(runs: Runs) -> str:
     """Return one sentence that describes what was compared."""
-    first, settings = runs[0], runs[0].facts.get("configuration", {})
+    first, settings = runs[0], runs[0].metadata.get("configuration", {})
     seeds = len({run.seed for run in runs})
     parts = [
         f"{plural(len(runs.methods), 'method')}, {plural(seeds, 'seed')}",
@@ -66,7 +66,7 @@ def leader_card(runs: Runs) -> LeaderCard | None:
     personal = runs.verdict("personal") if any_personal_level(runs) else None
     return LeaderCard(
         method=verdict.leader,
-        score=f"{mean} {runs.metric.name} on the {where}, {runs.judged_text}",
+        score=f"{mean} {runs.metric.name} on the {where}, {runs.final_text}",
         is_significant=verdict.is_significant,
         badge=_badge(verdict),
         verdict=str(verdict),

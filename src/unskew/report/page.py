@@ -23,7 +23,7 @@ from unskew.runs.file_names import PAGE
 from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
 from unskew.runs.ownership import check_comparison_folder, is_report_page
-from unskew.runs.run import Judge
+from unskew.runs.run import FinalBy
 from unskew.runs.runs import Runs
 from unskew.stats.judging import MARGIN
 from unskew.stats.waves import Waves
@@ -47,10 +47,10 @@ def write_comparison(
     """Write the page and the tables of a comparison into its folder; return the page."""
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    facts = {"command": command, "target": target, "methods": runs.methods}
-    judging = {"judge": runs.judge, "margin": runs.margin, "metric": runs.metric.name}
+    record = {"command": command, "target": target, "methods": runs.methods}
+    judging = {"final": runs.final, "margin": runs.margin, "metric": runs.metric.name}
     waves = None if runs.waves is None else asdict(runs.waves)
-    write_json(out / COMPARISON, facts | judging | {"waves": waves})
+    write_json(out / COMPARISON, record | judging | {"waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -100,8 +100,8 @@ def page_text(
 ) -> str:
     """Return the page as text."""
     charts = all_charts(runs, target=target, embedding=embedding)
-    data = runs[0].facts.get("data", {})
-    is_regression = "target" in runs[0].facts
+    data = runs[0].metadata.get("data", {})
+    is_regression = "target" in runs[0].metadata
     return render(
         "page.html.j2",
         title=runs.table(target).title,
@@ -115,7 +115,7 @@ def page_text(
         metric=runs.metric.name,
         level=runs.level,
         pooled=runs.metric.is_pooled,
-        judged=runs.judged_text,
+        final=runs.final_text,
         any_personal_level=any_personal_level(runs),
         sections=[section_values(*group) for group in groupby(charts, attrgetter("section"))],
         findings=data_findings(runs),
@@ -149,13 +149,13 @@ def chart_values(chart: Chart) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ComparisonFacts:
+class ComparisonRecord:
     """The command, target, methods and judging stored in a comparison's folder, if any."""
 
     command: str | None = None
     target: float | None = None
     methods: tuple[str, ...] = ()
-    judge: Judge = "mean"
+    final: FinalBy = "mean"
     margin: float = MARGIN
     waves: Waves | None = None
     metric: str | None = None
@@ -169,32 +169,32 @@ class ComparisonFacts:
         ranked = sorted(runs, key=lambda run: order.get(run.method, len(order)))
         return Runs(
             ranked,
-            judge=self.judge,
+            final=self.final,
             margin=self.margin,
             metric=metric or self.metric,
             waves=self.waves,
         )
 
 
-def read_comparison(out: str | Path) -> ComparisonFacts:
-    """Return the facts stored in a comparison's folder; empty if there are none."""
+def read_comparison(out: str | Path) -> ComparisonRecord:
+    """Return what is stored in a comparison's folder; empty if there is nothing."""
     try:
-        facts = read_json_object(Path(out) / COMPARISON)
+        record = read_json_object(Path(out) / COMPARISON)
     except UnskewError:
-        return ComparisonFacts()
-    command, target, methods = (facts.get(name) for name in ("command", "target", "methods"))
+        return ComparisonRecord()
+    command, target, methods = (record.get(name) for name in ("command", "target", "methods"))
     if isinstance(target, bool) or not isinstance(target, int | float | None):
         target = None
     if not isinstance(methods, list) or not all(isinstance(each, str) for each in methods):
         methods = []
-    judge, margin, metric = (facts.get(name) for name in ("judge", "margin", "metric"))
-    return ComparisonFacts(
+    final, margin, metric = (record.get(name) for name in ("final", "margin", "metric"))
+    return ComparisonRecord(
         command if isinstance(command, str) else None,
         target,
         tuple(methods),
-        "last" if judge == "last" else "mean",
+        "last" if final == "last" else "mean",
         float(margin) if isinstance(margin, int | float) else MARGIN,
-        _waves(facts.get("waves")),
+        _waves(record.get("waves")),
         metric if isinstance(metric, str) else None,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.methods import make_method, names_files
-from unskew.report.tuning_table import tuning_facts
+from unskew.report.tuning_table import recorded_searches
 from unskew.runs.runs import Runs
 from unskew.stats.formulas import FORMULAS
 from unskew.stats.judging import MARGIN
@@ -21,8 +21,8 @@ _IRRELEVANT = ("seed", "workers", "checkpoint_seconds", "runner")
 
 def configuration(runs: Runs) -> dict[str, str]:
     """Return settings, data and versions as text, by name."""
-    facts = runs[0].facts
-    data, settings = facts.get("data", {}), facts.get("configuration", {})
+    metadata = runs[0].metadata
+    data, settings = metadata.get("data", {}), metadata.get("configuration", {})
     rows = {
         "methods": ", ".join(runs.methods),
         "seeds": ", ".join(str(seed) for seed in sorted({run.seed for run in runs})),
@@ -31,7 +31,7 @@ def configuration(runs: Runs) -> dict[str, str]:
         **{k: data[k] for k in _DATA_FIELDS if k in data},
         **{key: value for key, value in settings.items() if key not in ("seed", "lr")},
         "lr": ", ".join(dict.fromkeys(f"{runs.learning_rate(m):g}" for m in runs.methods)),
-        **{f"version of {name}": value for name, value in facts.get("versions", {}).items()},
+        **{f"version of {name}": value for name, value in metadata.get("versions", {}).items()},
     }
     shown = {key: value for key, value in rows.items() if value not in (None, [])}
     return {key.replace("_", " "): _text(value) for key, value in shown.items()}
@@ -40,18 +40,18 @@ def configuration(runs: Runs) -> dict[str, str]:
 def python_text(runs: Runs) -> str:
     """Return Python code that repeats these runs, with placeholders for custom objects."""
     first = runs[0]
-    data = first.facts.get("data", {})
+    data = first.metadata.get("data", {})
     if data.get("cut"):
         return "# These runs use a sample of the source; run the study instead."
     waves = runs.waves
     seeds = sorted({run.seed for run in runs}) if waves is None else waves.seeds[0]
-    methods, settings = runs.methods, _changed(first.facts.get("configuration", {}))
-    found = tuning_facts(runs)
+    methods, settings = runs.methods, _changed(first.metadata.get("configuration", {}))
+    found = recorded_searches(runs)
     if found:
-        methods = [facts["requested"] for facts in found.values()]
+        methods = [search["requested"] for search in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
-    network = "your_network" if first.facts.get("custom_network") else repr(first.network)
+    network = "your_network" if first.metadata.get("custom_network") else repr(first.network)
     arguments = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
     settings |= _judging(runs)
     if "metrics" in settings:
@@ -70,8 +70,8 @@ def python_text(runs: Runs) -> str:
 def _judging(runs: Runs) -> dict[str, Any]:
     """Return the arguments of a comparison that say how it is judged."""
     found: dict[str, Any] = {}
-    if runs.judge != "mean":
-        found["judge"] = runs.judge
+    if runs.final != "mean":
+        found["final"] = runs.final
     if runs.margin != MARGIN:
         found["margin"] = runs.margin
     if runs.waves is not None:
@@ -80,10 +80,14 @@ def _judging(runs: Runs) -> dict[str, Any]:
     return found
 
 
-def _tune(facts: Mapping[str, Any]) -> dict[str, Any]:
-    clip = {"clip": facts["clips"]} if facts["clips"] else {}
-    search = {"budget": facts["budget"], "rounds": facts["rounds"], "seeds": len(facts["seeds"])}
-    return {"lr": facts["lr"], **clip, **search}
+def _tune(search: Mapping[str, Any]) -> dict[str, Any]:
+    clip = {"clip": search["clips"]} if search["clips"] else {}
+    options = {
+        "budget": search["budget"],
+        "rounds": search["rounds"],
+        "seeds": len(search["seeds"]),
+    }
+    return {"lr": search["lr"], **clip, **options}
 
 
 def _method(name: str) -> str:
@@ -112,9 +116,9 @@ def _metric(name: str) -> str:
 
 
 def _federation(runs: Runs) -> str:
-    name, data = runs[0].data, runs[0].facts.get("data", {})
-    if data.get("skew") is None and "preprocessing" in runs[0].facts:
-        spec = runs[0].facts["preprocessing"].get("spec", "federated")
+    name, data = runs[0].data, runs[0].metadata.get("data", {})
+    if data.get("skew") is None and "preprocessing" in runs[0].metadata:
+        spec = runs[0].metadata["preprocessing"].get("spec", "federated")
         columns = f"label='LABEL', client='CLIENT', prepare={spec!r}"
         opened = f"us.Federation.from_table('{name}.csv', {columns}, holdout=0.2, seed=seed)"
         return f"def federation(seed):  # with the columns of your table\n    return {opened}\n"
@@ -124,7 +128,7 @@ def _federation(runs: Runs) -> str:
     options = data.get("options") or {"samples": data.get("samples")}
     more = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
     loaded = f"us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})"
-    partition_seeds = {run.facts.get("data", {}).get("seed") for run in runs}
+    partition_seeds = {run.metadata.get("data", {}).get("seed") for run in runs}
     run_seeds = {run.seed for run in runs}
     if len(partition_seeds) == 1 and partition_seeds not in ({None}, run_seeds):
         seed = partition_seeds.pop()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from unskew.report.tuning_table import tuning_facts
+from unskew.report.tuning_table import recorded_searches
 from unskew.runs.runs import Runs
 from unskew.stats.verdict import Verdict
 from unskew.utils.tables import inert
@@ -21,7 +21,7 @@ def method_rows(runs: Runs, target: float | None = None) -> list[Row]:
     ``accuracy`` and the levels are values of ``metric``. The keys of a pair with the baseline are
     those of :class:`unskew.stats.Pair`.
     """
-    verdict, tuned, untrained = runs.verdict(), tuning_facts(runs), runs.untrained
+    verdict, tuned, untrained = runs.verdict(), recorded_searches(runs), runs.untrained
     return [
         asdict(row)
         | {"metric": runs.metric.name}
@@ -53,8 +53,8 @@ def _pair(verdict: Verdict | None, method: str) -> Row:
 
 def methods_csv(runs: Runs, target: float | None = None) -> str:
     """Return the rows of all methods as CSV, without their tuning and with the target."""
-    goal = runs.default_target() if target is None else target
-    rows = [row | {"target": goal} for row in method_rows(runs, target)]
+    target = runs.default_target() if target is None else target
+    rows = [row | {"target": target} for row in method_rows(runs, target)]
     return csv_text([{name: row[name] for name in row if name != "tuning"} for row in rows])
 
 
@@ -63,16 +63,16 @@ def tuning_csv(runs: Runs) -> str:
     rows = [
         {
             "chosen": method,
-            "lr": facts["chosen"]["lr"],
-            "clip": facts["chosen"].get("clip"),
-            "edges": [f"{name}: {side}" for name, side in facts["edges"].items()],
-            "validation": facts["chosen"]["value"],
-            "level": facts["level"],
-            "metric": facts["metric"],
-            "settings": len(facts["results"]),
-            "rounds": facts["spent"],
+            "lr": search["chosen"]["lr"],
+            "clip": search["chosen"].get("clip"),
+            "edges": [f"{name}: {side}" for name, side in search["edges"].items()],
+            "validation": search["chosen"]["value"],
+            "level": search["level"],
+            "metric": search["metric"],
+            "settings": len(search["results"]),
+            "rounds": search["spent"],
         }
-        for method, facts in tuning_facts(runs).items()
+        for method, search in recorded_searches(runs).items()
     ]
     return csv_text(rows)
 

@@ -9,40 +9,40 @@ from unskew.stats.metric import Metric
 from unskew.utils.tables import Table
 from unskew.utils.wording import plural
 
-Facts = Mapping[str, Any]
+Search = Mapping[str, Any]
 
 
-def tuning_facts(runs: Runs) -> dict[str, Facts]:
-    """Return the facts of each method's search; empty if nothing was tuned."""
+def recorded_searches(runs: Runs) -> dict[str, Search]:
+    """Return each method's recorded search; empty if nothing was tuned."""
     return {
-        method: facts
+        method: search
         for method in runs.methods
-        if (facts := runs.of(method)[0].facts.get("tuning")) is not None
+        if (search := runs.of(method)[0].metadata.get("tuning")) is not None
     }
 
 
 def tuning_table(runs: Runs) -> Table | None:
     """Return one row per method: the chosen settings, and their value on the validation part."""
-    found = tuning_facts(runs)
+    found = recorded_searches(runs)
     if not found:
         return None
     columns = ["chosen", "lr", "clip", "validation", "at an edge", "settings", "judged by"]
-    rows = [_cells(method, facts, runs.metric) for method, facts in found.items()]
-    if not any(facts["clips"] for facts in found.values()):
+    rows = [_cells(method, search, runs.metric) for method, search in found.items()]
+    if not any(search["clips"] for search in found.values()):
         columns, rows = [columns[0], columns[1], *columns[3:]], [r[:2] + r[3:] for r in rows]
-    notes = [f"{method}: {note}" for method, facts in found.items() for note in _notes(facts)]
+    notes = [f"{method}: {note}" for method, search in found.items() for note in _notes(search)]
     return Table(columns, rows, title=_title(next(iter(found.values()))), notes=notes)
 
 
 def history_table(runs: Runs) -> Table | None:
     """Return one row per setting that was tried, in order; None if nothing was tuned."""
     rows = []
-    for facts in tuning_facts(runs).values():
-        for tried, best in with_best(facts, runs.metric):
+    for search in recorded_searches(runs).values():
+        for tried, best in with_best(search, runs.metric):
             clip = tried.get("clip")
             rows.append(
                 [
-                    facts["requested"],
+                    search["requested"],
                     tried["method"],
                     f"{tried['lr']:g}",
                     "" if clip is None else f"{clip:g}",
@@ -57,22 +57,22 @@ def history_table(runs: Runs) -> Table | None:
     return Table(columns, rows) if rows else None
 
 
-def with_best(facts: Facts, metric: Metric) -> Iterator[tuple[Facts, float | None]]:
+def with_best(search: Search, metric: Metric) -> Iterator[tuple[Search, float | None]]:
     """Yield every setting in order, with the best value so far of those that may be chosen."""
     best: float | None = None
-    for tried in facts["results"]:
+    for tried in search["results"]:
         value = tried["value"]
-        judged = len(tried["values"]) == len(facts["seeds"]) and not tried["failures"]
-        if judged and value is not None:
+        may_be_chosen = len(tried["values"]) == len(search["seeds"]) and not tried["failures"]
+        if may_be_chosen and value is not None:
             best = value if best is None else metric.best([best, value])
         yield tried, best
 
 
 def search_text(runs: Runs) -> str:
     """Return how the settings were found, for readers of a page; empty if nothing was tuned."""
-    for facts in tuning_facts(runs).values():
-        low, high = facts["lr"]
-        clips = ", ".join(f"{norm:g}" for norm in facts["clips"])
+    for search in recorded_searches(runs).values():
+        low, high = search["lr"]
+        clips = ", ".join(f"{norm:g}" for norm in search["clips"])
         clipped = f", gradients clipped at {clips} or not at all" if clips else ""
         return (
             f"Every method searched learning rates from {low:g} to {high:g} (more, if its best lay "
@@ -83,34 +83,34 @@ def search_text(runs: Runs) -> str:
     return ""
 
 
-def _title(facts: Facts) -> str:
+def _title(search: Search) -> str:
     return (
-        f"tuned on {100 * facts['share']:g} % of each client's training samples "
-        f"(budget per method: {plural(facts['budget'], 'round')}, rounds of a chosen setting: "
-        f"{facts['rounds']}, seeds: {', '.join(map(str, facts['seeds']))})"
+        f"tuned on {100 * search['share']:g} % of each client's training samples "
+        f"(budget per method: {plural(search['budget'], 'round')}, rounds of a chosen setting: "
+        f"{search['rounds']}, seeds: {', '.join(map(str, search['seeds']))})"
     )
 
 
-def _cells(method: str, facts: Facts, metric: Metric) -> list[str]:
-    chosen, clip = facts["chosen"], facts["chosen"].get("clip")
-    edges = (f"{name}: {side}" for name, side in facts["edges"].items())
+def _cells(method: str, search: Search, metric: Metric) -> list[str]:
+    chosen, clip = search["chosen"], search["chosen"].get("clip")
+    edges = (f"{name}: {side}" for name, side in search["edges"].items())
     return [
         method,
         f"{chosen['lr']:g}",
         "none" if clip is None else f"{clip:g}",
         metric.text(chosen["value"]),
         ", ".join(edges) or "no",
-        str(len(facts["results"])),
-        f"{facts['level']} {facts['metric']}",
+        str(len(search["results"])),
+        f"{search['level']} {search['metric']}",
     ]
 
 
-def _notes(facts: Facts) -> Iterator[str]:
+def _notes(search: Search) -> Iterator[str]:
     """Yield what a reader of the table should know about one search."""
-    (low, high), (lowest, highest) = facts["lr"], facts["searched_lr"]
+    (low, high), (lowest, highest) = search["lr"], search["searched_lr"]
     if (low, high) != (lowest, highest):
         yield f"the learning rates were extended to {lowest:g} to {highest:g}"
-    if failures := facts["chosen"]["failures"]:
+    if failures := search["chosen"]["failures"]:
         yield f"every setting failed; the chosen one {failures[0]}"
 
 

@@ -87,14 +87,14 @@ class Checkpoints:
         save_tensors(_servers_to_tensors(position), temporary / "server.safetensors")
         files = position.states.in_store(self.store).on_disk()
         save_tensors(_state_index(files), temporary / "clients.safetensors")
-        facts = {
+        content = {
             "stage": position.stage,
             "round": position.round,
             "marks": dict(marks),
             "log_hashes": dict(log_hashes or {}),
             "states": {file.path.name: file.sha256 for file in files},
         }
-        (temporary / "position.json").write_text(json.dumps(facts))
+        (temporary / "position.json").write_text(json.dumps(content))
         hashes = {}
         for file in sorted(temporary.iterdir()):
             sync_file(file)
@@ -146,15 +146,15 @@ class Checkpoints:
         if found is None:
             return None
         name, files = found
-        facts = _facts_of(self._folder / name)
+        content = _read_position(self._folder / name)
         Checkpoints(target).clear()
-        for place, linked in ((name, files), (_STATES, facts["states"])):
+        for place, linked in ((name, files), (_STATES, content["states"])):
             (target / place).mkdir(exist_ok=True)
             for file in linked:
                 _link(self._folder / place / file, target / place / file)
             sync_folder(target / place)
         write_json(target / self._manifest.name, {name: files})
-        return dict(facts["marks"])
+        return dict(content["marks"])
 
     def _newest(self) -> tuple[str, dict[str, str]] | None:
         listed = self._listed()
@@ -179,7 +179,7 @@ class Checkpoints:
 
     def _is_undamaged(self, folder: Path, files: Mapping[str, str]) -> bool:
         return _have_hashes(folder, files) and _have_hashes(
-            self._folder / _STATES, _facts_of(folder)["states"]
+            self._folder / _STATES, _read_position(folder)["states"]
         )
 
     def _tidy(self, dropped: set[str], kept: set[str]) -> None:
@@ -190,26 +190,26 @@ class Checkpoints:
         files: set[str] = set()
         for name in kept:  # a damaged checkpoint keeps no files
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-                files.update(_facts_of(self._folder / name)["states"])
+                files.update(_read_position(self._folder / name)["states"])
         self.store.tidy(files)
 
     def _read(self, folder: Path) -> tuple[Position, dict[str, int]]:
         try:
-            facts = _facts_of(folder)
+            content = _read_position(folder)
             servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
             index = load_file(folder / "clients.safetensors")
-            records = list(self._read_records(index, facts["states"]))
+            records = list(self._read_records(index, content["states"]))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UnskewError(f"{folder}: cannot be read: {error}") from None
-        self.log_hashes = facts.get("log_hashes", {})
+        self.log_hashes = content.get("log_hashes", {})
         position = Position(
-            stage=facts["stage"],
-            round=facts["round"],
+            stage=content["stage"],
+            round=content["round"],
             server=servers.pop("now", None),
             states=ClientStates.from_disk(self.store, records),
             earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
         )
-        return position, facts["marks"]
+        return position, content["marks"]
 
     def _read_records(self, index: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
         for number, (name, digest) in enumerate(files.items()):
@@ -236,7 +236,7 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
     tensors = {}
     for place, server in servers.items():
         tensors[f"{place}:vector"] = contiguous_copy(server.vector)
-        for name, tensor in server.slots.items():
+        for name, tensor in server.state.items():
             tensors[f"{place}:slot/{name}"] = contiguous_copy(tensor)
     return tensors
 
@@ -283,9 +283,9 @@ def _name_of(stage: int, round_: int) -> str:
     return f"stage{stage}-round{round_:06d}"
 
 
-def _facts_of(folder: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((folder / "position.json").read_text())
-    return facts
+def _read_position(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "position.json").read_text())
+    return content
 
 
 def _link(source: Path, target: Path) -> None:
@@ -305,11 +305,11 @@ def _have_hashes(folder: Path, files: Mapping[str, str]) -> bool:
 
 def _servers_from_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Server]:
     vectors: dict[str, Tensor] = {}
-    slots: dict[str, dict[str, Tensor]] = {}
+    states: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         place, _, name = key.rpartition(":")
         if name == "vector":
             vectors[place] = tensor
         else:
-            slots.setdefault(place, {})[name.removeprefix("slot/")] = tensor
-    return {place: Server(vector, slots.get(place, {})) for place, vector in vectors.items()}
+            states.setdefault(place, {})[name.removeprefix("slot/")] = tensor
+    return {place: Server(vector, states.get(place, {})) for place, vector in vectors.items()}

@@ -32,7 +32,7 @@ def differences(runs: Runs) -> dict[str, list[str]]:
 
 
 def _requested(run: Run) -> dict[str, Any]:
-    data, settings = run.facts.get("data", {}), run.facts.get("configuration", {})
+    data, settings = run.metadata.get("data", {}), run.metadata.get("configuration", {})
     return {
         "data": run.data,
         "skew": data.get("skew"),

@@ -55,9 +55,9 @@ def count(tensors: Iterable[Tensor]) -> tuple[int, int]:
 class ModelSize:
     """The size of one model vector, of which only the shared coordinates are sent."""
 
-    def __init__(self, layout: Layout, travels: Tensor | None) -> None:
-        self.parameters = layout.size if travels is None else int(travels.sum())
-        self.bytes = layout.nbytes(travels)
+    def __init__(self, layout: Layout, sent_mask: Tensor | None) -> None:
+        self.parameters = layout.size if sent_mask is None else int(sent_mask.sum())
+        self.bytes = layout.nbytes(sent_mask)
 
 
 def client_traffic(

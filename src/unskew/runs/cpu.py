@@ -13,7 +13,7 @@ from unskew.utils.printable import printable
 from unskew.utils.wording import plural
 
 CPUS = "cpus"
-"""The fact of a run that lists the kinds of CPU that executed its rounds."""
+"""The key of a run's metadata that lists the kinds of CPU that executed its rounds."""
 
 
 @lru_cache(maxsize=1)
@@ -28,15 +28,15 @@ def cpu_kind() -> str:
     return f"{next(names, name)} ({torch.backends.cpu.get_cpu_capability()})"
 
 
-def recorded_cpus(facts: Mapping[str, Any]) -> list[str]:
+def recorded_cpus(metadata: Mapping[str, Any]) -> list[str]:
     """Return the kinds of CPU that a run records, which an old or damaged file does not."""
-    found = facts.get(CPUS)
+    found = metadata.get(CPUS)
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def cpus_text(facts_of_runs: Iterable[Mapping[str, Any]]) -> str | None:
+def cpus_text(metadata_of_runs: Iterable[Mapping[str, Any]]) -> str | None:
     """Return a note if runs were executed on different kinds of CPU."""
-    counts = Counter(cpu for facts in facts_of_runs for cpu in recorded_cpus(facts))
+    counts = Counter(cpu for metadata in metadata_of_runs for cpu in recorded_cpus(metadata))
     if len(counts) < 2:
         return None
     kinds = ", ".join(

@@ -37,14 +37,14 @@ class RunFolder:
         self._digests = {name: hashlib.sha256() for name in LOGS}
         self._unsaved: tuple[Position, dict[str, int], dict[str, str]] | None = None
         self._lock: FolderLock | None = None
-        self._facts: dict[str, Any] = {}
+        self._metadata: dict[str, Any] = {}
         self.resumed = False
         """Whether the run was resumed from one of its checkpoints."""
 
     def open(
         self,
         identity: Mapping[str, Any],
-        facts: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         *,
         resume: bool,
         cache: StageCache | None = None,
@@ -52,8 +52,8 @@ class RunFolder:
     ) -> Position:
         """Create the folder, or return the position from which the run in it is resumed.
 
-        ``identity`` must be equal for a run to be resumed; ``facts`` are recorded with it. ``end``
-        is the last stage and its number of rounds: a run beyond it is rejected, because its
+        ``identity`` must be equal for a run to be resumed; ``metadata`` is recorded with it.
+        ``end`` is the last stage and its number of rounds: a run beyond it is rejected, because its
         metrics would be of later rounds than requested. Without a checkpoint, the run starts from
         the beginning, or from the end of a stage that another run has completed.
         """
@@ -61,7 +61,7 @@ class RunFolder:
         self._create_folder()
         self._lock = FolderLock(self.path)
         try:
-            return self._open(identity, facts, resume=resume, cache=cache, end=end)
+            return self._open(identity, metadata, resume=resume, cache=cache, end=end)
         except BaseException:
             self.close()
             raise
@@ -69,7 +69,7 @@ class RunFolder:
     def _open(
         self,
         identity: Mapping[str, Any],
-        facts: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         *,
         resume: bool,
         cache: StageCache | None,
@@ -82,7 +82,7 @@ class RunFolder:
                 f"{self.path}: there is a run already; resume it with resume=True (--resume), or "
                 "choose another folder"
             )
-        requested = json.loads(json.dumps({"identity": identity, **facts}))
+        requested = json.loads(json.dumps({"identity": identity, **metadata}))
         if stored is not None and found is not None:
             _reject_changes(self.path, stored, requested["identity"])
             _reject_fewer_rounds(self.path, found[0], end)
@@ -92,17 +92,17 @@ class RunFolder:
         if found is None:
             # The manifest comes before run.json, and both before a cached stage: see ownership.
             self._checkpoints.clear()
-            write_json(self.path / RUN, {"identity": identity, **facts})
+            write_json(self.path / RUN, {"identity": identity, **metadata})
             if cache is not None and cache.restore(self.path):
                 found = self._checkpoints.load()
         beginning = Position(states=ClientStates(self._checkpoints.store))
         position, marks = found or (beginning, dict.fromkeys(LOGS, 0))
         self._check_logs(marks)
-        self._facts = requested
+        self._metadata = requested
         if self.resumed and stored is not None:
-            self._facts[CPUS] = recorded_cpus(stored)
-            if stored != self._facts:
-                write_json(self.path / RUN, self._facts)
+            self._metadata[CPUS] = recorded_cpus(stored)
+            if stored != self._metadata:
+                write_json(self.path / RUN, self._metadata)
         for name in LOGS:
             file = (self.path / name).open("a+", encoding="utf-8")
             file.truncate(marks[name])  # rounds after the checkpoint are run again
@@ -112,7 +112,7 @@ class RunFolder:
     @property
     def cpus(self) -> list[str]:
         """The kinds of CPU that executed the run's rounds so far."""
-        return recorded_cpus(self._facts)
+        return recorded_cpus(self._metadata)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the recorded metrics, one row per round."""
@@ -130,8 +130,8 @@ class RunFolder:
         ``position`` is the position of the run after the round.
         """
         if cpu_kind() not in self.cpus:  # the run was begun on another machine
-            self._facts[CPUS] = [*self.cpus, cpu_kind()]
-            write_json(self.path / RUN, self._facts)
+            self._metadata[CPUS] = [*self.cpus, cpu_kind()]
+            write_json(self.path / RUN, self._metadata)
         self._append(METRICS, metrics)
         for table in tables:
             self._append(CLIENTS, table)

@@ -58,7 +58,7 @@ def _run_cells(run: "Run") -> dict[str, Any]:
         "data": run.data,
         "network": run.network,
         "clients": run.clients,
-        "lr": run.facts.get("configuration", {}).get("lr"),
+        "lr": run.metadata.get("configuration", {}).get("lr"),
         **last,
         **vars(run.cost),
         "seconds": sum(row.get("seconds", 0.0) for row in run.metrics),

@@ -19,7 +19,7 @@ def run_html(run: "Run") -> str:
         return html_block(heading, html_line("No round is finished yet."))
     table, cost = run.table(), run.cost
     seconds = sum(row.get("seconds", 0.0) for row in run.metrics)
-    facts = (
+    sizes = (
         f"{run.network}, {plural(run.clients, 'client')}, {plural(run.rounds, 'round')} in "
         f"{seconds:.1f} s, {(cost.bytes_up + cost.bytes_down) / 1e6:.2f} MB sent"
     )
@@ -29,7 +29,7 @@ def run_html(run: "Run") -> str:
     chart = curves_svg(drawn, x="round", y=metric.name, percent=metric.is_share)
     return html_block(
         heading,
-        html_line(facts, soft=True),
+        html_line(sizes, soft=True),
         html_table(table.columns, table.rows[-1:]),
         *(html_line(note) for note in table.notes),
         chart,

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from unskew.runs.run import Judge, Run
+    from unskew.runs.run import FinalBy, Run
 
 _TOLERANCE = 0.005
 """An accuracy this little above that of the most frequent class is no better."""
@@ -34,9 +34,9 @@ class Outcome:
     words: str = ""
 
 
-def outcomes_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> list[Outcome]:
+def outcomes_of(runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean") -> list[Outcome]:
     """Return what the runs of one method, one per seed, show about it."""
-    failures = list(failures_of(runs, level, judge).values())
+    failures = list(failures_of(runs, level, final).values())
     return [
         _outcome([each for each in failures if each.kind == kind], len(runs))
         for kind in _ADVICE
@@ -44,9 +44,13 @@ def outcomes_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> l
     ]
 
 
-def failures_of(runs: "Sequence[Run]", level: str, judge: "Judge" = "mean") -> "dict[int, Failure]":
+def failures_of(
+    runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean"
+) -> "dict[int, Failure]":
     """Return how the runs of one method failed, by seed, for the seeds in which they did."""
-    found = {run.seed: failure_of(run, level, run.judged(level, "accuracy", judge)) for run in runs}
+    found = {
+        run.seed: failure_of(run, level, run.final_value(level, "accuracy", final)) for run in runs
+    }
     return {seed: failure for seed, failure in found.items() if failure is not None}
 
 
@@ -95,13 +99,13 @@ def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
         return None
     if not all(_same_rounds(run, pairs[run.seed]) for run in runs):
         return None
-    other, reason = others[0].method, runs[0].facts.get("no_effect")
+    other, reason = others[0].method, runs[0].metadata.get("no_effect")
     because = f", because {reason}" if isinstance(reason, str) else " in every round"
     return Outcome(f"identical to {other}{because}")
 
 
 def _majority_share(run: "Run", level: str) -> float | None:
-    share = run.facts.get("data", {}).get("majority", {}).get(level)
+    share = run.metadata.get("data", {}).get("majority", {}).get(level)
     return float(share) if isinstance(share, int | float) else None
 
 

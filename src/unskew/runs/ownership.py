@@ -50,15 +50,15 @@ def check_run_folder(path: Path) -> None:
         )
 
 
-def check_comparison_folder(out: Path, facts: str, page: str, tables: tuple[str, ...]) -> None:
+def check_comparison_folder(out: Path, record: str, page: str, tables: tuple[str, ...]) -> None:
     """Raise if the page or the tables of a comparison would overwrite foreign files.
 
-    ``facts`` is the file that only the folder of a comparison has. In the folder of a single run,
+    ``record`` is the file that only the folder of a comparison has. In the folder of a single run,
     a report would take that run for one of the comparison's.
     """
     if (out / RUN).exists():
         raise FolderError(f"{out}: is the folder of a single run; choose another for a comparison")
-    if (out / facts).exists():
+    if (out / record).exists():
         return
     for name in (page, *tables):
         path = out / name

@@ -7,12 +7,12 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.runs.client_tables import ClientTables
 from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
+from unskew.runs.find_folders import folders_with
 from unskew.runs.folder import read_lines
 from unskew.runs.json_files import read_json_object
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
-from unskew.runs.schema import check_facts, check_row, check_sample_weights, check_table
-from unskew.runs.search import folders_with
+from unskew.runs.schema import check_metadata, check_row, check_sample_weights, check_table
 
 TUNING = "tuning"
 """The folder of a comparison that contains the trials of its hyperparameter search."""
@@ -25,9 +25,9 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     when they are used; with ``tables=False`` there are none.
     """
     folder = Path(folder)
-    facts = read_json_object(folder / RUN)
-    check_facts(facts, folder / RUN)
-    identity, data = facts["identity"], facts["data"]
+    metadata = read_json_object(folder / RUN)
+    check_metadata(metadata, folder / RUN)
+    identity, data = metadata["identity"], metadata["data"]
     run = Run(
         method=identity["method"],
         network=identity["network"],
@@ -38,7 +38,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
         client_tables=ClientTables(folder / CLIENTS) if tables else [],
         folder=folder,
         sample_weights=_read_sample_weights(folder) if tables else None,
-        facts=facts,
+        metadata=metadata,
     )
     for row in run.metrics:
         check_row(row, folder / METRICS)

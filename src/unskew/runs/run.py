@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unskew.composition.values import Tensors
     from unskew.engine.predictor import Predictor
 
-Judge = Literal["mean", "last"]
+FinalBy = Literal["mean", "last"]
 """The number that is judged: the mean of the last evaluations, or the last one."""
 
 
@@ -55,7 +55,7 @@ class Run:
     """
     sample_weights: dict[str, Any] | None = None
     """Histograms of sample weights, if clients have them: see :mod:`unskew.runs.sample_weights`."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     """Settings, data and versions: the content of ``run.json``."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,8 +80,8 @@ class Run:
 
         It is the one that was asked for, else the accuracy, or the loss of a network that has none.
         """
-        if "metric" in self.facts:
-            return Metric(**self.facts["metric"])
+        if "metric" in self.metadata:
+            return Metric(**self.metadata["metric"])
         levels = (row[level] for row in self.metrics for level in _LEVELS if level in row)
         first = next(levels, None)
         return LOSS if first is not None and "accuracy" not in first else ACCURACY
@@ -94,7 +94,7 @@ class Run:
     def level_of(self, metric: Metric) -> str:
         """Return the level by which runs are judged in a metric."""
         # Networks of others report under their own names; these are judged where they report.
-        asked = "metric" in self.facts or metric.name not in ("accuracy", "loss")
+        asked = "metric" in self.metadata or metric.name not in ("accuracy", "loss")
         known = any(
             not asked or metric.name in row["global"] for row in self.metrics if "global" in row
         )
@@ -103,11 +103,11 @@ class Run:
     @property
     def other_metrics(self) -> list[Metric]:
         """The metrics that are shown besides the one that is judged."""
-        if "metrics" not in self.facts:
+        if "metrics" not in self.metadata:
             return []
         measured = [row[level] for row in self.metrics for level in _LEVELS if level in row]
         accuracy = [ACCURACY] if measured and "accuracy" in measured[0] else []
-        others = [*accuracy, *(Metric(**each) for each in self.facts["metrics"])]
+        others = [*accuracy, *(Metric(**each) for each in self.metadata["metrics"])]
         return [each for each in others if each.name != self.metric.name]
 
     @property
@@ -141,7 +141,7 @@ class Run:
     @property
     def requested_rounds(self) -> int | None:
         """The number of rounds of the task that were requested; None if it is unknown."""
-        rounds = self.facts.get("configuration", {}).get("rounds")
+        rounds = self.metadata.get("configuration", {}).get("rounds")
         return rounds if isinstance(rounds, int) else None
 
     @property
@@ -188,17 +188,17 @@ class Run:
                 return _number(row[level].get(metric))
         return math.nan
 
-    def judged(self, level: str, metric: str = "accuracy", judge: Judge = "mean") -> float:
+    def final_value(self, level: str, metric: str = "accuracy", final: FinalBy = "mean") -> float:
         """Return the number by which a run is judged: by default the mean of its last evaluations.
 
         The mean is over the last tenth of the task's evaluations, at least five (all, if there are
-        fewer): under skew a single round depends much on its cohort. ``judge="last"`` takes the
+        fewer): under skew a single round depends much on its cohort. ``final="last"`` takes the
         last evaluation.
         """
         rows = [row for row in self.task_metrics if level in row] if self.metrics else []
-        if judge == "last" or not rows:
+        if final == "last" or not rows:
             return self.last(level, metric)
-        values = [_number(row[level].get(metric)) for row in rows[-judged_evaluations(len(rows)) :]]
+        values = [_number(row[level].get(metric)) for row in rows[-final_evaluations(len(rows)) :]]
         return float(np.mean(values))
 
     def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
@@ -295,7 +295,7 @@ TASK = "task"
 _LEVELS = ("global", "local", "personal")
 
 
-def judged_evaluations(evaluations: int) -> int:
+def final_evaluations(evaluations: int) -> int:
     """Return how many of the last evaluations are averaged: a tenth, at least five."""
     return min(evaluations, max(5, math.ceil(evaluations / 10)))
 

@@ -12,8 +12,9 @@ from unskew.runs.cpu import cpus_text
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
-from unskew.runs.run import Judge, Run, judged_evaluations, unfinished_text
+from unskew.runs.run import FinalBy, Run, final_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
+from unskew.runs.target import check_target, common_target, target_text
 from unskew.stats.judging import MARGIN, default_baseline
 from unskew.stats.metric import ACCURACY, Metric
 from unskew.stats.verdict import Verdict, judge_scores
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_TARGET_MARGIN = 0.2
-"""Methods whose metric differs from the best by more than this share do not affect the target."""
-
 
 class Runs(Sequence[Run]):
     """The runs of a comparison.
 
-    ``judge`` is the number by which a run is judged: with ``mean`` the mean of the last tenth of
+    ``final`` is the number by which a run is judged: with ``mean`` the mean of the last tenth of
     its evaluations (at least five), with ``last`` the last one. The table shows means of these
     numbers over seeds, and :meth:`verdict` tests their differences. ``margin`` is the largest
     difference that does not matter, in percentage points of accuracy or, for a metric that is not
@@ -46,14 +44,14 @@ class Runs(Sequence[Run]):
         self,
         runs: Iterable[Run],
         *,
-        judge: Judge = "mean",
+        final: FinalBy = "mean",
         margin: float = MARGIN,
         metric: str | None = None,
         waves: Waves | None = None,
     ) -> None:
         self._runs = list(runs)
-        check_judging(judge, margin)
-        self.judge, self.margin, self.waves = judge, margin, waves
+        check_judging(final, margin)
+        self.final, self.margin, self.waves = final, margin, waves
         self._metric = None if metric is None else recorded_metric(self._runs, metric)
         self._verdicts: dict[tuple[str, str | None], tuple[object, Verdict | None]] = {}
         """The last verdict of a level and baseline, with what it was computed from."""
@@ -62,7 +60,7 @@ class Runs(Sequence[Run]):
         """Return other runs that are judged as these are."""
         return Runs(
             runs,
-            judge=self.judge,
+            final=self.final,
             margin=self.margin if margin is None else margin,
             metric=None if self._metric is None else self._metric.name,
             waves=self.waves,
@@ -93,27 +91,17 @@ class Runs(Sequence[Run]):
 
     def learning_rate(self, method: str) -> float:
         """Return the learning rate of a method's runs; NaN if it is unknown."""
-        settings = self.of(method)[0].facts.get("configuration", {})
+        settings = self.of(method)[0].metadata.get("configuration", {})
         return float(settings.get("lr", math.nan))
 
     def default_target(self) -> float:
-        """Return a target that all methods reach with every seed, except much worse ones.
-
-        Otherwise a method that fails, or has no useful global model, would set a target that all
-        methods reach in the first round.
-        """
-        metric, found = self.metric, {}
-        for method in self._trained:
-            curves = [run.curve(self.level, metric.name)[1] for run in self.of(method)]
-            known = [[value for value in curve if not math.isnan(value)] for curve in curves]
-            if known and all(known):
-                found[method] = metric.worst_of([metric.best(curve) for curve in known])
-        if not found:
-            return math.nan
-        best = metric.best(list(found.values()))
-        margin = _TARGET_MARGIN * abs(best)
-        near = [value for value in found.values() if abs(value - best) <= margin]
-        return metric.reached_by_all(near)
+        """Return a target that all methods reach with every seed, except much worse ones."""
+        name = self.metric.name
+        curves = {
+            method: [run.curve(self.level, name)[1] for run in self.of(method)]
+            for method in self._trained
+        }
+        return common_target(self.metric, curves)
 
     @property
     def metric(self) -> Metric:
@@ -144,7 +132,7 @@ class Runs(Sequence[Run]):
     def has_fixed_split(self) -> bool:
         """Whether all seeds have the same clients and the same test samples."""
         several = len({run.seed for run in self._runs}) > 1
-        return several and all(run.facts.get("fixed_split") for run in self._runs)
+        return several and all(run.metadata.get("fixed_split") for run in self._runs)
 
     def __str__(self) -> str:
         return str(self.table())
@@ -191,7 +179,7 @@ class Runs(Sequence[Run]):
 
     def _failed(self, level: str) -> dict[str, str]:
         """Return in words how methods failed at a level, for those that did."""
-        found = {m: outcomes_of(self.of(m), level, self.judge) for m in self._trained}
+        found = {m: outcomes_of(self.of(m), level, self.final) for m in self._trained}
         return {m: joined([each.words for each in all_]) for m, all_ in found.items() if all_}
 
     @property
@@ -201,17 +189,17 @@ class Runs(Sequence[Run]):
         return max((int(count) for count in found if not math.isnan(count)), default=0)
 
     def _judged(self, run: Run, level: str) -> float:
-        return run.judged(level, self.metric.name, self.judge)
+        return run.final_value(level, self.metric.name, self.final)
 
     @property
-    def judged_text(self) -> str:
+    def final_text(self) -> str:
         """Which evaluations the numbers of the table are from, for readers."""
         level = self.level
         counts = [
             sum(level in row for row in run.task_metrics) for run in self._runs if run.metrics
         ]
-        number = judged_evaluations(max(counts, default=1))
-        if self.judge == "last" or number < 2:
+        number = final_evaluations(max(counts, default=1))
+        if self.final == "last" or number < 2:
             return "after the last round"
         return f"mean of the last {number} evaluations"
 
@@ -228,14 +216,14 @@ class Runs(Sequence[Run]):
         if self.metric.is_share:
             name = self.metric.name
             check_target(target, "an accuracy" if name == "accuracy" else name)
-        goal = self.default_target() if target is None else target
+        target = self.default_target() if target is None else target
         return [
             summarize(
                 method,
                 self.of(method),
-                goal,
+                target,
                 self.level,
-                self.judge,
+                self.final,
                 self.metric,
                 self.other_metrics,
             )
@@ -286,12 +274,12 @@ class Runs(Sequence[Run]):
         earlier = order[: order.index(method)]
         same = (identity(runs, self.of(other)) for other in earlier)
         identical = next((outcome for outcome in same if outcome), None)
-        found = outcomes_of(runs, self.level, self.judge)
+        found = outcomes_of(runs, self.level, self.final)
         return found if identical is None else [identical, *found]
 
     def failures(self, method: str) -> dict[int, str]:
         """Return the seeds with which a method's training failed: it diverged, or collapsed."""
-        found = failures_of(self.of(method), self.level, self.judge)
+        found = failures_of(self.of(method), self.level, self.final)
         return {seed: failure.kind for seed, failure in found.items()}
 
     def table(self, target: float | None = None) -> Table:
@@ -299,17 +287,17 @@ class Runs(Sequence[Run]):
 
         The level by which methods are judged comes first, with its standard deviation over seeds.
         """
-        goal = self.default_target() if target is None else target
+        target = self.default_target() if target is None else target
         metric = self.metric
-        at = "target" if math.isnan(goal) else target_text(metric, goal)
-        summaries = self.summaries(goal)
+        at = "target" if math.isnan(target) else target_text(metric, target)
+        summaries = self.summaries(target)
         lrs = {method: self.learning_rate(method) for method in self.methods}
         columns, rows = summary_cells(summaries, metric, self.other_metrics, at, lrs)
         notes = [f"{method}: {text}" for method, all_ in self.remarks.items() for text in all_]
-        notes.insert(0, f"{columns_text(summaries, metric)}: {self.judged_text}.")
+        notes.insert(0, f"{columns_text(summaries, metric)}: {self.final_text}.")
         if self.has_fixed_split:
             notes.insert(1, FIXED_SPLIT)
-        cpus = cpus_text(run.facts for run in self._runs)
+        cpus = cpus_text(run.metadata for run in self._runs)
         if cpus is not None:
             notes.append(cpus)
         if self._undefined:
@@ -376,16 +364,10 @@ def _report(module: str) -> Any:
     return import_module(f"unskew.report.{module}")
 
 
-def check_target(target: float | None, what: str = "an accuracy") -> None:
-    """Raise if a target is not a valid accuracy or other share (NaN means an unknown target)."""
-    if target is not None and (target < 0 or target > 1):
-        raise UnskewError(f"target must be {what} from 0 to 1 (got {target:g})")
-
-
 def recorded_metric(runs: Sequence[Run], name: str) -> Metric:
     """Return a metric that runs have recorded, by its name; raise if there is none."""
-    facts = runs[0].facts if runs else {}
-    recorded = {each["name"]: Metric(**each) for each in facts.get("metrics", ())}
+    metadata = runs[0].metadata if runs else {}
+    recorded = {each["name"]: Metric(**each) for each in metadata.get("metrics", ())}
     recorded |= {each.pooled.name: each.pooled for each in recorded.values() if each.pooled}
     if runs:
         recorded[runs[0].metric.name] = runs[0].metric
@@ -394,14 +376,9 @@ def recorded_metric(runs: Sequence[Run], name: str) -> Metric:
     return lookup(recorded, name, "metric")
 
 
-def check_judging(judge: Judge, margin: float) -> None:
+def check_judging(final: FinalBy, margin: float) -> None:
     """Raise if the number to judge by or the margin of equivalence is not valid."""
-    if judge not in get_args(Judge):
-        raise UnskewError(f"judge must be mean or last (got {judge!r})")
+    if final not in get_args(FinalBy):
+        raise UnskewError(f"final must be mean or last (got {final!r})")
     if not margin >= 0:
         raise UnskewError(f"margin must be 0 or more (got {margin:g})")
-
-
-def target_text(metric: Metric, target: float) -> str:
-    """Format a target for a column heading."""
-    return f"{100 * target:g} %" if metric.is_share else f"{target:g}"

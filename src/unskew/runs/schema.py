@@ -156,7 +156,7 @@ class _Finding(_Part):
     fix: str
 
 
-class _Facts(_Part):
+class _Metadata(_Part):
     identity: _Identity
     data: _Data
     configuration: _Settings = None  # type: ignore[assignment]  # may be absent, but not null
@@ -183,10 +183,10 @@ class _SampleWeights(_Part):
 _COLUMNS = ("samples", "weight", "train_loss", "accuracy", "loss")
 
 
-def check_facts(facts: Mapping[str, Any], path: Path) -> None:
+def check_metadata(metadata: Mapping[str, Any], path: Path) -> None:
     """Raise unless ``run.json`` has what a report uses."""
-    _check(_Facts, facts, path)
-    data = facts["data"]
+    _check(_Metadata, metadata, path)
+    data = metadata["data"]
     clients, classes = data["clients"], data.get("classes")
     names, counts, labels = (data.get(n) for n in ("client_names", "label_counts", "class_names"))
     wrong = [

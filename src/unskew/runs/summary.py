@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.runs.run import Judge, Run
+from unskew.runs.run import FinalBy, Run
 from unskew.stats.metric import Metric
 
 FIXED_SPLIT = (
@@ -20,8 +20,8 @@ FIXED_SPLIT = (
 class Summary:
     """One method over all its seeds. Accuracies are between 0 and 1; NaN if not measured.
 
-    They are the numbers that are judged; see :meth:`unskew.runs.run.Run.judged`. ``accuracy`` is
-    that of ``level``: ``global``, the global model's on the common test set, or without one
+    They are the numbers that are judged; see :meth:`unskew.runs.run.Run.final_value`. ``accuracy``
+    is that of ``level``: ``global``, the global model's on the common test set, or without one
     ``local``, its mean over the clients' test sets. ``worst_client`` is the worst of the clients'
     values, ``personal`` the mean of personal models. For networks that have no accuracy
     (densities), all of these are losses; where another metric is judged, they are its values.
@@ -51,18 +51,18 @@ def summarize(
     runs: Sequence[Run],
     target: float,
     level: str,
-    judge: Judge,
+    final: FinalBy,
     metric: Metric,
     others: Sequence[Metric] = (),
 ) -> Summary:
     """Summarise the runs of one method; costs are counted until the target is reached."""
     name, worst, pooled = metric.name, metric.worst, metric.pooled
-    finals = [run.judged(level, name, judge) for run in runs]
+    finals = [run.final_value(level, name, final) for run in runs]
     trained = [run for run in runs if not run.is_untrained]
     costs = [cost for run in trained if (cost := run.cost_to(target, level, metric))]
 
     def mean(level: str, name: str) -> float:
-        return float(np.mean([run.judged(level, name, judge) for run in runs]))
+        return float(np.mean([run.final_value(level, name, final) for run in runs]))
 
     return Summary(
         method=method,

@@ -35,7 +35,7 @@ class Tail:
     @property
     def stages(self) -> dict[str, int]:
         """The rounds of each stage; a stage may end before its last one."""
-        stages = self.run.facts.get("stages") or [[TASK, self.rounds]]
+        stages = self.run.metadata.get("stages") or [[TASK, self.rounds]]
         return {str(name): int(rounds) for name, rounds in stages}
 
     @property

@@ -106,8 +106,8 @@ def _label(run: Run) -> str:
 
 
 def _parameters(run: Run) -> dict[str, Any]:
-    settings = {k: v for k, v in run.facts.get("configuration", {}).items() if v is not None}
-    skew = run.facts.get("data", {}).get("skew")
+    settings = {k: v for k, v in run.metadata.get("configuration", {}).items() if v is not None}
+    skew = run.metadata.get("data", {}).get("skew")
     return {
         "method": run.method,
         "network": run.network,

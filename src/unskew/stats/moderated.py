@@ -80,15 +80,15 @@ class VarianceModel:
             single: Array = self.weight.T @ stdtr(dofs, -t)
             return single if asked is None else np.where(asked, single, 1.0)
         found = np.zeros(np.broadcast_shapes(distance.shape, variance.shape))
-        some = np.ones(found.shape, bool) if asked is None else asked
+        needed = np.ones(found.shape, bool) if asked is None else asked
         for weight, location, dof in zip(self.weight, self.location, self.dof, strict=True):
-            at = rows, _ = np.nonzero(some & (weight > _NEGLIGIBLE)[:, None])
+            at = rows, _ = np.nonzero(needed & (weight > _NEGLIGIBLE)[:, None])
             pooled = (dof * location[rows] + own[at] * variance[at]) / (dof + own[at])
             with np.errstate(divide="ignore", invalid="ignore"):
                 t = np.nan_to_num(distance[at] / np.sqrt(pooled / seeds[at]), nan=0.0)
             tails = stdtr(dof + own[at], -t) if dof < _NORMAL else ndtr(-t)
             found[at] += weight[rows] * tails
-        return np.where(some, found, 1.0)
+        return np.where(needed, found, 1.0)
 
     def variance(self, variance: Array, seeds: Array) -> Array:
         """Return the estimated variance of each pair: the posterior mean over the grid."""

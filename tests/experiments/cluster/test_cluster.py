@@ -59,13 +59,13 @@ def test_a_cluster_gives_the_same_bits(federation, tmp_path, workers):
     here = us.compare(federation, "fedavg,scaffold", jobs=1, out=tmp_path / "here", **OPTIONS)
     away = us.compare(federation, "fedavg,scaffold", on=workers, out=tmp_path / "away", **OPTIONS)
     assert_same(here, away)
-    facts = [
+    metadata = [
         json.loads((tmp_path / each / "fedavg" / "seed1" / "run.json").read_text())
         for each in ("here", "away")
     ]
-    assert facts[1]["configuration"].pop("workers") == 1
-    del facts[0]["configuration"]["workers"]
-    assert facts[0] == facts[1]
+    assert metadata[1]["configuration"].pop("workers") == 1
+    del metadata[0]["configuration"]["workers"]
+    assert metadata[0] == metadata[1]
     assert not (tmp_path / "away" / shared_folder.SHARED).exists()
 
 
@@ -198,14 +198,17 @@ def test_changed_samples_are_noticed(federation, tmp_path):
 
 
 def test_storage_that_is_not_shared_is_an_error(federation, tmp_path):
-    class Elsewhere(ThreadPoolExecutor):
+    class UnsharedStorage(ThreadPoolExecutor):
         def submit(self, fn, *args):
             future = super().submit(fn, *args)
             future.result()
             shutil.rmtree(tmp_path / "fedavg")
             return future
 
-    with Elsewhere(1) as pool, pytest.raises(UnskewError, match="on storage that all machines sh"):
+    with (
+        UnsharedStorage(1) as pool,
+        pytest.raises(UnskewError, match="on storage that all machines sh"),
+    ):
         us.compare(federation, "fedavg", on=pool, out=tmp_path, **OPTIONS)
 
 
@@ -262,16 +265,16 @@ def test_the_time_of_slurm_jobs(time, seconds):
 def test_kinds_of_cpu_are_recorded_and_named_where_they_differ(federation, tmp_path, monkeypatch):
     options = OPTIONS | {"jobs": 1, "out": tmp_path}
     first = us.compare(federation, "fedavg", **options)
-    assert first[0].facts["cpus"] == [cpu.cpu_kind()]
+    assert first[0].metadata["cpus"] == [cpu.cpu_kind()]
     assert "CPU" not in str(first.table())
     monkeypatch.setattr(folder, "cpu_kind", lambda: "another CPU")
     monkeypatch.setattr("unskew.engine.setup.cpu_kind", lambda: "another CPU")
     read = us.compare(federation, "fedavg", **options)
-    assert read[0].facts["cpus"] == [cpu.cpu_kind()]  # reading a run executes no round
+    assert read[0].metadata["cpus"] == [cpu.cpu_kind()]  # reading a run executes no round
     both = us.compare(federation, "fedavg,mean", **options | {"rounds": 3})
-    assert both[0].facts["cpus"] == [cpu.cpu_kind(), "another CPU"]
-    assert both[2].facts["cpus"] == ["another CPU"]
+    assert both[0].metadata["cpus"] == [cpu.cpu_kind(), "another CPU"]
+    assert both[2].metadata["cpus"] == ["another CPU"]
     note = f"2 runs on {cpu.cpu_kind()}, 4 runs on another CPU"
     assert note in str(both.table())
     assert note in (tmp_path / "report.html").read_text()
-    assert read_runs([tmp_path])[0].facts["cpus"] == [cpu.cpu_kind(), "another CPU"]
+    assert read_runs([tmp_path])[0].metadata["cpus"] == [cpu.cpu_kind(), "another CPU"]

@@ -70,7 +70,7 @@ def test_the_table_is_the_local_one_although_a_worker_is_killed(cluster, request
         assert torch.equal(vector_of(one), vector_of(two))
     assert not (tmp_path / "away" / ".unskew-cluster").exists()
     text = (tmp_path / "away" / "fedavg" / "seed0" / "run.json").read_text()
-    assert json.loads(text)["cpus"] == here[0].facts["cpus"]
+    assert json.loads(text)["cpus"] == here[0].metadata["cpus"]
     shutil.rmtree(tmp_path / "away" / "fedavg" / "seed0")
     again = us.compare(digits, methods, on=on, out=tmp_path / "away", **options)
     assert str(again.table_with_verdict()) == str(here.table_with_verdict())

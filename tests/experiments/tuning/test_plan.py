@@ -24,7 +24,7 @@ def test_options():
 def test_what_a_wave_costs():
     plan = make_plan({"rounds": 15}, Settings(), [0])
     # 4 settings train 5 rounds, 2 of them 10 more, and one 15 with the second seed.
-    assert (plan.first_rounds, plan.judging_cost, plan.wave_cost) == (5, 15, 20 + 20 + 15)
+    assert (plan.first_rounds, plan.repeat_cost, plan.wave_cost) == (5, 15, 20 + 20 + 15)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from toys import small_federation
 from unskew.engine import train as engine_train
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.processes import can_run_in_parallel
-from unskew.experiments.tuning.split import validation_split
+from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
 from unskew.report.tuning_table import history_table, tuning_table
@@ -51,28 +51,28 @@ def trained(monkeypatch):
 
 def test_the_best_setting_on_validation_is_chosen_and_trained(searched):
     for run in searched:
-        facts = run.facts["tuning"]
-        judged = [each for each in facts["results"] if len(each["values"]) == 2]
-        assert facts["chosen"] == max(judged, key=lambda each: each["value"])
-        assert facts["chosen"]["failures"] == []
-        assert run.method == facts["chosen"]["method"]
-        assert run.facts["configuration"]["lr"] == facts["chosen"]["lr"]
-        assert (len(facts["results"]), facts["spent"], facts["seeds"]) == (4, 11, [0, 1])
+        search = run.metadata["tuning"]
+        repeated = [each for each in search["results"] if len(each["values"]) == 2]
+        assert search["chosen"] == max(repeated, key=lambda each: each["value"])
+        assert search["chosen"]["failures"] == []
+        assert run.method == search["chosen"]["method"]
+        assert run.metadata["configuration"]["lr"] == search["chosen"]["lr"]
+        assert (len(search["results"]), search["spent"], search["seeds"]) == (4, 11, [0, 1])
 
 
 def test_the_value_of_a_setting_is_that_of_runs_on_the_validation_splits():
     (run, *_) = tuned("ditto")
-    facts = run.facts["tuning"]
-    for each in facts["results"]:
+    search = run.metadata["tuning"]
+    for each in search["results"]:
         for seed, value in enumerate(each["values"]):
-            split = validation_split(FEDERATION, facts["share"], seed)
+            split = validation_split(FEDERATION, search["share"], seed)
             options = {**OPTIONS, "rounds": each["rounds"], "lr": each["lr"], "seed": seed}
             del options["seeds"]
             again = us.train(split, each["method"], **options)
             rounds, values = again.curve("personal")
             late = [v for t, v in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
             assert value == pytest.approx(sum(late) / len(late))
-    assert facts["level"] == "personal"
+    assert search["level"] == "personal"
 
 
 def test_trials_train_on_a_part_and_runs_on_all(trained):
@@ -90,7 +90,7 @@ def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
     again = tuned(out=tmp_path, jobs=1)
     assert trained == []
     assert str(again.table()) == str(first.table())
-    assert [run.facts["tuning"] for run in again] == [run.facts["tuning"] for run in first]
+    assert [run.metadata["tuning"] for run in again] == [run.metadata["tuning"] for run in first]
     tuned("fedavg,ditto,mean", out=tmp_path, jobs=1)
     assert len(trained) == 11 + 2 * 4  # only the new method's trials and runs
 
@@ -109,15 +109,19 @@ def test_an_interrupted_search_is_resumed(searched, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             tuned(out=tmp_path, jobs=1)
     resumed = tuned(out=tmp_path, jobs=1)
-    assert [run.facts["tuning"] for run in resumed] == [run.facts["tuning"] for run in searched]
+    assert [run.metadata["tuning"] for run in resumed] == [
+        run.metadata["tuning"] for run in searched
+    ]
     assert str(resumed.table()) == str(searched.table())
 
 
 @pytest.mark.skipif(not can_run_in_parallel(None), reason="parallel runs need fork")
 def test_parallel_trials_choose_the_same(searched):
     parallel = tuned("ditto", jobs=3)
-    sequential = [run for run in searched if run.facts["tuning"]["requested"] == "ditto"]
-    assert [run.facts["tuning"] for run in sequential] == [run.facts["tuning"] for run in parallel]
+    sequential = [run for run in searched if run.metadata["tuning"]["requested"] == "ditto"]
+    assert [run.metadata["tuning"] for run in sequential] == [
+        run.metadata["tuning"] for run in parallel
+    ]
 
 
 def test_reports_read_the_runs_and_not_the_trials(tmp_path):
@@ -128,14 +132,14 @@ def test_reports_read_the_runs_and_not_the_trials(tmp_path):
     assert tuning_table(found).rows == sorted(tuning_table(runs).rows)
     assert len(run_folders(tmp_path / "tuning")) == 10
     for run in found:
-        assert run.folder.parent.name == run.facts["tuning"]["requested"]
+        assert run.folder.parent.name == run.metadata["tuning"]["requested"]
 
 
 def test_the_test_samples_do_not_affect_a_search():
     """Whatever the test samples are, the same setting is chosen by the same values."""
     other = replace(FEDERATION, test=FEDERATION.train, common=FEDERATION.test)
     first, second = (
-        us.compare(data, "fedprox", tune=TUNE, **OPTIONS)[0].facts["tuning"]
+        us.compare(data, "fedprox", tune=TUNE, **OPTIONS)[0].metadata["tuning"]
         for data in (FEDERATION, other)
     )
     assert first == second
@@ -144,7 +148,7 @@ def test_the_test_samples_do_not_affect_a_search():
 def test_a_proposal_that_the_network_does_not_support_is_skipped():
     options = {"model": "mlp:hidden=6,norm=batch", "runner": "loop", "seeds": 1}
     (run,) = tuned("fedgn", tune={**TUNE, "budget": 33}, **options)
-    skipped = [each for each in run.facts["tuning"]["results"] if "skipped" in each]
+    skipped = [each for each in run.metadata["tuning"]["results"] if "skipped" in each]
     assert {each["method"] for each in skipped} <= {
         f"fedgn:groups={number}" for number in (4, 8, 16, 32)
     }
@@ -182,26 +186,26 @@ def test_a_different_search_in_the_same_folder_is_an_error(tmp_path):
 
 def test_without_resume_an_earlier_search_is_an_error(tmp_path):
     first = tuned("fedavg", out=tmp_path, resume=False, seeds=1)
-    assert first[0].facts["tuning"]["spent"] == 11  # settings resume within one search
+    assert first[0].metadata["tuning"]["spent"] == 11  # settings resume within one search
     with pytest.raises(FolderError, match="holds the trials of an earlier search"):
         tuned("fedavg", out=tmp_path, resume=False, seeds=1)
 
 
 def test_the_norm_is_searched_and_used():
     runs = tuned("fedavg", tune={**TUNE, "clip": [1e-6], "budget": 22})
-    facts = runs[0].facts["tuning"]
-    assert {each["clip"] for each in facts["results"]} == {None, 1e-6}
-    assert facts["chosen"]["clip"] is None  # with the tiny norm nothing is learnt
-    assert runs[0].facts["configuration"]["clip"] is None
+    search = runs[0].metadata["tuning"]
+    assert {each["clip"] for each in search["results"]} == {None, 1e-6}
+    assert search["chosen"]["clip"] is None  # with the tiny norm nothing is learnt
+    assert runs[0].metadata["configuration"]["clip"] is None
     assert "clip" in tuning_table(runs).columns
 
 
 def test_the_tables_of_a_search():
     runs = tuned("fedavg")
-    table, facts = tuning_table(runs), runs[0].facts["tuning"]
+    table, search = tuning_table(runs), runs[0].metadata["tuning"]
     assert table.columns == ["chosen", "lr", "validation", "at an edge", "settings", "judged by"]
-    edges = ", ".join(f"{name}: {side}" for name, side in facts["edges"].items())
-    chosen = facts["chosen"]
+    edges = ", ".join(f"{name}: {side}" for name, side in search["edges"].items())
+    chosen = search["chosen"]
     assert table.rows == [
         ["fedavg", f"{chosen['lr']:g}", f"{100 * chosen['value']:.2f} %", edges or "no", "4",
          "global accuracy"],
@@ -212,13 +216,15 @@ def test_the_tables_of_a_search():
     )
     history = history_table(runs)
     assert [row[4:6] for row in history.rows] == [
-        [str(each["rounds"]), str(len(each["values"]))] for each in facts["results"]
+        [str(each["rounds"]), str(len(each["values"]))] for each in search["results"]
     ]
     assert history.rows[-1][-1] == f"{chosen['value']:.6g}"
     (chart,) = tuning_charts(runs)
     (series,) = chart.data["series"]
     assert series["x"] == [1, 2, 3, 4]
-    assert series["points"] == [pytest.approx(each["value"], rel=1e-4) for each in facts["results"]]
+    assert series["points"] == [
+        pytest.approx(each["value"], rel=1e-4) for each in search["results"]
+    ]
     assert tuning_table(us.compare(FEDERATION, "fedavg", **OPTIONS)) is None
 
 

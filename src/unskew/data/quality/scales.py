@@ -26,8 +26,8 @@ _FAR = 4.0
 _WIDE = 10.0
 """Or if its standard deviation is this many times theirs, or this part of theirs."""
 
-_FEW, _ENOUGH = 5, 20
-"""The samples a client needs for its mean, and for its standard deviation, to be judged."""
+_MIN_FOR_MEAN, _MIN_FOR_DEVIATION = 5, 20
+"""The samples a client needs for its mean, and for its standard deviation, to be compared."""
 
 _MAX_CLIENTS, _MAX_COLUMNS = 10, 10
 """How many suspicious clients, and columns of each, are examined."""
@@ -124,9 +124,13 @@ def _suspects(sample: SampledFeatures) -> Indices:
         between = 1.4826 * np.median(np.abs(means - center), axis=0)
     spread = np.hypot(typical, between)
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = (np.abs(means - center) > _FAR * spread) & (counts >= _FEW)
+        far = (np.abs(means - center) > _FAR * spread) & (counts >= _MIN_FOR_MEAN)
         ratio = deviations / typical
-        wide = ((ratio > _WIDE) | (ratio < 1 / _WIDE)) & (deviations > 0) & (counts >= _ENOUGH)
+        wide = (
+            ((ratio > _WIDE) | (ratio < 1 / _WIDE))
+            & (deviations > 0)
+            & (counts >= _MIN_FOR_DEVIATION)
+        )
     return np.argwhere((far | wide) & (typical > 0))
 
 

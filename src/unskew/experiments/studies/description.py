@@ -8,7 +8,7 @@ from unskew.experiments.studies.result import settings_table
 from unskew.experiments.studies.study import PAPERS, Study
 
 
-def study_facts(study: Study) -> dict[str, Any]:
+def study_json(study: Study) -> dict[str, Any]:
     """Return a study at a scale as plain values."""
     return {
         "name": study.name,

@@ -76,8 +76,8 @@ def run_study_cases(
         stage_cache_in(cache) as stage_cache,
         open_cluster(place, cache) as cluster,
     ):
-        slots = parallelism if cluster is None else jobs
-        scheduler = RunScheduler(None, resume, slots, display, stage_cache, cluster)
+        parallel = parallelism if cluster is None else jobs
+        scheduler = RunScheduler(None, resume, parallel, display, stage_cache, cluster)
         for followers in (False, True):
             cases = [case for case in runnable if (case.follows is not None) == followers]
             planned = [
@@ -177,7 +177,7 @@ class _StudyRequests:
         skew = self._skew(study_run)
         changes = {"seed": study_run.seed}
         if self.one_core:
-            changes["workers"] = 1  # one core per run; a pool gives the same bits
+            changes["workers"] = 1  # one core per run; more processes give the same bits
         return RunRequest(
             label=str(study_run),
             method=method,

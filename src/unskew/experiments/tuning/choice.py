@@ -51,7 +51,7 @@ class Measured:
         name = run.metric.name
         if level == "global":  # the validation parts of all clients are one common test set
             name = name.removeprefix(POOLED)
-        value, skipped = _late_mean(run, level, name), run.facts.get("skipped", "")
+        value, skipped = _late_mean(run, level, name), run.metadata.get("skipped", "")
         accuracy = _late_mean(run, level, "accuracy") if is_last else math.nan
         failure = failure_of(run, level, accuracy)
         kind = "skipped" if skipped else "no value" if math.isnan(value) else ""
@@ -108,9 +108,9 @@ class TrialResult:
         """A number that is larger for a better setting."""
         return fmean(each.score for each in self.measured) if self.measured else -math.inf
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the setting and its values as plain values."""
-        facts: dict[str, Any] = {
+        values: dict[str, Any] = {
             "method": self.trial.name,
             "lr": self.trial.lr,
             "clip": self.trial.clip,
@@ -120,7 +120,7 @@ class TrialResult:
             "failures": self.failures,
         }
         skipped = next((each.skipped for each in self.measured if each.skipped), None)
-        return facts if skipped is None else {**facts, "skipped": skipped}
+        return values if skipped is None else {**values, "skipped": skipped}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +143,13 @@ class Choice:
         """The setting that is used."""
         return best_of(self.results, len(self.plan.seeds))
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the whole search as plain values, for ``run.json``."""
         plan = self.plan
-        facts: dict[str, Any] = to_jsonable(
+        values: dict[str, Any] = to_jsonable(
             {
                 "requested": self.requested,
-                "chosen": self.chosen.facts(),
+                "chosen": self.chosen.to_dict(),
                 "edges": self.edges,
                 "level": self.level,
                 "metric": self.chosen.measured[0].metric.name,
@@ -161,10 +161,10 @@ class Choice:
                 "spent": self.spent,
                 "rounds": plan.rounds,
                 "seeds": list(plan.seeds),
-                "results": [result.facts() for result in self.results],
+                "results": [result.to_dict() for result in self.results],
             }
         )
-        return facts
+        return values
 
 
 def best_of(results: Sequence[TrialResult], seeds: int) -> TrialResult:

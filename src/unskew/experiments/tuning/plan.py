@@ -14,13 +14,13 @@ SHARE = 0.2
 """The share of each client's training samples used for validation, rounded down."""
 
 ROUNDS = 0.25
-"""The default number of rounds of a judged setting, as a share of the run's rounds, rounded up."""
+"""The default rounds of a setting that may be chosen, as a share of the run's, rounded up."""
 
 BUDGET = 12
-"""The default budget of a method, in judged settings of one seed."""
+"""The default budget of a method, in settings that are trained for all rounds with one seed."""
 
 SEEDS = 2
-"""The default number of seeds of a judged setting, which is also the smallest."""
+"""The default number of seeds of a setting that may be chosen, which is also the smallest."""
 
 FACTOR = 8
 """The default learning rates are the run's divided by this to the run's multiplied by it."""
@@ -29,7 +29,7 @@ WAVE = 4
 """How many settings are proposed at a time. It does not depend on the number of jobs, so that the
 same settings are tried on every machine."""
 
-CONTINUED, JUDGED = 2, 1
+CONTINUED, REPEATED = 2, 1
 """How many settings of a wave are trained for all rounds, and with all seeds."""
 
 LearningRate = Annotated[float, Field(gt=0)]
@@ -83,7 +83,7 @@ class SearchPlan(BaseModel):
         return math.ceil(self.rounds / 3)
 
     @property
-    def judging_cost(self) -> int:
+    def repeat_cost(self) -> int:
         """The rounds that it takes to train a setting with all other seeds."""
         return (len(self.seeds) - 1) * self.rounds
 
@@ -91,7 +91,7 @@ class SearchPlan(BaseModel):
     def wave_cost(self) -> int:
         """The rounds of a wave, at most."""
         further = CONTINUED * (self.rounds - self.first_rounds)
-        return WAVE * self.first_rounds + further + JUDGED * self.judging_cost
+        return WAVE * self.first_rounds + further + REPEATED * self.repeat_cost
 
 
 def make_plan(
@@ -120,7 +120,7 @@ def make_plan(
     if plan.budget < plan.wave_cost:
         raise UnskewError(
             f"tune: budget must be at least {plan.wave_cost} rounds per method, of which {WAVE} "
-            f"settings train {plan.first_rounds}, {CONTINUED} of them {rounds} and {JUDGED} with "
+            f"settings train {plan.first_rounds}, {CONTINUED} of them {rounds} and {REPEATED} with "
             f"{len(plan.seeds)} seeds (got {plan.budget}); give a larger budget or fewer rounds"
         )
     return plan

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def propose(
     space: Space, results: Sequence[TrialResult], seeds: int, count: int, seed: int
 ) -> list[Params]:
-    """Return the next settings, given all results; judged ones have so many ``seeds``."""
+    """Return the next settings, given all results; those with all ``seeds`` may be chosen."""
     study = _make_study(int(stream(seed, f"tuning {space.method.spec}", len(results))) % 2**32)
     distributions = _distributions(space.ranges)
     for result in results:
-        study.add_trial(_told(result, seeds, distributions))
+        study.add_trial(_finished_trial(result, seeds, distributions))
     return [study.ask(distributions).params for _ in range(count)]
 
 
@@ -48,7 +48,7 @@ def _make_study(seed: int) -> "Study":
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
-def _told(
+def _finished_trial(
     result: TrialResult, seeds: int, distributions: "dict[str, BaseDistribution]"
 ) -> "FrozenTrial":
     """Return a result as Optuna sees it.

@@ -1,4 +1,4 @@
-"""The search: the studies of all methods, whose runs are executed together."""
+"""The searches of all methods, whose runs are executed together."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,11 +9,11 @@ from unskew.data.federation import Federation
 from unskew.engine.settings import Settings
 from unskew.experiments.scheduler import RunRequest, folder_name
 from unskew.experiments.tuning.choice import Choice, Measured, level_of
+from unskew.experiments.tuning.method_search import MethodSearch, TrialRun
 from unskew.experiments.tuning.plan import SHARE, SearchPlan
 from unskew.experiments.tuning.sampler import check_installed
 from unskew.experiments.tuning.space import check_disjoint
-from unskew.experiments.tuning.split import validation_split
-from unskew.experiments.tuning.study import MethodStudy, TrialRun
+from unskew.experiments.tuning.validation_split import validation_split
 from unskew.runs.checkpoint import rounds_done
 from unskew.runs.read import TUNING
 from unskew.runs.run import Run
@@ -42,13 +42,13 @@ def search(
     check_disjoint(methods)
     with TemporaryDirectory(prefix="unskew-tuning-") as folder:
         runner = _TrialRunner(plan, federation, execute, settings, out or Path(folder))
-        studies = [MethodStudy(method, plan).steps() for method in methods]
-        waiting = {i: next(study) for i, study in enumerate(studies)}
+        searches = [MethodSearch(method, plan).steps() for method in methods]
+        waiting = {i: next(search) for i, search in enumerate(searches)}
         choices: dict[int, Choice] = {}
         while waiting:
             for i, measured in runner.run(waiting).items():
                 try:
-                    waiting[i] = studies[i].send(measured)
+                    waiting[i] = searches[i].send(measured)
                 except StopIteration as end:
                     choices[i] = end.value
                     del waiting[i]
@@ -73,7 +73,7 @@ class _TrialRunner:
         self._out = out / TUNING / f"{plan.rounds}-rounds"
 
     def run(self, batches: dict[int, list[TrialRun]]) -> dict[int, list[Measured]]:
-        """Execute the runs of several studies together and return what they showed."""
+        """Execute the runs of several searches together and return what they showed."""
         runs = iter(self._execute([self._request(each) for b in batches.values() for each in b]))
         return {
             i: [self._measured(next(runs), each) for each in batch] for i, batch in batches.items()

@@ -66,7 +66,7 @@ def final_tensors(run: Path) -> dict[str, Tensor]:
     return {
         f"{stage_name}/{name}": tensor
         for stage_name, server in servers.items()
-        for name, tensor in {"vector": server.vector, **server.slots}.items()
+        for name, tensor in {"vector": server.vector, **server.state}.items()
     }
 
 

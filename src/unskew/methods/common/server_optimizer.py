@@ -44,10 +44,10 @@ class AdaptiveServerOptimizer(ServerSide):
 
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Step along the first moment, with coordinates scaled by the second."""
-        change, slots = change_of(server, vector, uploads), server.slots
-        first = self.beta1 * slot_or_zeros(slots, "first", change) + (1 - self.beta1) * change
+        change, state = change_of(server, vector, uploads), server.state
+        first = self.beta1 * state_or_zeros(state, "first", change) + (1 - self.beta1) * change
         start = torch.full_like(change, self.tau**2)  # as published: v starts at tau^2
-        second = self.second_moment(slots.get("second", start), change.square())
+        second = self.second_moment(state.get("second", start), change.square())
         step = self.server_lr * first / (second.sqrt() + self.tau)
         moved = after_step(server, vector, uploads, step)
         return Server(moved, {"first": first, "second": second})
@@ -62,9 +62,9 @@ def change_of(server: Server, vector: Tensor, uploads: Uploads) -> Tensor:
     return (vector - server.vector)[: uploads.layout.trainable]
 
 
-def slot_or_zeros(slots: Tensors, name: str, like: Tensor) -> Tensor:
-    """Return an entry of the server's slots, or zeros in the shape of ``like``."""
-    return slots[name] if name in slots else torch.zeros_like(like)
+def state_or_zeros(state: Tensors, name: str, like: Tensor) -> Tensor:
+    """Return a tensor of the server's state, or zeros in the shape of ``like``."""
+    return state[name] if name in state else torch.zeros_like(like)
 
 
 def after_step(server: Server, vector: Tensor, uploads: Uploads, step: Tensor) -> Tensor:

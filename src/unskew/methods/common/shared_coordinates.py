@@ -22,7 +22,7 @@ class SharedCoordinates:
     @staticmethod
     def of(client: Client) -> "SharedCoordinates":
         """Return the shared coordinates of a client's network."""
-        trainable, mask = client.network.layout.trainable, client.travels
+        trainable, mask = client.network.layout.trainable, client.sent_mask
         if mask is not None:
             mask = mask[:trainable]
         return SharedCoordinates(trainable, None if mask is None or bool(mask.all()) else mask)

@@ -13,7 +13,7 @@ from torch import Tensor
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import ClientSide, ServerSide, Setup
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     About,
     Client,
@@ -65,8 +65,8 @@ class FederatedDensity(ClientSide, ServerSide, Setup):
         """Keep the best model so far and the losses."""
         total, count = torch.stack(list(uploads.extras["validation"])).double().sum(0)
         loss = total / count  # the loss of the model that was sent; NaN without held-out samples
-        history = before.slots.get("history", torch.empty(0, dtype=torch.float64))
-        best = before.slots.get("best", before.vector)
+        history = before.state.get("history", torch.empty(0, dtype=torch.float64))
+        best = before.state.get("best", before.vector)
         if bool(loss.isfinite()):
             if not len(history) or bool(loss < history.min()):
                 best = before.vector
@@ -75,7 +75,7 @@ class FederatedDensity(ClientSide, ServerSide, Setup):
 
     def is_done(self, server: Server) -> bool:
         """Stop when the last three losses increase, after at least six losses."""
-        history = server.slots.get("history", torch.empty(0))
+        history = server.state.get("history", torch.empty(0))
         recent = history[-_WINDOW:]
         return len(history) >= _MIN_LOSSES and bool((recent.diff() > 0).all())
 
@@ -85,9 +85,9 @@ def learned_density(server: Server) -> Tensor:
 
     The loss of the last model is unknown: clients would report it in the following round.
     """
-    history = server.slots.get("history", torch.empty(0))
+    history = server.state.get("history", torch.empty(0))
     rose = len(history) > 1 and bool(history[-1] > history.min())
-    return server.slots["best"] if rose else server.vector
+    return server.state["best"] if rose else server.vector
 
 
 def _losses(client: Client, vector: Tensor, rows: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class FedDisk(ClientSide, ServerSide, Setup):
     is trained for all its rounds."""
     patience: Count = 3
     """Clients' densities and ratios stop once no client has improved for this many epochs."""
-    pool: Count = 4096
+    global_samples: Count = 4096
     """Number of samples of the global density (oracle: of all clients) that the classifier of own
     samples is trained against."""
     clip: Annotated[float, Field(gt=1)] = 10.0
@@ -138,14 +138,14 @@ class FedDisk(ClientSide, ServerSide, Setup):
         if self.estimator != "oracle" or self.exact is not None:
             return federation, {}
         train = federation.train
-        count = min(self.pool, train.samples)
+        count = min(self.global_samples, train.samples)
         rows = generator(seed, "oracle").choice(train.samples, count, replace=False, shuffle=False)
-        return federation, {"pool": torch.from_numpy(train.x[rows])}
+        return federation, {"global_samples": torch.from_numpy(train.x[rows])}
 
     def begin(self, beginning: Beginning) -> Tensors:
         """Warn about clients whose samples cover too little of the global distribution."""
         for server in beginning.earlier.values():
-            coverage = server.slots.get("coverage")
+            coverage = server.state.get("coverage")
             if coverage is not None and bool((coverage < _POOR_COVERAGE).any()):
                 poor = int((coverage < _POOR_COVERAGE).sum())
                 warnings.warn(
@@ -232,7 +232,7 @@ class FedDisk(ClientSide, ServerSide, Setup):
                         mean_one=self.mean_one,
                         estimator=estimator,
                         made=self._made,
-                        pool=self.pool,
+                        global_samples=self.global_samples,
                     ),
                 )
             ),

@@ -20,7 +20,7 @@ from unskew.composition.parts import (
     ServerSide,
     Setup,
 )
-from unskew.composition.received import Value
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     SAMPLE_WEIGHTS,
     Beginning,
@@ -32,7 +32,7 @@ from unskew.composition.values import (
     Tensors,
     Trained,
 )
-from unskew.methods.common.once import mark_received, slot_once
+from unskew.methods.common.once import mark_received, send_once
 from unskew.methods.feddisk.federated import learned_density
 from unskew.methods.feddisk.global_density import shared_copy
 from unskew.methods.feddisk.held_out import held_out, training_weights
@@ -84,11 +84,11 @@ class OnDevice(ClientSide, ServerSide, Personalization, Setup):
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Send the density to a client that does not have it yet."""
-        return slot_once(server, client, DENSITY)
+        return send_once(server, client, DENSITY)
 
     def receive(self, server: Server, uploads: Uploads) -> Tensors:
         """Store which clients have the density, and what clients report."""
-        return {**server.slots, **mark_received(server, uploads), **_reported(uploads)}
+        return {**server.state, **mark_received(server, uploads), **_reported(uploads)}
 
     def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
         """Leave the server's network as it is: each client has its own."""
@@ -96,7 +96,7 @@ class OnDevice(ClientSide, ServerSide, Personalization, Setup):
 
     def is_done(self, server: Server) -> bool:
         """Stop when no client has improved for ``patience`` epochs."""
-        waited = server.slots.get("waited")
+        waited = server.state.get("waited")
         return waited is not None and bool((waited >= self.patience).all())
 
     def stays(self, layout: Layout) -> Tensor:

@@ -37,7 +37,7 @@ class Ratio(OnDevice):
 
     estimator: RatioEstimator = "generative"
     made: MADESpec = MADESpec()
-    pool: Annotated[int, Field(ge=1)] = 4096
+    global_samples: Annotated[int, Field(ge=1)] = 4096
     margin: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
     """h is clipped to between margin and 1 - margin."""
 
@@ -52,17 +52,23 @@ class Ratio(OnDevice):
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Also send the oracle's samples, so that their traffic is counted."""
         payload = super().broadcast(server, client)
-        return {**payload, "pool": server.slots["pool"]} if "pool" in server.slots else payload
+        return (
+            {**payload, "global_samples": server.state["global_samples"]}
+            if "global_samples" in server.state
+            else payload
+        )
 
     def references(self, client: Client, state: Tensors) -> Tensors:
         """Return the samples or densities that h learns to separate."""
         refs = dict(super().references(client, state))
         shape = tuple(client.x.shape[1:])
         if self.estimator == "oracle":
-            refs["pool"] = client.network.inputs(state["pool"]).flatten(1)
+            refs["global_samples"] = client.network.inputs(state["global_samples"]).flatten(1)
         elif self.estimator == "generative":
-            refs["pool"] = samples_from(self.made, shape, refs["density"], self.pool)
-            refs["thresholds"] = thresholds(shape, self.pool)
+            refs["global_samples"] = samples_from(
+                self.made, shape, refs["density"], self.global_samples
+            )
+            refs["thresholds"] = thresholds(shape, self.global_samples)
         else:
             network_for(self.made, shape)  # fills the cache: vmap forbids drawing random numbers
             # Without a local density there is nothing to separate: all weights are equal.
@@ -81,9 +87,9 @@ class Ratio(OnDevice):
         if self.estimator == "classifier":
             return self._outputs(batch.x, refs["local"]), self._outputs(batch.x, refs["density"])
         assert batch.noise is not None
-        pool, x = refs["pool"], batch.x.flatten(1)
-        picks = (batch.noise * len(pool)).long()
-        other = pool[picks[..., 0]]
+        samples, x = refs["global_samples"], batch.x.flatten(1)
+        picks = (batch.noise * len(samples)).long()
+        other = samples[picks[..., 0]]
         if self.estimator == "oracle":
             return x, other
         return _binary(x, refs["thresholds"][picks[..., 1]]), other

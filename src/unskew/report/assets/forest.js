@@ -34,7 +34,7 @@ DRAW.forest = (chart, width) => {
     svg.append(area);
     follow(svg, area, (_x, _y, event) => showTip(event, `${r.method}: ${r.note}`, [
       ["difference", number(r.difference)], ["low", number(r.low)], ["high", number(r.high)],
-      ...(r.facts || [["p", r.p]]).concat(dots(r)).map(([name, value]) => [name, number(value)]),
+      ...(r.details || [["p", r.p]]).concat(dots(r)).map(([name, value]) => [name, number(value)]),
     ]));
   });
   return svg;

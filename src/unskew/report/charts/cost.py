@@ -6,19 +6,22 @@ from typing import Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, tidied, tidy
-from unskew.runs.runs import Runs, target_text
+from unskew.runs.runs import Runs
+from unskew.runs.target import target_text
 from unskew.stats.verdict import tested_on
 from unskew.utils.tables import Table
 
 
 def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
     """Return the bar chart; empty if nothing was evaluated."""
-    goal = runs.default_target() if target is None else target
-    if math.isnan(goal):
+    target = runs.default_target() if target is None else target
+    if math.isnan(target):
         return []
     rounds, megabytes, rows = [], [], []
     for method in runs.methods:
-        costs = [(run.seed, run.cost_to(goal, runs.level, runs.metric)) for run in runs.of(method)]
+        costs = [
+            (run.seed, run.cost_to(target, runs.level, runs.metric)) for run in runs.of(method)
+        ]
         reached = [(seed, cost) for seed, cost in costs if cost is not None]
         sent = [(cost.bytes_up + cost.bytes_down) / 1e6 for _, cost in reached]
         rounds.append(_bar(method, [float(cost.rounds) for _, cost in reached], len(costs)))
@@ -28,7 +31,7 @@ def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
             if cost is not None:
                 numbers = [str(cost.rounds), cell((cost.bytes_up + cost.bytes_down) / 1e6)]
             rows.append([method, str(seed), *numbers])
-    at = target_text(runs.metric, goal)
+    at = target_text(runs.metric, target)
     where = tested_on(runs.level, runs.metric)
     note = (
         f"Until the global model first reaches {at} on {where}. All stages, both "

@@ -15,7 +15,7 @@ _COLUMNS = 300
 
 def distribution_charts(runs: Runs) -> list[Chart]:
     """Return the chart of the first run's federation, if the run stored its label counts."""
-    data = runs[0].facts.get("data", {}) if len(runs) else {}
+    data = runs[0].metadata.get("data", {}) if len(runs) else {}
     if not data.get("label_counts"):
         return []
     counts = np.array(data["label_counts"])
@@ -23,7 +23,7 @@ def distribution_charts(runs: Runs) -> list[Chart]:
     clients = data.get("client_names") or [str(k) for k in range(len(counts))]
     rows = [[name, *map(str, row)] for name, row in zip(clients, counts.tolist(), strict=True)]
     as_bubbles = len(counts) <= BUBBLES
-    differs = len({run.facts.get("identity", {}).get("data") for run in runs}) > 1
+    differs = len({run.metadata.get("identity", {}).get("data") for run in runs}) > 1
     seed = f" The partition of seed {runs[0].seed}; it differs between seeds." if differs else ""
     description = (
         "The area of a bubble is the number of training samples; the bars are the clients' sizes."

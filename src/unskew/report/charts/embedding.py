@@ -66,7 +66,7 @@ def embedding_charts(runs: Runs) -> list[Chart]:
 
 def _label_counts(runs: Runs) -> NDArray[np.int64]:
     """Return the first run's label counts, clients x classes; empty if they are not stored."""
-    counts = runs[0].facts.get("data", {}).get("label_counts") or np.empty((0, 0))
+    counts = runs[0].metadata.get("data", {}).get("label_counts") or np.empty((0, 0))
     return np.array(counts, dtype=np.int64)
 
 

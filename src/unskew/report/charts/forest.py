@@ -39,7 +39,7 @@ def forest_charts(runs: Runs) -> list[Chart]:
             name="verdict",
             section="Verdict",
             title=f"Difference to {verdict.baseline} in {runs.metric.name}",
-            note=f"Means ({runs.judged_text}) and simultaneous 95 % intervals over "
+            note=f"Means ({runs.final_text}) and simultaneous 95 % intervals over "
             f"{verdict.seeds} seeds. Full dots are significantly better or worse; the band is the "
             f"margin of equivalence, ±{margin:.3g}. Test: {TEST}.",
             kind="forest",

@@ -1,7 +1,7 @@
 """The history of a search: every setting that was tried, in order, and the best so far."""
 
 from unskew.report.charts.chart import Chart, tidy
-from unskew.report.tuning_table import history_table, tuning_facts, with_best
+from unskew.report.tuning_table import history_table, recorded_searches, with_best
 from unskew.runs.runs import Runs
 
 
@@ -11,8 +11,8 @@ def tuning_charts(runs: Runs) -> list[Chart]:
     if table is None:
         return []
     series = []
-    for method, facts in tuning_facts(runs).items():
-        history = list(with_best(facts, runs.metric))
+    for method, search in recorded_searches(runs).items():
+        history = list(with_best(search, runs.metric))
         best = [tidy(value) for _, value in history]
         points = [None if tried["failures"] else tidy(tried["value"]) for tried, _ in history]
         numbers = list(range(1, len(history) + 1))

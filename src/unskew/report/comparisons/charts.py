@@ -42,7 +42,7 @@ def _gains_chart(summary: ComparisonSummary) -> list[Chart]:
                 "high": tidy(gain.high),
                 "answer": "better" if better else "worse" if worse else "undecided",
                 "note": f"{gain.federations} of {len(summary.federations)} federations",
-                "facts": [["P(helps)", tidy(gain.p_helps)], ["spread", tidy(gain.spread)]],
+                "details": [["P(helps)", tidy(gain.p_helps)], ["spread", tidy(gain.spread)]],
                 "federations": [[name, tidy(effect.mean)] for name, effect in effects.items()],
             }
         )

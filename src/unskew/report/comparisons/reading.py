@@ -9,9 +9,9 @@ from typing import Any
 from unskew.errors import UnskewError
 from unskew.report.page import COMPARISON, read_comparison
 from unskew.runs.consistency import differences
+from unskew.runs.find_folders import folders_with
 from unskew.runs.read import read_runs
 from unskew.runs.runs import Runs
-from unskew.runs.search import folders_with
 from unskew.utils.wording import joined, plural
 
 
@@ -110,8 +110,8 @@ def _read(folder: Path) -> Runs:
 
 def _as_requested(runs: Runs) -> Runs:
     renamed = [
-        replace(run, method=str(run.facts["tuning"].get("requested", run.method)))
-        if "tuning" in run.facts
+        replace(run, method=str(run.metadata["tuning"].get("requested", run.method)))
+        if "tuning" in run.metadata
         else run
         for run in runs
     ]
@@ -119,11 +119,11 @@ def _as_requested(runs: Runs) -> Runs:
 
 
 def _is_tuned(runs: Runs) -> bool:
-    return any("tuning" in run.facts for run in runs)
+    return any("tuning" in run.metadata for run in runs)
 
 
 def _data_text(runs: Runs) -> str:
-    skew = runs[0].facts.get("data", {}).get("skew")
+    skew = runs[0].metadata.get("data", {}).get("skew")
     return f"{runs[0].data}, {skew}" if skew else runs[0].data
 
 
@@ -136,7 +136,7 @@ def _cohort(runs: Runs) -> str:
 
 
 def _settings(runs: Runs) -> dict[str, Any]:
-    found: dict[str, Any] = runs[0].facts.get("configuration", {})
+    found: dict[str, Any] = runs[0].metadata.get("configuration", {})
     return found
 
 
@@ -155,8 +155,10 @@ def _fingerprints(runs: Runs) -> set[str]:
     """
     found = set()
     for run in runs:
-        identity, facts = run.facts.get("identity", {}), run.facts
-        data = identity.get("data") or (facts.get("data") if "configuration" in facts else None)
+        identity, metadata = run.metadata.get("identity", {}), run.metadata
+        data = identity.get("data") or (
+            metadata.get("data") if "configuration" in metadata else None
+        )
         if data:
             settings = {name: _settings(runs).get(name) for name in _COMPARED}
             found.add(f"{data} {run.network} {settings}")

@@ -209,7 +209,7 @@ def _result(name: str, runs: Runs, baseline: str) -> FederationResult:
     if verdict is None or verdict.baseline != baseline:
         raise UnskewError(f"{name}: {baseline} was not measured with every seed, or never trained")
     scores = {
-        method: {run.seed: run.judged(runs.level, runs.metric.name, runs.judge) for run in of}
+        method: {run.seed: run.final_value(runs.level, runs.metric.name, runs.final) for run in of}
         for method in verdict.means
         if (of := runs.of(method))
     }

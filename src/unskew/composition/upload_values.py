@@ -1,7 +1,7 @@
 """What the server accepts of the values that clients send besides their models.
 
 A part declares each of them beside its code, in :attr:`~unskew.composition.parts.Part.receives`;
-:mod:`unskew.engine.received` checks all of them before any aggregation rule sees them.
+:mod:`unskew.engine.upload_checks` checks all of them before any aggregation rule sees them.
 """
 
 import math

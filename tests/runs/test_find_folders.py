@@ -6,9 +6,9 @@ import pytest
 
 from unskew.errors import UnskewError
 from unskew.report.comparisons.reading import comparison_folders
-from unskew.runs import search
+from unskew.runs import find_folders
+from unskew.runs.find_folders import folders_with
 from unskew.runs.read import read_runs, run_folders
-from unskew.runs.search import folders_with
 
 
 def make(folder, *names):
@@ -39,7 +39,7 @@ def test_checkpoints_hidden_folders_and_links_are_not_searched(tmp_path):
 
 @pytest.mark.parametrize("find", [run_folders, comparison_folders, lambda path: read_runs([path])])
 def test_a_search_of_too_many_folders_is_given_up(tmp_path, monkeypatch, find):
-    monkeypatch.setattr(search, "MAX_FOLDERS", 20)
+    monkeypatch.setattr(find_folders, "MAX_FOLDERS", 20)
     visited, walk = [], os.walk
 
     def counted(path):

@@ -1,4 +1,4 @@
-"""Studies on functions in place of runs: what is trained further, and what is chosen."""
+"""Searches on functions in place of runs: what is trained further, and what is chosen."""
 
 import math
 
@@ -6,8 +6,8 @@ import pytest
 
 from unskew.engine.settings import Settings
 from unskew.experiments.tuning.choice import Measured
+from unskew.experiments.tuning.method_search import MethodSearch
 from unskew.experiments.tuning.plan import make_plan
-from unskew.experiments.tuning.study import MethodStudy
 from unskew.methods import make_method
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, LOSS
@@ -15,10 +15,10 @@ from unskew.stats.metric import ACCURACY, LOSS
 pytest.importorskip("optuna")
 
 
-def studied(spec, value, **tune):
-    """Run a study in which ``value(trial, seed, rounds)`` is a run's value, or how it failed."""
+def searched(spec, value, **tune):
+    """Run a search in which ``value(trial, seed, rounds)`` is a run's value, or how it failed."""
     plan = make_plan({"lr": [0.01, 1.0], "rounds": 15, **tune}, Settings(lr=0.1), [0])
-    steps, trained = MethodStudy(make_method(spec), plan).steps(), []
+    steps, trained = MethodSearch(make_method(spec), plan).steps(), []
     batch = next(steps)
     while True:
         trained += batch
@@ -61,7 +61,7 @@ def cost(trained):
 @pytest.mark.parametrize("spec", ["fedavg", "fedprox", "fedavgm", "fedadam+fedprox"])
 @pytest.mark.parametrize("tune", [{}, {"budget": 400}, {"budget": 55}, {"seeds": 3, "rounds": 4}])
 def test_every_method_spends_the_budget_and_no_more(spec, tune):
-    choice, trained = studied(spec, peak(0.2), **tune)
+    choice, trained = searched(spec, peak(0.2), **tune)
     plan = choice.plan
     assert choice.spent == cost(trained) <= plan.budget
     assert plan.budget - choice.spent < plan.wave_cost
@@ -70,7 +70,7 @@ def test_every_method_spends_the_budget_and_no_more(spec, tune):
 
 
 def test_the_first_setting_is_the_requested_one_and_only_the_better_are_trained_further():
-    choice, trained = studied("fedprox", peak(0.1))
+    choice, trained = searched("fedprox", peak(0.1))
     first = choice.results[0]
     assert (first.trial.name, first.trial.lr) == ("fedprox", 0.1)
     assert [run.is_requested for run in trained[:4]] == [True, False, False, False]
@@ -83,7 +83,7 @@ def test_the_first_setting_is_the_requested_one_and_only_the_better_are_trained_
 
 def test_the_same_seed_gives_the_same_trials_and_another_one_others():
     texts = [
-        [result.trial.text for result in studied("fedadam", peak(0.2), budget=400)[0].results]
+        [result.trial.text for result in searched("fedadam", peak(0.2), budget=400)[0].results]
         for _ in range(2)
     ]
     assert texts[0] == texts[1]
@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_trials_and_another_one_others():
 
 
 def test_proposals_come_closer_to_the_best():
-    choice, _ = studied("fedavg", peak(0.2), budget=800)
+    choice, _ = searched("fedavg", peak(0.2), budget=800)
     distances = [abs(math.log(result.trial.lr / 0.2)) for result in choice.results]
     assert min(distances) < 0.1
     assert sum(distances[-8:]) < sum(distances[:8])
@@ -99,7 +99,7 @@ def test_proposals_come_closer_to_the_best():
 
 @pytest.mark.parametrize(("best", "side"), [(30.0, "high"), (0.0005, "low")])
 def test_the_range_is_extended_towards_a_best_beyond_its_edge(best, side):
-    choice, _ = studied("fedavg", peak(best), budget=600)
+    choice, _ = searched("fedavg", peak(best), budget=600)
     low, high = choice.lr_range
     assert (high > 1.0) if side == "high" else (low < 0.01)
     lrs = [result.trial.lr for result in choice.results]
@@ -108,11 +108,11 @@ def test_the_range_is_extended_towards_a_best_beyond_its_edge(best, side):
 
 
 def test_a_best_at_an_edge_is_reported():
-    choice, _ = studied("fedavg", peak(1e6), budget=55)  # a single wave, which cannot extend
+    choice, _ = searched("fedavg", peak(1e6), budget=55)  # a single wave, which cannot extend
     assert choice.lr_range == (0.01, 1.0)
     lr = choice.chosen.trial.lr
     assert choice.edges == ({"lr": "high"} if lr > 10**-0.2 else {})
-    choice, _ = studied("fedadam", lambda trial, seed, rounds: trial.method.parts[0].server_lr)
+    choice, _ = searched("fedadam", lambda trial, seed, rounds: trial.method.parts[0].server_lr)
     assert choice.edges["fedadam.server_lr"] == "high"
 
 
@@ -123,34 +123,34 @@ def test_a_setting_that_fails_with_any_seed_loses(failure):
             return failure
         return trial.lr
 
-    choice, _ = studied("fedavg", value)
+    choice, _ = searched("fedavg", value)
     assert any(result.failures == [failure] for result in choice.results)
     assert choice.chosen.trial.lr <= 0.05
     assert choice.chosen.failures == []
 
 
 def test_a_setting_that_diverges_early_is_not_trained_further():
-    choice, trained = studied("fedavg", lambda trial, *_: "diverged" if trial.lr > 0.1 else 0.5)
+    choice, trained = searched("fedavg", lambda trial, *_: "diverged" if trial.lr > 0.1 else 0.5)
     for run in trained:
         assert run.rounds == 5 or run.trial.lr <= 0.1
     assert choice.chosen.trial.lr == 0.1  # the first of equals
 
 
 def test_if_every_setting_fails_one_is_chosen_and_says_so():
-    choice, _ = studied("fedavg", lambda *_: "diverged")
+    choice, _ = searched("fedavg", lambda *_: "diverged")
     assert choice.chosen.failures == ["diverged"]
-    facts = choice.facts()
-    assert facts["chosen"]["value"] is None
-    assert facts["spent"] <= facts["budget"]
+    search = choice.to_dict()
+    assert search["chosen"]["value"] is None
+    assert search["spent"] <= search["budget"]
 
 
 def test_facts_are_plain_values():
-    facts = studied("fedprox", peak(0.2), clip=[10], budget=200)[0].facts()
-    assert facts["chosen"] in facts["results"]
-    assert facts["requested"] == "fedprox"
-    assert facts["clips"] == [10.0]
-    assert {result["clip"] for result in facts["results"]} == {None, 10.0}
-    assert [len(facts["results"][0][key]) for key in ("values", "failures")][1] == 0
+    search = searched("fedprox", peak(0.2), clip=[10], budget=200)[0].to_dict()
+    assert search["chosen"] in search["results"]
+    assert search["requested"] == "fedprox"
+    assert search["clips"] == [10.0]
+    assert {result["clip"] for result in search["results"]} == {None, 10.0}
+    assert [len(search["results"][0][key]) for key in ("values", "failures")][1] == 0
 
 
 # The value of a run.
@@ -163,8 +163,10 @@ def run_of(accuracies, majority=None, losses=None):
     ]
     for row, loss in zip(rows, losses or [], strict=False):
         row["train_loss"] = loss
-    facts = {} if majority is None else {"data": {"majority": {"global": majority}}}
-    return Run(method="fedavg", network="", data="", seed=0, clients=1, metrics=rows, facts=facts)
+    metadata = {} if majority is None else {"data": {"majority": {"global": majority}}}
+    return Run(
+        method="fedavg", network="", data="", seed=0, clients=1, metrics=rows, metadata=metadata
+    )
 
 
 def test_the_value_is_the_mean_over_the_second_half_of_the_rounds():

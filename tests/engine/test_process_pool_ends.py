@@ -14,7 +14,7 @@ from torch import nn
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask
-from unskew.engine.pool import ProcessPool
+from unskew.engine.process_pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.methods import Method
 from unskew.models.functional import FunctionalModel

@@ -1,4 +1,4 @@
-"""The facts about a federation that a run records, so that a report does not need the data."""
+"""The metadata that a run records about its federation, so that a report does not need the data."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,21 +17,21 @@ _MAX_COUNTS = 200_000
 
 
 _known: "WeakKeyDictionary[Federation, dict[str, Any]]" = WeakKeyDictionary()
-"""The facts about federations that are in use, since the runs of a seed share theirs."""
+"""The metadata of federations that are in use, since the runs of a seed share theirs."""
 
 
-def federation_facts(federation: "Federation") -> dict[str, Any]:
+def federation_metadata(federation: "Federation") -> dict[str, Any]:
     """Return name, sizes, names, label counts and diagnosis as plain values.
 
     Counts and diagnosis are None for federations too large to record every client. The diagnosis of
     a regression is that of quantile bins of its target; it has no label counts.
     """
     if federation not in _known:
-        _known[federation] = _federation_facts(federation)
+        _known[federation] = _federation_metadata(federation)
     return dict(_known[federation])
 
 
-def _federation_facts(federation: "Federation") -> dict[str, Any]:
+def _federation_metadata(federation: "Federation") -> dict[str, Any]:
     clients = len(federation)
     listed = clients <= MAX_LISTED_CLIENTS and clients * federation.classes <= _MAX_COUNTS
     counts, diagnosis = None, None
@@ -74,7 +74,7 @@ def _majority(federation: "Federation") -> dict[str, float]:
     return found
 
 
-def density_facts(
+def density_metadata(
     federation: "Federation", budgets: Sequence[Privacy | None]
 ) -> dict[str, dict[str, Any]]:
     """Return bounds on the information that clients' densities reveal, and the privacy budgets."""

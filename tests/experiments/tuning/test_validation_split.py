@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import unskew as us
 from unskew.errors import UnskewError
-from unskew.experiments.tuning.split import validation_split
+from unskew.experiments.tuning.validation_split import validation_split
 
 
 def numbered(sizes, tests, common) -> us.Federation:

@@ -1,4 +1,4 @@
-"""The study of one method: waves of settings, of which the better ones are trained further.
+"""The search of one method: waves of settings, of which the better ones are trained further.
 
 A wave proposes four settings and trains them for a third of the rounds, the better half of those
 so far for all rounds, and the best of these with all seeds. This is successive halving: most of the
@@ -21,7 +21,7 @@ from unskew.experiments.tuning.choice import (
     level_of,
     safe_lr,
 )
-from unskew.experiments.tuning.plan import CONTINUED, JUDGED, WAVE, SearchPlan
+from unskew.experiments.tuning.plan import CONTINUED, REPEATED, WAVE, SearchPlan
 from unskew.experiments.tuning.sampler import propose
 from unskew.experiments.tuning.space import Params, Space, Trial
 
@@ -45,7 +45,7 @@ Steps = Generator[list[TrialRun], list[Measured], None]
 """Yields runs to be executed and takes what they showed."""
 
 
-class MethodStudy:
+class MethodSearch:
     """The search of one method."""
 
     def __init__(self, method: Method, plan: SearchPlan) -> None:
@@ -67,10 +67,10 @@ class MethodStudy:
                 self._extend()
             yield from self._train(self._new_wave(), plan.first_rounds)
             yield from self._train(self._to_continue(), plan.rounds)
-            yield from self._judge(self._to_judge(JUDGED))
-        # What is left of the budget judges settings that had no turn yet.
-        left = (plan.budget - self._spent) // plan.judging_cost
-        yield from self._judge(self._to_judge(left))
+            yield from self._repeat(self._to_repeat(REPEATED))
+        # What is left of the budget repeats settings that had no turn yet.
+        left = (plan.budget - self._spent) // plan.repeat_cost
+        yield from self._repeat(self._to_repeat(left))
         return self._choice()
 
     def _new_wave(self) -> list[TrialResult]:
@@ -103,12 +103,12 @@ class MethodStudy:
             result.rounds, result.measured = rounds, [measured]
             result.first = result.first or measured
 
-    def _judge(self, results: Sequence[TrialResult]) -> Steps:
+    def _repeat(self, results: Sequence[TrialResult]) -> Steps:
         """Train settings with the other seeds."""
         if not results:
             return
         seeds = self._plan.seeds[1:]
-        self._spent += len(results) * self._plan.judging_cost
+        self._spent += len(results) * self._plan.repeat_cost
         found = yield [
             self._run(result, seed, self._plan.rounds) for result in results for seed in seeds
         ]
@@ -126,7 +126,7 @@ class MethodStudy:
         waiting = [each for each in better if each.rounds < self._plan.rounds]
         return [each for each in waiting if not each.has_diverged][:CONTINUED]
 
-    def _to_judge(self, count: int) -> list[TrialResult]:
+    def _to_repeat(self, count: int) -> list[TrialResult]:
         """Return the best settings of all rounds that were trained with the first seed alone."""
         waiting = [
             each

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.composition.received import TRAIN_LOSS, Quantity, Size, Value, norm_of
+from unskew.composition.upload_values import TRAIN_LOSS, Quantity, Size, Value, norm_of
 from unskew.composition.values import Server, Tensors
 from unskew.engine.batches import local_steps
 from unskew.engine.client import ClientContext
@@ -161,8 +161,8 @@ class _Values:
         self._effective_steps: dict[int, float] = {}
         declared = context.method.receives.values()
         self._needs_effective_step = any(each.sums_to == "effective step" for each in declared)
-        layout, travels = context.network.layout, context.travels
-        shared = layout.trainable if travels is None else int(travels[: layout.trainable].sum())
+        layout, sent_mask = context.network.layout, context.sent_mask
+        shared = layout.trainable if sent_mask is None else int(sent_mask[: layout.trainable].sum())
         heads = [each for each in layout if each.kind is TensorKind.HEAD and len(each.shape) == 2]
         self.sizes: Mapping[Size, int] = {
             "classes": context.federation.classes,
@@ -264,7 +264,7 @@ def _largest_counters_sent(
     context: ClientContext, tasks: Sequence[ClientTask], counters: slice
 ) -> list[float]:
     """Return the largest counter that each client received; 0 where counters stay on clients."""
-    if context.travels is not None and not bool(context.travels[counters].any()):
+    if context.sent_mask is not None and not bool(context.sent_mask[counters].any()):
         return [0.0] * len(tasks)
     models = [task.payload["model"] for task in tasks]
     found = {

@@ -9,7 +9,7 @@ from torch import nn
 
 import unskew as us
 from toys import small_federation
-from unskew.composition.received import TRAIN_LOSS, Value
+from unskew.composition.upload_values import TRAIN_LOSS, Value
 from unskew.engine.client import Loop
 from unskew.errors import UnskewWarning
 from unskew.methods import ClientSide, Finished, ServerSide
