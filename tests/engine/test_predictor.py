@@ -8,6 +8,7 @@ from torch import nn
 
 import unskew as us
 from hospitals import hospital_rows, write_csv, write_hospitals
+from marks import long_after
 from toys import small_federation
 from unskew.runs.read import read_run
 
@@ -65,7 +66,9 @@ def test_missing_columns_and_odd_cells_are_named(folder):
         run.predictor.predict([{**row, "age": "old"}])
 
 
-@pytest.mark.parametrize("method", ["moon", "fedrod", "feddyn", "fedgn+scaffold", "ifca:models=2"])
+@pytest.mark.parametrize(
+    "method", long_after(2, ["fedgn+scaffold", "ifca:models=2", "moon", "fedrod", "feddyn"])
+)
 def test_adapted_networks_are_rebuilt(folder, tmp_path, method):
     _, run = train(folder, method, out=tmp_path / "run")
     loaded = read_run(tmp_path / "run")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import unskew as us
+from marks import long_after
 from toys import federation_of
 
 RNG = np.random.default_rng(0)
@@ -103,12 +104,15 @@ def on_five_clients(method):
 @pytest.mark.parametrize("several", ["fesem:models=1", "fedgroup:models=1", "cfl:wait=99"])
 @pytest.mark.parametrize(
     "other",
-    [
-        "latent:vae_rounds=1,encoder=8",
-        "data-sharing",
-        "fedavgm",
-        "feddisk:density_rounds=1,local_rounds=1,ratio_rounds=1,hidden=8,ratio_hidden=8",
-    ],
+    long_after(
+        1,
+        [
+            "fedavgm",
+            "data-sharing",
+            "latent:vae_rounds=1,encoder=8",
+            "feddisk:density_rounds=1,local_rounds=1,ratio_rounds=1,hidden=8,ratio_hidden=8",
+        ],
+    ),
 )
 def test_with_one_model_the_other_method_is_unchanged(several, other):
     """The one model sees the state shared by all models, such as a VAE or shared samples."""
