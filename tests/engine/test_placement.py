@@ -3,18 +3,36 @@
 import numpy as np
 import pytest
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import unskew as us
-from unskew.engine import chunks, client, evaluate, placement, runners, vectorised
+from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Server
+from unskew.engine import (
+    chunks,
+    client,
+    evaluate,
+    placement,
+    received,
+    runners,
+    setup,
+    train,
+    vectorised,
+)
 from unskew.engine.chunks import Chunks
 from unskew.engine.client import ClientContext
 from unskew.engine.settings import Settings
-from unskew.methods import make_method
+from unskew.methods import METHODS, make_method
+from unskew.methods.fedavg import FedAvg
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 
 CLIENTS, SIZE, ROUNDS, PIXELS = 4, 20, 3, 144
-MODULES = (chunks, client, evaluate, placement, runners, vectorised)
+CPU, ACCELERATOR = torch.device("cpu"), torch.device("cpu", 0)
+MODULES = (chunks, client, evaluate, placement, received, runners, setup, train, vectorised)
+_TAKES_INDICES_OF_THE_CPU = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}
 
 
 @pytest.fixture
@@ -25,32 +43,88 @@ def federation():
     return us.Federation.from_arrays(x, y, np.arange(len(x)) // SIZE, holdout=0.25)
 
 
-class StandIn:
-    """The CPU in the role of an accelerator; ``moved`` are the sizes of the tensors it received."""
+class StandIn(TorchDispatchMode):
+    """The CPU in two roles: tensors are on an accelerator if they were moved or computed there.
+
+    ``sent`` and ``returned`` are the sizes of the tensors that crossed. As on a real accelerator,
+    an operation on tensors of both is an error.
+    """
 
     def __init__(self) -> None:
-        self.moved: list[int] = []
-        self._there: dict[int, torch.Tensor] = {}
+        super().__init__()
+        self.sent: list[int] = []
+        self.returned: list[int] = []
+        self._there: dict[int, torch.Tensor] = {}  # so that no memory is used twice
 
     def to_device(self, tensor, device):
-        del device
-        if tensor.untyped_storage().data_ptr() in self._there:
+        if self.device_of(tensor) == device:
             return tensor
-        self.moved.append(tensor.numel())
         copy = tensor.clone()
-        self._there[copy.untyped_storage().data_ptr()] = copy
+        if device == ACCELERATOR:
+            self.sent.append(tensor.numel())
+            self._mark(copy)
+        else:
+            self.returned.append(tensor.numel())
+            del self._there[copy.untyped_storage().data_ptr()]
         return copy
+
+    def device_of(self, tensor):
+        while is_functorch_wrapped_tensor(tensor):
+            tensor = get_unwrapped(tensor)
+        there = tensor.untyped_storage().data_ptr() in self._there
+        return ACCELERATOR if there else CPU
+
+    def _mark(self, tensor):
+        self._there[tensor.untyped_storage().data_ptr()] = tensor
+
+    def moving(self, original):
+        """Return a stand-in for ``Tensor.to``."""
+
+        def to(tensor, *args, **kwargs):
+            result = original(tensor, *args, **kwargs)
+            target = kwargs.get("device", args[0] if args else None)
+            if isinstance(target, torch.Tensor):
+                target = self.device_of(target)
+            if isinstance(target, str | torch.device):
+                return self.to_device(result, torch.device(target))
+            return result
+
+        return to
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        inputs = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        there = [each for each in inputs if self.device_of(each) == ACCELERATOR]
+        here = [each for each in inputs if each.ndim and self.device_of(each) == CPU]
+        result = func(*args, **kwargs)
+        moves = func in (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
+        if there and here and not moves:
+            assert func in _TAKES_INDICES_OF_THE_CPU, f"{func} takes tensors of two devices"
+        is_there = there and func is not torch.ops.aten.copy_.default
+        if kwargs.get("device") == ACCELERATOR or is_there:
+            for each in tree_leaves(result):
+                if isinstance(each, torch.Tensor) and each.numel():
+                    self._mark(each)
+        return result
 
 
 @pytest.fixture
 def stand_in(monkeypatch):
     stand_in = StandIn()
-    fakes = {"to_device": stand_in.to_device, "is_accelerator": lambda _: True}
+    fakes = {
+        "to_device": stand_in.to_device,
+        "is_accelerator": lambda device: device == ACCELERATOR,
+        "choose_device": lambda _: ACCELERATOR,
+    }
     for module in MODULES:
         for name in fakes.keys() & vars(module).keys():
             monkeypatch.setattr(module, name, fakes[name])
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: stand_in.to_device(tensor, CPU))
+    monkeypatch.setattr(torch.Tensor, "device", property(stand_in.device_of))
+    monkeypatch.setattr(torch.Tensor, "to", stand_in.moving(torch.Tensor.to))
     placement._moved.clear()
-    yield stand_in
+    with stand_in:
+        yield stand_in
     placement._moved.clear()
 
 
@@ -62,35 +136,81 @@ def vector_of(run):
 @pytest.mark.parametrize("method", ["fedavg", "ditto"])
 def test_samples_are_moved_once(federation, stand_in, runner, method):
     us.train(federation, method, runner=runner, rounds=ROUNDS, batch_size=5, model="mlp:hidden=7")
-    example = 2 * PIXELS  # what the memory per sample is measured with
-    of_samples = [n for n in stand_in.moved if n % PIXELS == 0 and n != example]
+    example = 2 * PIXELS  # what networks and the memory per sample are tried with
+    of_samples = [n for n in stand_in.sent if n % PIXELS == 0 and n != example]
     assert sorted(of_samples) == sorted([federation.train.x.size, federation.test.x.size])
 
 
 @pytest.mark.parametrize("evaluate_every", [0, 1])
-def test_a_global_model_is_moved_once(federation, stand_in, evaluate_every):
+@pytest.mark.parametrize("method", ["fedavg", "mean", "fedprox:mu=0.1", "fedprox:mu=0.1+mean"])
+def test_no_model_comes_back_between_rounds(federation, stand_in, method, evaluate_every):
     options = {"rounds": ROUNDS, "model": "lenet5", "evaluate_every": evaluate_every}
-    run = us.train(federation, "fedavg", **options)
+    run = us.train(federation, method, **options)
+    size = FunctionalModel(run.model).layout.size
+    # The initial model, which is also the center of FedProx's term.
+    assert {n for n in stand_in.sent if n >= size} == {size}
+    assert stand_in.sent.count(size) == (2 if "fedprox" in method else 1)
+    assert [n for n in stand_in.returned if n >= size] == [size]  # the last one, at the end
+
+
+def test_a_run_resumes_from_a_model_that_was_on_the_accelerator(federation, stand_in, tmp_path):
+    options = {"rounds": ROUNDS, "model": "lenet5", "checkpoint_seconds": 0.0}
+    run = us.train(federation, "fedavg", out=tmp_path / "run", **options)
+    size = FunctionalModel(run.model).layout.size
+    options |= {"rounds": ROUNDS + 2}
+    again = us.train(federation, "fedavg", out=tmp_path / "run", resume=True, **options)
+    assert [n for n in stand_in.sent if n >= size] == [size, size]  # once per start
+    whole = us.train(federation, "fedavg", **options)
+    assert torch.equal(vector_of(again), vector_of(whole))
+
+
+def test_methods_that_aggregate_on_the_cpu_get_all_models_at_once(federation, stand_in):
+    run = us.train(federation, "median", rounds=ROUNDS, model="lenet5")
     size = FunctionalModel(run.model).layout.size
     # Each round trains one, which was evaluated before; the last one is only evaluated.
-    assert stand_in.moved.count(size) == ROUNDS + (1 if evaluate_every else 0)
-    assert stand_in.moved.count(CLIENTS * size) == ROUNDS  # all trained models, back at once
+    assert stand_in.sent.count(size) == ROUNDS + 1
+    assert stand_in.returned.count(CLIENTS * size) == ROUNDS
+
+
+def test_cohorts_that_do_not_fit_are_aggregated_on_the_cpu(federation, stand_in):
+    run = us.train(federation, "fedavg", rounds=ROUNDS, model="mlp:hidden=7", memory="100KB")
+    size = FunctionalModel(run.model).layout.size
+    assert stand_in.sent.count(size) == ROUNDS + 1
 
 
 def test_clients_that_train_one_after_the_other_share_the_moved_model(federation, stand_in):
     run = us.train(federation, "fedavg", rounds=ROUNDS, model="mlp:hidden=7", runner="loop")
     size = FunctionalModel(run.model).layout.size
-    there, back = ROUNDS + 1, ROUNDS * CLIENTS
-    assert stand_in.moved.count(size) == there + back
+    assert stand_in.sent.count(size) == ROUNDS + 1
+    assert stand_in.returned.count(size) == ROUNDS * CLIENTS  # Flower's server has them there too
+
+
+def test_parts_say_themselves_that_they_work_on_any_device():
+    declared = [name for name, part in METHODS.items() if part.works_on_any_device]
+    assert declared == ["fedavg", "mean", "fedprox"]
+
+    class Custom(FedAvg):
+        pass
+
+    assert not Custom.works_on_any_device
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "mean", "fedprox", "fedavg+mean"])
+def test_aggregation_reads_no_model_on_the_cpu(spec):
+    """Tensors of the device ``meta`` have no values to read, and do not mix with others."""
+    stack = torch.empty(3, 50_000, device="meta")
+    uploads = Uploads.of(stack, samples=[1, 2, 3], previous=stack[0])
+    server, _ = make_method(spec).aggregate(Server(stack[0]), uploads)
+    assert server.vector.is_meta
 
 
 def test_a_model_that_was_changed_in_place_is_moved_again(stand_in):
-    models, model, device = placement.ModelOnDevice(), torch.zeros(3), torch.device("cpu")
-    assert models.of(model, device) is models.of(model, device)
+    models, model = placement.ModelOnDevice(), torch.zeros(3)
+    assert models.of(model, ACCELERATOR) is models.of(model, ACCELERATOR)
     model += 1
-    assert models.of(model, device).tolist() == [1, 1, 1]
-    assert models.of(torch.zeros(3), device).tolist() == [0, 0, 0]
-    assert len(stand_in.moved) == 3
+    assert models.of(model, ACCELERATOR).tolist() == [1, 1, 1]
+    assert models.of(torch.zeros(3), ACCELERATOR).tolist() == [0, 0, 0]
+    assert len(stand_in.sent) == 3
 
 
 @pytest.mark.parametrize("runner", ["vectorised", "loop"])
@@ -106,7 +226,7 @@ def test_where_samples_are_does_not_change_the_result(federation, runner, reques
 def test_samples_that_do_not_fit_stay_where_they_are(federation, stand_in, monkeypatch):
     monkeypatch.setattr(placement, "free_memory", lambda _: 1000.0)
     us.train(federation, "fedavg", runner="loop", rounds=1, batch_size=5, model="mlp:hidden=7")
-    assert federation.train.x.size not in stand_in.moved
+    assert federation.train.x.size not in stand_in.sent
 
 
 def context_of(federation, model, **options):

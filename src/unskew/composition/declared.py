@@ -63,6 +63,11 @@ class Parts:
         return all(part.sends_model for part in self.parts)
 
     @cached_property
+    def works_on_any_device(self) -> bool:
+        """Whether models may be on an accelerator wherever parts see them."""
+        return all(part.works_on_any_device and part.buffers == "average" for part in self.parts)
+
+    @cached_property
     def has_own_personal_models(self) -> bool:
         """Whether a part computes or fine-tunes the clients' personal models."""
         personal, tuned = Aspect.PERSONAL_MODEL, Aspect.FINE_TUNING

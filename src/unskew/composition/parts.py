@@ -101,9 +101,14 @@ class Part:
     """Whether the part works with classes, so that it cannot train a regression."""
     sends_model: ClassVar[bool] = True
     """Whether the model is sent; False where it is trained on the server."""
+    works_on_any_device: ClassVar[bool] = False
+    """Whether the hooks can be given models on an accelerator, where the server then keeps them; a
+    class that derives from this one has to say so again."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "works_on_any_device" not in vars(cls):
+            cls.works_on_any_device = False
         if "name" not in vars(cls):
             cls.name = cls.__name__.lower()
         cls._prefix = f"{cls.tensor_scope or cls.name}/"

@@ -127,9 +127,9 @@ class ClientContext:
             return None
         factors = torch.ones(self.network.layout.trainable, device=self.device)
         if mask is not None:
-            factors *= mask[: len(factors)].to(self.device)
+            factors *= to_device(mask[: len(factors)], self.device)
         if frozen is not None:
-            factors *= ~frozen.to(self.device)
+            factors *= ~to_device(frozen, self.device)
         return factors
 
 

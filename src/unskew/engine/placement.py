@@ -2,7 +2,8 @@
 
 On an accelerator a transfer costs more than a step of a small network, so samples are moved once
 and stay there: a step sends only the numbers of the samples in its batch. The global model stays
-there until the server has another one. What the hooks of methods see is always on the CPU.
+there until the server has another one. Models of the vectorised runner stay there too if all parts
+of the method work on any device; the hooks of other parts see the CPU's tensors only.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ from torch.func import vmap
 from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext, Loop
 from unskew.engine.cohort import Runner
-from unskew.engine.placement import is_accelerator, to_tensor
+from unskew.engine.placement import is_accelerator, to_device, to_tensor
 from unskew.engine.process_pool import ProcessPool
 from unskew.engine.settings import Settings
 from unskew.engine.vectorised import Vectorised
@@ -67,7 +67,7 @@ def suits_vectorising(network: FunctionalModel, samples: Tensor, device: torch.d
     network.module.train()
     rows = torch.zeros(2, network.layout.size, device=device)
     trainable = network.layout.trainable
-    inputs = network.inputs(samples.to(device)).expand(2, *samples.shape)
+    inputs = network.inputs(to_device(samples, device)).expand(2, *samples.shape)
     try:
         vmap(network)(rows[:, :trainable], network.copy_buffers(rows[:, trainable:]), inputs)
     except Exception:  # a custom module may raise anything, and processes may still run it

@@ -27,6 +27,7 @@ from unskew.engine.hook_checks import (
     checked_server,
     server_error_context,
 )
+from unskew.engine.placement import to_device
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.progress import RoundCallback, show_progress
 from unskew.engine.round_metrics import RoundOutcome, Row, round_row, round_table
@@ -205,7 +206,9 @@ class StageRun:
             runner.close()
             if self._folder is not None:  # also after Ctrl-C, so that no complete round is lost
                 self._folder.checkpoint()
-        return position
+        assert position.server is not None
+        vector = to_device(position.server.vector, torch.device("cpu"))
+        return replace(position, server=replace(position.server, vector=vector))
 
     def _is_over(self, position: Position) -> bool:
         assert position.server is not None

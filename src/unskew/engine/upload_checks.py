@@ -73,7 +73,7 @@ def accepted_uploads(
     return Uploads(
         stack=stack,
         layout=context.network.layout,
-        previous=server.vector,
+        previous=context.model_on_device.of(server.vector, stack.device),
         samples=torch.tensor([outcome.samples[row] for row in rows], dtype=torch.float64),
         clients=tuple(outcome.accepted),
         classes=context.federation.classes,

@@ -51,6 +51,7 @@ class Vectorised:
         if is_accelerator(context.device):
             self._on_device = samples_on(context.device, train)
         self._chunk_sizes = Chunks(context)
+        self._fits_on_accelerator = is_accelerator(context.device) and self._fits_in_one_chunk()
         self._traces: dict[int, TraceCache] = {}
         """One cache per training of the round, since their objectives differ."""
 
@@ -79,7 +80,7 @@ class Vectorised:
         steps = local_steps(sizes, context.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
         traces = self._traces.setdefault(id(context), TraceCache())
-        outcome = _Outcome(len(tasks), network.layout.size)
+        outcome = _Outcome(len(tasks), network.layout.size, self._home_of_models(context))
         for rows in self._chunks(order, sizes):
             chunk_tasks = [tasks[k] for k in rows.tolist()]
             chunk = _Chunk(context, round_, chunk_tasks, self._data, self._on_device, traces)
@@ -88,6 +89,24 @@ class Vectorised:
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def _fits_in_one_chunk(self) -> bool:
+        """Return whether any cohort would be trained as one matrix, from the memory there is now.
+
+        It is decided once, so that all rounds of a run are aggregated on the same device.
+        """
+        federation = self._context.federation
+        cohort = self._context.settings.cohort_size(len(federation))
+        return self._chunk_sizes.clients(int(federation.train.sizes.max(initial=0))) >= cohort
+
+    def _home_of_models(self, context: ClientContext) -> torch.device:
+        """Return the device on which trained models are aggregated."""
+        stay = (
+            self._fits_on_accelerator
+            and context.method.works_on_any_device
+            and context.attack is None
+        )
+        return context.device if stay else torch.device("cpu")
 
     def _chunks(
         self, order: NDArray[np.int64], sizes: NDArray[np.int64]
@@ -103,8 +122,9 @@ class Vectorised:
 class _Outcome:
     """The results of a cohort, which its chunks write into the rows of their clients."""
 
-    def __init__(self, clients: int, size: int) -> None:
-        self.stack = torch.empty(clients, size)
+    def __init__(self, clients: int, size: int, device: torch.device) -> None:
+        self.device = device
+        self.stack = torch.empty(clients, size, device=device)
         self.trained = [Trained(self.stack[:0], 0, 0.0)] * clients
         self.finished = [Finished()] * clients
         self._models = self.stack.unbind()
@@ -113,7 +133,7 @@ class _Outcome:
 
     def write_models(self, rows: NDArray[np.int64], models: Tensor) -> None:
         """Copy the models of a chunk into these rows."""
-        self.stack.index_copy_(0, torch.from_numpy(rows), models)
+        self.stack.index_copy_(0, to_device(torch.from_numpy(rows), self.device), models)
 
     def write(self, row: int, trained: Trained, finished: Finished) -> None:
         """Keep the results of one client, without the tensors of its chunk."""
@@ -179,7 +199,7 @@ class _Chunk:
             accuracies: list[float] | list[None] = [None] * len(clients)
             if method.needs_train_accuracy:
                 accuracies = self._accuracies(rows)
-        rows = to_device(rows, torch.device("cpu"))
+        rows = to_device(rows, outcome.device)
         finite = rows_are_finite(rows).tolist()
         ends = zip(
             rows.unbind(), steps, losses, accuracies, finite, effective_steps, refs, strict=True
@@ -320,7 +340,8 @@ class _Chunk:
     def _accuracies(self, rows: Tensor, width: int = 256) -> list[float]:
         """Return each client's accuracy on that client's training samples."""
         network, trainable = self._context.network, self._context.network.layout.trainable
-        correct = torch.zeros(len(rows), device=rows.device)
+        device = self._context.device
+        correct = torch.zeros(len(rows), device=device)
         network.module.eval()
         for start in range(0, int(self._sizes.max(initial=0)), width):
             indices = np.arange(start, start + width)[None, :]
@@ -330,7 +351,7 @@ class _Chunk:
             )
             buffers = network.buffers_of(rows[:, trainable:])
             predicted = vmap(network)(rows[:, :trainable], buffers, x[0]).argmax(-1)
-            real = torch.from_numpy(indices < self._sizes[:, None]).to(rows.device)
+            real = to_device(torch.from_numpy(indices < self._sizes[:, None]), device)
             correct += ((predicted == y[0]) & real).sum(1)
         network.module.train()
         accuracies: list[float] = (correct.cpu().numpy() / np.maximum(1, self._sizes)).tolist()

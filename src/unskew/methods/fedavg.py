@@ -21,6 +21,7 @@ class FedAvg(ServerSide):
         title="Average by samples", paper="McMahan et al. 2017", kind="server"
     )
 
+    works_on_any_device = True
     adds = frozenset({Aspect.WEIGHTS})
 
     def client_weights(self, server: Server) -> ClientWeighting:

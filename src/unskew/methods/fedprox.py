@@ -27,6 +27,7 @@ class FedProx(ClientSide):
     about: ClassVar[About] = About(title="Proximal term", paper="Li et al. 2020", kind="objective")
     grid: ClassVar[SearchSpace] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
+    works_on_any_device = True
     adds = frozenset({Aspect.LOCAL_LOSS})
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:

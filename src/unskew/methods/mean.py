@@ -21,6 +21,7 @@ class Mean(ServerSide):
         title="Unweighted average", paper="baseline of Yeganeh et al. 2020", kind="server"
     )
 
+    works_on_any_device = True
     adds = frozenset({Aspect.WEIGHTS})
 
     def client_weights(self, server: Server) -> ClientWeighting:
