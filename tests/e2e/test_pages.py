@@ -13,7 +13,7 @@ RUN = ("README.md", "docs/index.md", "docs/composition.md", "docs/skew.md", "doc
        "docs/tutorial.md", "docs/verdicts.md", "docs/your-data.md", "docs/your-method.md",
        "docs/your-network.md", "docs/command-line.md", "docs/methods/fedfusion.md",
        "docs/add-a-method.md", "docs/check.md", "docs/metrics.md", "docs/summary.md",
-       "docs/tables.md", "docs/text.md")  # fmt: skip
+       "docs/tables.md", "docs/text.md", "docs/settings.md")  # fmt: skip
 """Pages that are run from top to bottom."""
 
 ELSEWHERE = {
