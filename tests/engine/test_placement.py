@@ -8,6 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import unskew as us
+from every_method import SPECS, train_quickly
+from marks import long_but
+from toys import small_federation
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.values import Server
 from unskew.engine import (
@@ -15,10 +18,10 @@ from unskew.engine import (
     client,
     evaluate,
     placement,
-    received,
     runners,
     setup,
     train,
+    upload_checks,
     vectorised,
 )
 from unskew.engine.chunks import Chunks
@@ -31,7 +34,7 @@ from unskew.models.functional import FunctionalModel
 
 CLIENTS, SIZE, ROUNDS, PIXELS = 4, 20, 3, 144
 CPU, ACCELERATOR = torch.device("cpu"), torch.device("cpu", 0)
-MODULES = (chunks, client, evaluate, placement, received, runners, setup, train, vectorised)
+MODULES = (chunks, client, evaluate, placement, runners, setup, train, upload_checks, vectorised)
 _TAKES_INDICES_OF_THE_CPU = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}
 
 
@@ -55,6 +58,7 @@ class StandIn(TorchDispatchMode):
         self.sent: list[int] = []
         self.returned: list[int] = []
         self._there: dict[int, torch.Tensor] = {}  # so that no memory is used twice
+        self._anywhere: dict[int, torch.Tensor] = {}
 
     def to_device(self, tensor, device):
         if self.device_of(tensor) == device:
@@ -65,17 +69,15 @@ class StandIn(TorchDispatchMode):
             self._mark(copy)
         else:
             self.returned.append(tensor.numel())
-            del self._there[copy.untyped_storage().data_ptr()]
+            self._there.pop(_address(copy), None)
         return copy
 
     def device_of(self, tensor):
-        while is_functorch_wrapped_tensor(tensor):
-            tensor = get_unwrapped(tensor)
-        there = tensor.untyped_storage().data_ptr() in self._there
-        return ACCELERATOR if there else CPU
+        return ACCELERATOR if _address(tensor) in self._there else CPU
 
     def _mark(self, tensor):
-        self._there[tensor.untyped_storage().data_ptr()] = tensor
+        if tensor.numel():  # an empty tensor has no memory to know it by
+            self._there[_address(tensor)] = tensor
 
     def moving(self, original):
         """Return a stand-in for ``Tensor.to``."""
@@ -94,6 +96,7 @@ class StandIn(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         inputs = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        inputs = [each for each in inputs if _address(each) not in self._anywhere]
         there = [each for each in inputs if self.device_of(each) == ACCELERATOR]
         here = [each for each in inputs if each.ndim and self.device_of(each) == CPU]
         result = func(*args, **kwargs)
@@ -103,9 +106,18 @@ class StandIn(TorchDispatchMode):
         is_there = there and func is not torch.ops.aten.copy_.default
         if kwargs.get("device") == ACCELERATOR or is_there:
             for each in tree_leaves(result):
-                if isinstance(each, torch.Tensor) and each.numel():
+                if isinstance(each, torch.Tensor):
                     self._mark(each)
+        elif not inputs and torch._C._current_graph_task_id() != -1:
+            # A backward pass makes zeros where there is no gradient, on the device of the others.
+            self._anywhere[_address(result)] = result
         return result
+
+
+def _address(tensor):
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    return tensor.untyped_storage().data_ptr()
 
 
 @pytest.fixture
@@ -202,6 +214,18 @@ def test_aggregation_reads_no_model_on_the_cpu(spec):
     uploads = Uploads.of(stack, samples=[1, 2, 3], previous=stack[0])
     server, _ = make_method(spec).aggregate(Server(stack[0]), uploads)
     assert server.vector.is_meta
+
+
+NO_STAND_IN = ("feddisk", "latent")
+"""Their stages validate the name of the device, and the stand-in's is none that a user can give."""
+FOLLOWED = [spec for spec in SPECS if spec.partition(":")[0] not in NO_STAND_IN]
+
+
+@pytest.mark.parametrize("method", long_but(("scaffold", "fedas", "fedala"), FOLLOWED))
+@pytest.mark.parametrize("runner", ["vectorised", "loop"])
+def test_no_method_mixes_devices(stand_in, method, runner):
+    federation = small_federation(sizes=(12, 10, 9, 8, 11, 10, 9))  # enough for Bulyan
+    train_quickly(federation, method, runner=runner, rounds=2)
 
 
 def test_a_model_that_was_changed_in_place_is_moved_again(stand_in):
