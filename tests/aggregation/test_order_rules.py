@@ -81,3 +81,8 @@ def test_uploads_are_not_modified():
 def test_bad_shares_are_named(beta):
     with pytest.raises(UnskewError, match=r"^beta must be at least 0 and below 0\.5"):
         trimmed_mean(beta)
+
+
+def test_sums_that_overflow_are_computed_from_scaled_values():
+    rows = torch.tensor([[3e38, 1.0], [2e38, 2.0], [1e38, 6.0]])
+    assert trimmed_mean(0.0)(Uploads.of(rows)).tolist() == pytest.approx([2e38, 3])

@@ -76,6 +76,10 @@ def test_clipping_by_hand():
     assert clipped(weighting, high=0.35)(of(3)).tolist() == pytest.approx([0.35, 0.35, 0.3])
 
 
+def test_bounds_without_room_between_them_are_the_weights():
+    assert clipped(fixed(0.75, 0.25), low=0.5, high=0.5)(of(2)).tolist() == [0.5, 0.5]
+
+
 def test_clients_of_zero_weight_get_the_weight_above_the_bound():
     assert clipped(fixed(1, 0, 0), high=0.5)(of(3)).tolist() == pytest.approx([0.5, 0.25, 0.25])
     assert clipped(fixed(1, 1, 0), high=0.5)(of(3)).tolist() == pytest.approx([0.5, 0.5, 0])

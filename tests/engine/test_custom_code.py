@@ -15,8 +15,9 @@ from torch import nn
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.custom_code import custom_code_hash
+from unskew.engine.hook_checks import checked_payload, checked_server, checked_start
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.methods import Aspect, ClientSide, Finished, ServerSide, make_method
+from unskew.methods import Aspect, ClientSide, Finished, Server, ServerSide, make_method
 
 OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
 
@@ -340,3 +341,32 @@ def test_an_error_on_the_server_is_raised_even_if_clients_are_rejected():
         pytest.raises(UnskewError, match="in aggregate: TypeError: conclude must return a Server"),
     ):
         us.train(federation, method, **OPTIONS)
+
+
+def test_values_that_hold_themselves_and_empty_cells_have_a_hash():
+    def hashed():
+        looped = []
+        looped.append(looped)
+
+        def metric(targets, scores, options=looped):
+            return later(targets, scores, options)
+
+        found = custom_code_hash(make_method("fedavg"), None, [metric])
+        later = max  # defined after the function that uses it
+        return found, later
+
+    assert hashed()[0] is not None
+    assert hashed() == hashed()
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: checked_payload(3), "mapping of tensors"),
+        (lambda: checked_start(3, 1), "must return a Start"),
+        (lambda: checked_server(3, Server(torch.zeros(1))), "a Server and a dict of diagnostics"),
+    ],
+)
+def test_what_hooks_return_has_a_type(check, message):
+    with pytest.raises(TypeError, match=message):
+        check()

@@ -293,3 +293,12 @@ def test_moved_samples_are_freed_with_their_federation(federation, stand_in):
     assert len(placement._moved) == 1
     del copy
     assert len(placement._moved) == 0
+
+
+def test_arrays_are_copied_only_if_torch_cannot_share_them():
+    shared = np.zeros(3, np.float32)
+    assert placement.to_tensor(shared).data_ptr() == shared.ctypes.data
+    assert placement.to_tensor(np.zeros(3)).dtype == torch.float32
+    assert placement.to_tensor(np.zeros(3, np.uint16)).dtype == torch.int64
+    shared.flags.writeable = False
+    assert placement.to_tensor(shared).data_ptr() != shared.ctypes.data

@@ -135,6 +135,7 @@ class Clock:
 def test_the_time_left_follows_from_the_rounds_per_second():
     clock = Clock()
     estimate = TimeEstimate(21, clock)
+    assert estimate.elapsed == 0
     clock.now = 50.0  # the first round includes the start
     estimate.finish_round()
     assert estimate.seconds_left is None

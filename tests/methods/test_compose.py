@@ -13,9 +13,10 @@ from pydantic.dataclasses import dataclass
 import unskew as us
 from every_method import SPECS
 from toys import small_federation, vector_of
+from unskew import methods
 from unskew.aggregation.uploads import Uploads
 from unskew.errors import UnskewError
-from unskew.methods import METHODS, Aspect, Finished, Method, Server, make_method
+from unskew.methods import METHODS, Aspect, Finished, Method, Server, make_method, with_options
 from unskew.methods.fedprox import FedProx
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
@@ -369,3 +370,20 @@ def test_single_methods_are_equal_by_value(spec):
 
 def test_the_order_of_parts_is_part_of_a_method():
     assert make_method("fedprox+ida") != make_method("ida+fedprox")
+
+
+def test_fedbabu_has_no_samples_to_fine_tune_on_where_they_are_pooled():
+    federation = small_federation(sizes=(6, 5))
+    with pytest.raises(UnskewError, match="which central pools on the server"):
+        us.train(federation, "fedbabu+central", model="mlp:hidden=4", rounds=1)
+
+
+def test_only_options_of_a_part_can_be_changed():
+    with pytest.raises(UnskewError, match="method 'fedavg' has no part 'fedprox'"):
+        with_options(make_method("fedavg"), {("fedprox", "mu"): 0.1})
+
+
+def test_the_names_of_the_package():
+    assert "make_method" in dir(methods)
+    with pytest.raises(AttributeError, match="has no attribute 'make_methods'"):
+        _ = methods.make_methods

@@ -8,10 +8,12 @@ import torch.nn.functional as F
 import unskew as us
 from toys import federation_of, vector_of
 from unskew.composition.values import Step
+from unskew.methods import make_method
 from unskew.methods.common.features import features_of
 from unskew.methods.feddbe import FedDBE
 from unskew.models import make
 from unskew.models.functional import Batch, ForwardPass, FunctionalModel
+from unskew.models.two_heads import TwoHeads
 
 QUICK = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 WIDTH = 6
@@ -105,3 +107,14 @@ def test_the_shift_follows_its_formula():
     torch.testing.assert_close(vector_of(run)[4:].double(), model)
     for k in (0, 1):
         torch.testing.assert_close(run.states[k]["kept"].double(), shifts[k])
+
+
+def test_fedrod_s_two_heads_share_the_shifted_body():
+    example = torch.zeros(2, 2)
+    two = make_method("fedrod").adapt(make("mlp:hidden=6", (2,), 3, seed=0), example)
+    before = two.state_dict()
+    shifted = FedDBE().adapt(two, example)
+    assert isinstance(shifted, TwoHeads)
+    after = shifted.state_dict()
+    assert after["body.shift"].shape == (6,)
+    assert torch.equal(after["head.weight"], before["head.weight"])

@@ -249,3 +249,10 @@ def test_averaging_by_class_needs_one_output_per_class(federation):
     network = nn.Linear(federation.train.x[0].size, federation.classes + 1)
     with pytest.raises(UnskewError, match="needs one output per class"):
         us.train(federation, "fedma:head=classes", model=network, rounds=1)
+
+
+def test_feddna_needs_the_weights_of_a_rule():
+    uploads = Uploads.of(torch.zeros(2, Layout.of(NORMED).size), layout=Layout.of(NORMED))
+    server = Server(uploads.previous)
+    with pytest.raises(UnskewError, match="this rule has none"):
+        FedDNA().conclude(server, server, uploads, {})

@@ -23,7 +23,7 @@ from unskew.methods.fedpac import head_weights, statistics
 from unskew.methods.fedproto import FedProto, with_nearest_prototype
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
-from unskew.models.layout import flatten
+from unskew.models.layout import Layout, flatten
 
 QUICK = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 
@@ -231,3 +231,17 @@ def test_alignment_moves_the_received_body_towards_the_client(federation, runner
     assert len(gains) == 8
     assert np.mean(gains) > 0
     assert min(gains) > -1e-3
+
+
+def test_weights_are_equal_if_the_solver_does_not_converge(monkeypatch):
+    def diverges(*_, **__):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    monkeypatch.setattr("scipy.optimize.nnls", diverges)
+    assert least_quadratic(torch.eye(4)).tolist() == [0.25] * 4
+
+
+def test_a_head_without_a_bias_is_kept():
+    layout = Layout.of(nn.ModuleDict({"head": nn.Linear(2, 3, bias=False)}))
+    vector = torch.arange(6.0)
+    assert with_nearest_prototype(layout, vector, torch.ones(3, 2)) is vector
