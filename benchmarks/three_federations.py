@@ -29,23 +29,27 @@ from unskew.runs.runs import Runs
 from unskew.stats.verdict import TEST
 from unskew.utils.jsonable import to_jsonable
 
+SEARCH_480 = ("--tune-rounds", "40", "--tune-budget", "480")
+SEARCH_240 = ("--tune-rounds", "20", "--tune-budget", "240")
+
 FEDERATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "label-skew": (
         "Label skew: Fashion-MNIST, Dirichlet(0.1)",
         ("--data", "fashion", "--skew", "dirichlet:alpha=0.1", "--clients", "20",
-         "--samples", "6000", "--participation", "0.5"),
+         "--samples", "6000", "--participation", "0.5", "--rounds", "80", *SEARCH_480),
     ),
     "feature-skew": (
         "Feature skew: Fashion-MNIST with noise that grows from client to client",
         ("--data", "fashion", "--skew", "noise:level=0.5", "--clients", "20",
-         "--samples", "6000", "--participation", "0.5"),
+         "--samples", "6000", "--participation", "0.5", "--rounds", "60", *SEARCH_240),
     ),
     "natural": (
         "Natural clients: writers of FEMNIST",
-        ("--data", "femnist", "--skew", "natural", "--participation", "0.1"),
+        ("--data", "femnist", "--skew", "natural", "--participation", "0.1", "--rounds", "60",
+         *SEARCH_240),
     ),
 }  # fmt: skip
-"""The title and the data of each federation."""
+"""The title, the data and the length of training on each federation."""
 
 METHODS = (
     "fedavg,mean,fedprox,scaffold,feddyn,fednova,fedavgm,fedadam,fedyogi,fedexp,fedcm,fedacg,"
@@ -55,10 +59,9 @@ METHODS = (
 """The five papers, and other weights, corrections of drift, server optimizers and calibrations."""
 
 TRAINING = (
-    *("--model", "mlp:hidden=64", "--rounds", "80", "--epochs", "1", "--evaluate-every", "4"),
+    *("--model", "mlp:hidden=64", "--epochs", "1", "--evaluate-every", "4"),
     *("--seeds", "3", "--decide", "--max-seeds", "5"),
-    *("--tune", "--tune-lr", "0.01,0.5", "--tune-clip", "10"),
-    *("--tune-rounds", "40", "--tune-budget", "480", "--jobs", "2", "--workers", "1"),
+    *("--tune", "--tune-lr", "0.01,0.5", "--tune-clip", "10", "--jobs", "2", "--workers", "1"),
 )
 
 INTRODUCTION = """\
