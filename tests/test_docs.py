@@ -81,7 +81,7 @@ FEDSAM_FAMILY = {"fedsam", "mofedsam", "fedlesam", "fedspeed", "fedsmoo"}
 
 @pytest.mark.long
 def test_tables_of_options_are_generated():
-    table = HOOKS.options_table(HOOKS.facts_of_methods()["fedprox"])
+    table = HOOKS.options_table(HOOKS.rows_of_methods()["fedprox"])
     assert "| `mu` | `0.01` | Strength of the proximal term. 0 is FedAvg. | 0.001, " in table
     assert "Sent to clients: model." in table
 
