@@ -95,6 +95,9 @@ def write(folder: Path, page: Path) -> None:
     values = page.with_suffix("")
     values.mkdir(parents=True, exist_ok=True)
     parts = ["# Tuned methods on three federations", INTRODUCTION]
+    missing = [title for name, (title, _) in FEDERATIONS.items() if name not in finished]
+    if missing:
+        parts.append(f"Not trained yet: {'; '.join(missing)}.")
     if len(finished) > 1:
         parts += _summary([folder / name for name in finished], values)
     for name in finished:
@@ -134,7 +137,7 @@ def _summary(folders: Sequence[Path], values: Path) -> list[str]:
     export_summary(values, summary)
     figures = sorted(path.name for path in values.glob("*.svg"))
     shown = [f"![{name.removesuffix('.svg')}]({values.name}/{name})" for name in figures]
-    return ["## All federations", str(summary), summary.table().to_markdown(), *shown]
+    return ["## All federations", f"```text\n{summary}\n```", *shown]
 
 
 def _section(title: str, runs: Runs, command: str, target: float | None) -> list[str]:
