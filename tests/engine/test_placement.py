@@ -1,5 +1,7 @@
 """What is moved to an accelerator, and in which blocks: with the CPU as a stand-in for one."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -13,17 +15,7 @@ from marks import long_but
 from toys import small_federation
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.values import Server
-from unskew.engine import (
-    chunks,
-    client,
-    evaluate,
-    placement,
-    runners,
-    setup,
-    train,
-    upload_checks,
-    vectorised,
-)
+from unskew.engine import placement
 from unskew.engine.chunks import Chunks
 from unskew.engine.client import ClientContext
 from unskew.engine.settings import Settings
@@ -34,7 +26,6 @@ from unskew.models.functional import FunctionalModel
 
 CLIENTS, SIZE, ROUNDS, PIXELS = 4, 20, 3, 144
 CPU, ACCELERATOR = torch.device("cpu"), torch.device("cpu", 0)
-MODULES = (chunks, client, evaluate, placement, runners, setup, train, upload_checks, vectorised)
 _TAKES_INDICES_OF_THE_CPU = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}
 
 
@@ -128,7 +119,7 @@ def stand_in(monkeypatch):
         "is_accelerator": lambda device: device == ACCELERATOR,
         "choose_device": lambda _: ACCELERATOR,
     }
-    for module in MODULES:
+    for module in [each for name, each in sys.modules.items() if name.startswith("unskew.")]:
         for name in fakes.keys() & vars(module).keys():
             monkeypatch.setattr(module, name, fakes[name])
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: stand_in.to_device(tensor, CPU))

@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 import torch
-from tests.toys import vector_of
 
 import unskew as us
+from toys import vector_of
 from unskew.aggregation.blocks import as_matrix
 from unskew.composition.method import Method
 from unskew.engine import memory, upload_checks

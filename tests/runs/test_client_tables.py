@@ -5,9 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from tests.toys import small_federation
 
 import unskew as us
+from toys import small_federation
 from unskew.errors import UnskewError
 from unskew.report.charts.aggregation_weights import weight_charts
 from unskew.report.charts.clients import box_charts

@@ -7,13 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[3] / "src"
+from processes import SRC, free_port, wait_until
+
 SLURM_CONF = """
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -43,19 +43,6 @@ JobAcctGatherType=jobacct_gather/none
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
 PartitionName=loopback Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def wait_until(condition, what, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} takes longer than {seconds} s"
-        time.sleep(0.1)
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 import torch
-from tests.toys import vector_of
 from torch import nn
 
 import unskew as us
+from toys import vector_of
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.cluster import call, executor, shared_folder

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.experiments.cluster.conftest import SRC, wait_until
-from tests.toys import vector_of
 from torch import nn
 
 import unskew as us
+from processes import SRC, wait_until
+from toys import vector_of
 from unskew.runs.read import read_runs
 
 pytestmark = pytest.mark.long
