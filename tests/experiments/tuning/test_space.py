@@ -1,6 +1,7 @@
 """What is searched for a method, and the quasi-random settings that fill it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,20 @@ def test_the_outer_tenth_of_a_range_is_its_edge():
     edges = space.edges({"lr": 0.01 * 10**0.19, "fedadam.server_lr": 10**-0.29})
     assert edges == {"lr": "low", "fedadam.server_lr": "high"}
     assert space.edges({"lr": 0.01 * 10**0.21, "fedadam.server_lr": 10**-0.31}) == {}
+
+
+def test_the_ends_of_a_list_of_numbers_are_its_edges():
+    space = space_of("fedprox")
+    values = space.ranges["fedprox.mu"]
+    found = [space.edges({"lr": 0.1, "fedprox.mu": mu}) for mu in values]
+    assert found == [{"fedprox.mu": "low"}, *[{}] * (len(values) - 2), {"fedprox.mu": "high"}]
+
+
+def test_options_of_two_values_or_of_words_have_no_edge():
+    space = replace(
+        space_of("fedavg"), ranges={"two": (1, 2), "words": ("a", "b", "c"), "yes": (False, True)}
+    )
+    assert space.edges({"two": 2, "words": "a", "yes": True}) == {}
 
 
 def test_a_range_is_extended_beyond_its_edge():

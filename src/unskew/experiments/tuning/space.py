@@ -102,17 +102,16 @@ class Space:
         return Trial(with_options(self.method, changed), values["lr"], values.get("clip") or None)
 
     def edges(self, params: Params) -> dict[str, str]:
-        """Return the names whose values lie at an edge of their range: ``low`` or ``high``."""
-        found = {}
-        for name, searched in self.ranges.items():
-            if isinstance(searched, LogRange):
-                position = math.log(params[name] / searched.low)
-                share = position / math.log(searched.high / searched.low)
-                if share <= _EDGE:
-                    found[name] = "low"
-                elif share >= 1 - _EDGE:
-                    found[name] = "high"
-        return found
+        """Return the names whose values lie at an edge of what was searched: ``low`` or ``high``.
+
+        Clipping is on or off, so it has no edge.
+        """
+        sides = {
+            name: _edge(searched, params[name])
+            for name, searched in self.ranges.items()
+            if name != "clip"
+        }
+        return {name: side for name, side in sides.items() if side is not None}
 
     def extended(self, side: str) -> "tuple[Space, float]":
         """Return the space with more learning rates on a side, and one of the new ones."""
@@ -122,6 +121,18 @@ class Space:
         else:
             wider, probe = LogRange(low, high * _EXTENSION), high * math.sqrt(_EXTENSION)
         return replace(self, ranges={**self.ranges, "lr": wider}), probe
+
+
+def _edge(searched: Searched, value: Any) -> str | None:
+    """Return the edge at which a value lies: the outer tenth of a range, or the ends of a list."""
+    if isinstance(searched, LogRange):
+        position = math.log(value / searched.low)
+        share = position / math.log(searched.high / searched.low)
+        return "low" if share <= _EDGE else "high" if share >= 1 - _EDGE else None
+    numbers = [each for each in searched if isinstance(each, int | float)]
+    if len(numbers) < len(searched) or len(numbers) < 3:
+        return None
+    return "low" if value <= min(numbers) else "high" if value >= max(numbers) else None
 
 
 def value_of(method: Method, option: Option) -> Any:
