@@ -12,8 +12,8 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
 # those and the rest, with all examples of property tests; what needs real data is run by hand.
-# Compiled files are kept even where Python is told to keep none: every process would compile the
-# tests and what they import again.
+# Compiled files are kept even if PYTHONDONTWRITEBYTECODE is set: otherwise every process would
+# compile the tests and what they import again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadscope
 QUICK  := not (long or extras or real_data)
 REST   := (long or extras or hypothesis) and not real_data

@@ -24,7 +24,7 @@ def forest_lines(verdict: Verdict, width: int) -> list[str]:
     """Return one line per rival, the best first, and one with the scale; none if too narrow.
 
     ``│`` is the baseline, ``·`` the margin within which methods are equivalent, ``●`` a difference
-    and ``─`` its interval; ``◂`` and ``▸`` are intervals that go on.
+    and ``─`` its interval; ``◂`` and ``▸`` are intervals that extend beyond the plot.
     """
     pairs = [pair for pair in verdict.pairs if math.isfinite(pair.difference)]
     if not pairs:

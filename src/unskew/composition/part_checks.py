@@ -26,10 +26,10 @@ def check_names(cls: type, groups: Mapping[str, type], declarations: Iterable[st
                     f"{hooks[name]} too"
                 )
         elif not _is_inherited(cls, name):
-            _check_spelling(cls, name, hooks, " (start the name of a helper with an underscore)")
+            _check_name(cls, name, hooks, " (start the name of a helper with an underscore)")
     for name, value in vars(cls).items():
         if isinstance(value, frozenset | set) and not _is_inherited(cls, name):
-            _check_spelling(cls, name, declarations)
+            _check_name(cls, name, declarations)
 
 
 def check_options(cls: type) -> None:
@@ -71,7 +71,7 @@ def _is_inherited(cls: type, name: str) -> bool:
     return any(name in vars(base) for base in cls.__mro__[1:])
 
 
-def _check_spelling(cls: type, name: str, known: Iterable[str], advice: str = "") -> None:
+def _check_name(cls: type, name: str, known: Iterable[str], advice: str = "") -> None:
     close = get_close_matches(name, list(known), n=1, cutoff=_CUTOFF)
     if close:
         raise TypeError(f"{cls.__name__} defines {name}; did you mean {close[0]}?{advice}")

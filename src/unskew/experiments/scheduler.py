@@ -68,7 +68,7 @@ class Job:
     """Loads the run's data, in this process, when it is its turn; returns what executes it."""
     rounds: int | None = None
     """The number of rounds, where it differs from the display's."""
-    here: bool = False
+    in_this_process: bool = False
     """Whether the run is executed in this process: reading a run takes less time than a fork."""
     queued: bool = False
     """Whether a submitted run may wait; it is shown when it reports its first round."""
@@ -94,12 +94,12 @@ class RunScheduler:
     def run(self, requests: Sequence[RunRequest]) -> list[Run]:
         """Execute all requests and return their runs in the same order."""
         parallelism = self._parallelism(requests)
-        here = parallelism == 1 and self.cluster is None
+        in_this_process = parallelism == 1 and self.cluster is None
         finished = [_is_finished(request) for request in requests]
         rounds = [request.rounds for request, done in zip(requests, finished, strict=True) if done]
         self.display.skip(len(rounds), sum(rounds))
         jobs = [
-            self._reading_job(request) if done else self._job(request, here)
+            self._reading_job(request) if done else self._job(request, in_this_process)
             for request, done in zip(requests, finished, strict=True)
         ]
         return run_jobs(jobs, self.display, self.cluster or ForkedProcesses(), parallelism)
@@ -107,13 +107,13 @@ class RunScheduler:
     def _reading_job(self, request: RunRequest) -> Job:
         """Return a job that compares a finished run with its request, and reads it."""
         prepare = partial(self._prepare, request, self._networks, self.resume)
-        return Job(request.label, prepare, rounds=0, here=True)
+        return Job(request.label, prepare, rounds=0, in_this_process=True)
 
-    def _job(self, request: RunRequest, here: bool) -> Job:
+    def _job(self, request: RunRequest, in_this_process: bool) -> Job:
         if self.cluster is not None:
             return self._cluster_job(self.cluster, request)
         prepare = partial(self._prepare, request, None, self.resume)
-        return Job(request.label, prepare, request.rounds, here=here)
+        return Job(request.label, prepare, request.rounds, in_this_process=in_this_process)
 
     def _prepare(
         self, request: RunRequest, networks: NetworkCache | None, resume: bool
@@ -199,7 +199,7 @@ def run_jobs(
     def start(index: int, job: Job) -> None:
         if not job.queued:
             callbacks[index] = display.start(job.label, job.rounds)
-        if job.here:
+        if job.in_this_process:
             runs[index] = job.prepare()(callbacks[index])
             display.finish(job.label)
             return

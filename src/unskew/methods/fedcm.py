@@ -71,10 +71,10 @@ class FedCM(ClientSide, ServerSide):
 
     def perturbation(self, step: Step, refs: Tensors) -> Perturbation:
         """Mix the gradient with the momentum."""
-        here = torch.zeros_like(step.weights)
+        no_shift = torch.zeros_like(step.weights)
         if self.alpha == 1:
-            return Perturbation(here)
-        return Perturbation(here, refs.get("share", self.alpha), refs["momentum"])
+            return Perturbation(no_shift)
+        return Perturbation(no_shift, refs.get("share", self.alpha), refs["momentum"])
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the effective step, by which the server turns updates into gradients."""

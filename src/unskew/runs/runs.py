@@ -56,7 +56,7 @@ class Runs(Sequence[Run]):
         self._verdicts: dict[tuple[str, str | None], tuple[object, Verdict | None]] = {}
         """The last verdict of a level and baseline, with what it was computed from."""
 
-    def judged_as_here(self, runs: Iterable[Run], *, margin: float | None = None) -> "Runs":
+    def with_same_judging(self, runs: Iterable[Run], *, margin: float | None = None) -> "Runs":
         """Return other runs that are judged as these are."""
         return Runs(
             runs,

@@ -37,7 +37,7 @@ _one_at_a_time = threading.Lock()
 class RunCall:
     """A run for a worker; all paths are on storage that the worker shares with the command."""
 
-    wanted: Path
+    command_folder: Path
     """A folder that exists as long as the command waits for its runs."""
     data: Path
     """The folder of the saved federation."""
@@ -58,7 +58,7 @@ class RunCall:
 
     def __call__(self) -> CallResult:
         """Execute the run; wait if a worker of an earlier command, which was killed, still does."""
-        while self.wanted.is_dir():
+        while self.command_folder.is_dir():
             try:
                 with threads(self.cores):
                     run = self._train()
@@ -70,12 +70,12 @@ class RunCall:
     def _train(self) -> Run:
         looked = time.monotonic()
 
-        def stop_if_unwanted(round_: int, metrics: Mapping[str, Any]) -> None:
+        def stop_if_abandoned(round_: int, metrics: Mapping[str, Any]) -> None:
             nonlocal looked
             del round_, metrics
             if time.monotonic() - looked >= _SECONDS_BETWEEN_LOOKS:
                 looked = time.monotonic()
-                if not self.wanted.is_dir():
+                if not self.command_folder.is_dir():
                     raise KeyboardInterrupt
 
         federation = _federation(self.data, self.fingerprint)
@@ -83,7 +83,7 @@ class RunCall:
             TrainingSetup.of(federation, self.method, self.model, self.settings),
             self.folder,
             resume=self.resume,
-            progress=stop_if_unwanted,
+            progress=stop_if_abandoned,
             notes=self.notes,
             stage_cache=self.stage_cache,
         )

@@ -46,7 +46,8 @@ class Cluster(Executor):
     def call(self, federation: Federation, **fields: Any) -> RunCall:
         """Save a federation for the workers, and return the call of a run on it."""
         data, fingerprint = self._shared.save(federation), federation.fingerprint
-        return RunCall(wanted=self._shared.command, data=data, fingerprint=fingerprint, **fields)
+        command = self._shared.command
+        return RunCall(command_folder=command, data=data, fingerprint=fingerprint, **fields)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a :class:`RunCall`; the argument is the callback of its rounds."""

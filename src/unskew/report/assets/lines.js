@@ -64,16 +64,16 @@ function hoverCurves(svg, series, box, x, y, data) {
   svg.append(marks, area);
   follow(svg, area, (px, _, event) => {
     const round = rounds.reduce((best, r) => (Math.abs(x(r) - px) < Math.abs(x(best) - px) ? r : best));
-    const here = series
+    const atRound = series
       .map((s) => ({ s, i: s.x.indexOf(round) }))
       .filter(({ s, i }) => i >= 0 && s.mean[i] !== null)
       .map(({ s, i }) => ({ method: s.method, mean: s.mean[i], sd: s.high[i] - s.mean[i] }))
       .sort((a, b) => b.mean - a.mean);
     marks.replaceChildren(line(x(round), box.top, x(round), box.bottom, { stroke: "var(--soft)" }));
-    for (const h of here) {
+    for (const h of atRound) {
       marks.append(svgNode("circle", { cx: x(round), cy: y(h.mean), r: 3.5, fill: color(h.method) }));
     }
-    showTip(event, `${data.x} ${round}`, here.map((h) => [h.method, number(h.mean, data.share), color(h.method)]));
+    showTip(event, `${data.x} ${round}`, atRound.map((h) => [h.method, number(h.mean, data.share), color(h.method)]));
   }, () => marks.replaceChildren());
 }
 

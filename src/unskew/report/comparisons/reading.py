@@ -115,7 +115,7 @@ def _as_requested(runs: Runs) -> Runs:
         else run
         for run in runs
     ]
-    return runs.judged_as_here(renamed)
+    return runs.with_same_judging(renamed)
 
 
 def _is_tuned(runs: Runs) -> bool:

@@ -144,7 +144,7 @@ def summarize(
     check_judging("mean", limit)
     names = federation_names(found)
     federations = tuple(
-        _result(name, runs.judged_as_here(runs, margin=limit), chosen)
+        _result(name, runs.with_same_judging(runs, margin=limit), chosen)
         for name, runs in zip(names, found, strict=True)
     )
     methods = tuple(dict.fromkeys(method for runs in found for method in runs.methods))
