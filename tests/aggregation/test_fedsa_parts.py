@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unskew.aggregation.clustering import greedy_clusters
 from unskew.aggregation.dispersion import high_columns, micro_classes, spreads, variations
-from unskew.aggregation.macro import Clusters, agreements, class_counts
+from unskew.aggregation.macro import Clusters, agreements, macro_class_counts
 
 
 def variations_of(rows: torch.Tensor) -> torch.Tensor:
@@ -75,7 +75,7 @@ def test_macro_classes_are_modes_and_the_lower_class_wins_a_tie():
     clusters = Clusters.of(torch.tensor([0, 0, 0, 1, -1]), torch.ones(5))
     macro = clusters.macro_classes(micro, 4)
     assert macro.tolist() == [[2, 1, 2], [1, 2, 3]]
-    assert class_counts(macro, 4).tolist() == [[1, 2, 0, 0], [1, 1, 1, 0]]
+    assert macro_class_counts(macro, 4).tolist() == [[1, 2, 0, 0], [1, 1, 1, 0]]
     tied = Clusters.of(torch.tensor([0, 0, -1, -1, -1]), torch.ones(5))
     assert tied.macro_classes(micro, 4).tolist() == [[2, 1, 2]]
 

@@ -20,7 +20,7 @@ from node_tables import COLUMNS, run_on_nodes, simulate  # noqa: E402
     ("prepare", "columns"),
     [
         ("federated", None),
-        ("federated:scale=robust,points=20,levels=2", None),
+        ("federated:scale=robust,points=20,max_categories=2", None),
         ("federated:categories=hashed,buckets=4", "admitted=category"),
         ("local", None),
         ("federated:epsilon=2", COLUMNS),

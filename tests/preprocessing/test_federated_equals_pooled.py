@@ -121,7 +121,7 @@ def test_features_by_hand():
 
 
 def test_rare_categories_share_a_feature_and_hashed_ones_need_no_list():
-    most = prepared(VISITS, "federated:levels=1").transform
+    most = prepared(VISITS, "federated:max_categories=1").transform
     assert most.columns[1].levels == ("A",)
     hashed = prepared(VISITS, "federated:categories=hashed,buckets=4")
     assert hashed.transform.columns[1].buckets == 4

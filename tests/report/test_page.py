@@ -14,7 +14,7 @@ from reports import RUNS, made_run, trained_runs
 from unskew.errors import UnskewError
 from unskew.report.first_screen import describe
 from unskew.report.page import write_page
-from unskew.report.templating import environment
+from unskew.report.templating import template_environment
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.stats.waves import Waves
@@ -125,7 +125,7 @@ def test_braces_and_dollars_are_kept(tmp_path):
 
 def test_html_table_escapes_its_cells_and_marks_the_leader():
     call = '{% from "table.html.j2" import html_table %}{{ html_table(table, "x") }}'
-    template = environment().from_string(call)
+    template = template_environment().from_string(call)
     html = template.render(table=Table(["a<b", "c"], [["&", "<i>"], ["x", "y"]]))
     assert html.replace("\n", "") == (
         "<table><thead><tr><th>a&lt;b</th><th>c</th></tr></thead><tbody>"
@@ -136,11 +136,11 @@ def test_html_table_escapes_its_cells_and_marks_the_leader():
 
 def test_an_undefined_name_in_a_template_is_an_error():
     with pytest.raises(UndefinedError):
-        environment().from_string("{{ missing }}").render()
+        template_environment().from_string("{{ missing }}").render()
 
 
 def test_data_of_a_page_cannot_end_its_script_and_has_no_nan():
-    template = environment().from_string("{{ data | tojson }}")
+    template = template_environment().from_string("{{ data | tojson }}")
     assert "<" not in template.render(data={"a": "</script><!--"})
     with pytest.raises(ValueError, match="JSON"):
         template.render(data=float("nan"))

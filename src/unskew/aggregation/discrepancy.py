@@ -68,7 +68,7 @@ def label_divergence(
     measure: Literal["kl", "l1", "l2", "cosine"] = "kl", target: Tensor | None = None
 ) -> Values:
     """Measure how far each client's label distribution is from a target, uniform by default."""
-    checks.one_of("measure", measure, tuple(MEASURES))
+    checks.one_of("measure", measure, tuple(DIVERGENCES))
 
     def values(uploads: Uploads) -> Tensor:
         if uploads.label_counts is None:
@@ -79,7 +79,7 @@ def label_divergence(
         if not bool((sizes > 0).all()):
             empty = uploads.clients[int(sizes.argmin())]
             raise UnskewError(f"label_counts of client {empty} must hold at least one sample")
-        found = MEASURES[measure](counts / sizes, _target(target, counts.shape[1]))
+        found = DIVERGENCES[measure](counts / sizes, _target(target, counts.shape[1]))
         return torch.where(found < _ROUNDING, 0.0, found)
 
     return values
@@ -103,7 +103,7 @@ def _cosine(labels: Tensor, target: Tensor) -> Tensor:
     return (1 - labels @ target / lengths).clamp(min=0)
 
 
-MEASURES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "kl": _kl,
     "l1": _l1,
     "l2": _l2,

@@ -24,7 +24,7 @@ from unskew.aggregation.dispersion import (
     spreads,
     variations,
 )
-from unskew.aggregation.macro import Clusters, agreements, class_counts
+from unskew.aggregation.macro import Clusters, agreements, macro_class_counts
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, uniform
@@ -141,7 +141,7 @@ def _balance(
     Returns for each tensor the smallest and the largest sum of weights over its coordinates.
     """
     macros = [clusters.macro_classes(each.micro, classes) for each in regions]
-    common = class_counts(torch.cat(macros, dim=1), classes)
+    common = macro_class_counts(torch.cat(macros, dim=1), classes)
 
     def balance(each: _Region, macro: Tensor) -> tuple[float, float]:
         sums = torch.ones(len(each.indices))

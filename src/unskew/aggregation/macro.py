@@ -64,7 +64,7 @@ def _indicators(block: Tensor, classes: int, memory: Tensor) -> Iterator[Tensor]
         yield torch.eq(values, each, out=memory)
 
 
-def class_counts(macro: Tensor, classes: int) -> Tensor:
+def macro_class_counts(macro: Tensor, classes: int) -> Tensor:
     """Count the coordinates of each macro-class: clusters x classes."""
     return torch.stack([torch.bincount(row, minlength=classes + 1)[1:] for row in macro]).to(
         torch.float32

@@ -4,9 +4,8 @@ from torch import Tensor
 
 from unskew.composition.declared import Parts
 from unskew.composition.values import Tensors
-from unskew.models import masks
 from unskew.models.layout import Layout, TensorKind
-from unskew.models.masks import none_if_empty, without
+from unskew.models.masks import none_if_empty, union_of_masks, without
 
 KEPT = "kept"
 """The key of a client's state that holds the coordinates which stay on the client."""
@@ -37,7 +36,7 @@ class Coordinates(Parts):
         mask = self._statistics(layout)
         for part in self._personalizations:
             shared = part.shares_on_upload(layout)
-            mask = mask if shared is None else masks.joined(mask, shared)
+            mask = mask if shared is None else union_of_masks(mask, shared)
         return mask
 
     def _statistics(self, layout: Layout) -> Tensor | None:

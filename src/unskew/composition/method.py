@@ -31,7 +31,7 @@ from unskew.composition.parts import (
     Part,
     Personalization,
     ServerSide,
-    joined,
+    add_methods,
 )
 from unskew.composition.returned import expect, expect_pair, expect_tensors
 from unskew.composition.scopes import on_own_uploads, own_server, own_uploads, with_own, without_own
@@ -88,10 +88,10 @@ class Method(Objective, Coordinates):
 
     def __add__(self, other: "str | Part | Method") -> "Method":
         """Return both as one method: ``make_method("fedprox") + "ida"``."""
-        return joined(self, other)
+        return add_methods(self, other)
 
     def __radd__(self, other: str | Part) -> "Method":
-        return joined(other, self)
+        return add_methods(other, self)
 
     # The setup.
 

@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Aspect",
     "ClientSide",
-    "Mean",
     "Measurement",
     "Part",
     "Personalization",
     "ServerSide",
     "Setup",
-    "joined",
+    "WeightedMean",
+    "add_methods",
 ]
 
 T = TypeVar("T")
 
-Mean = Callable[[Uploads], tuple[Tensor, Diagnostics]]
+WeightedMean = Callable[[Uploads], tuple[Tensor, Diagnostics]]
 """The weighted mean of uploads by the weights of all parts, with its diagnostics."""
 
 
-def joined(*methods: "str | Part | Method") -> "Method":
+def add_methods(*methods: "str | Part | Method") -> "Method":
     """Return several methods as one, as a plus in a spec string does."""
     # Both are imported by name, because they are built on this module.
     make_method = import_module("unskew.methods").make_method
@@ -159,10 +159,10 @@ class Part:
 
     def __add__(self, other: "str | Part | Method") -> "Method":
         """Return both as one method: ``FedProx(mu=0.1) + "ida"``."""
-        return joined(self, other)
+        return add_methods(self, other)
 
     def __radd__(self, other: str) -> "Method":
-        return joined(other, self)
+        return add_methods(other, self)
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -264,7 +264,9 @@ class ServerSide(Part):
         """
         raise NotImplementedError
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Combine uploads in place of their weighted mean; see :attr:`Aspect.COMBINATION`."""
         raise NotImplementedError
 

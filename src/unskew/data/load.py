@@ -192,7 +192,7 @@ def federate(
     options = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
     train, test, vocabulary = _samples(data)
     merged = pool == "all"
-    pooled = train.joined(test) if merged else train
+    pooled = train.concatenated(test) if merged else train
     if samples is not None:
         pooled = pooled.subset(samples, seed)
     is_regression = pooled.y.dtype.kind == "f"
@@ -234,7 +234,7 @@ class _Samples:
     y: Array
     group: Array | None
 
-    def joined(self, other: "_Samples") -> "_Samples":
+    def concatenated(self, other: "_Samples") -> "_Samples":
         group = None
         if self.group is not None and other.group is not None:
             group = np.concatenate([self.group, other.group])

@@ -10,7 +10,7 @@ from torch import Tensor
 from unskew.composition.values import Finished, Server, Start, Tensors
 from unskew.errors import UnskewError
 
-Value = TypeVar("Value", Start, Finished, Server)
+Returned = TypeVar("Returned", Start, Finished, Server)
 
 
 class ServerFailed(UnskewError):
@@ -68,7 +68,7 @@ def checked_server(returned: Any, before: Server) -> tuple[Server, dict[str, Any
     return checked, diagnostics
 
 
-def _instance(kind: type[Value], value: Any) -> Value:
+def _instance(kind: type[Returned], value: Any) -> Returned:
     if not isinstance(value, kind):
         raise TypeError(f"it must return a {kind.__name__} (got {type(value).__name__})")
     return value

@@ -28,7 +28,7 @@ from unskew.flower.wire import Refusal
 from unskew.runs.atomic import write_bytes
 
 _RECORD = "unskew.preprocessing"
-Step = Literal["describe", "summarise", "apply"]
+PreprocessingStep = Literal["describe", "summarise", "apply"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PrepareRequest:
 
     run: str
     prepare: str
-    step: Step
+    step: PreprocessingStep
     client: int = 0
     seed: int = 0
     schema: Any = None

@@ -21,7 +21,7 @@ from unskew.composition.values import About, Beginning, Server, Tensors
 from unskew.models.layout import Layout
 from unskew.utils.specs import OPTIONS
 
-Norm = Annotated[float, Field(ge=0)]
+NormBound = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -31,9 +31,9 @@ class CFL(ModelSelector):
     The halves must also differ enough: ``gamma < sqrt((1 - largest cosine between them) / 2)``.
     """
 
-    eps1: Norm = 0.4
+    eps1: NormBound = 0.4
     """A cluster is split only if its mean update is shorter than this. 0 is FedAvg."""
-    eps2: Norm = 1.6
+    eps2: NormBound = 1.6
     """A cluster is split only if its longest update is longer than this."""
     wait: Annotated[int, Field(ge=0)] = 20
     """Number of rounds before the first split."""

@@ -17,7 +17,7 @@ from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.fusion import Fusion
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.composition.parts import Aspect, Mean, ServerSide
+from unskew.composition.parts import Aspect, ServerSide, WeightedMean
 from unskew.composition.values import About, Server, Tensors
 from unskew.utils.specs import OPTIONS
 
@@ -65,7 +65,9 @@ class FedFusion(Fusion, ServerSide):
         """Weight clients by the allocation."""
         return ClientWeighting("fusion", lambda uploads: self._derive(server, uploads))
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Return the weighted sum with the paper's literal weights."""
         raw, diagnostics = self._derive(server, uploads)
         vector = weighted_sum(uploads.stack, raw, uploads.layout)

@@ -20,11 +20,11 @@ from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.method import Method
 from unskew.composition.parts import (
     Aspect,
-    Mean,
     Measurement,
     Personalization,
     ServerSide,
     Setup,
+    WeightedMean,
 )
 from unskew.composition.values import About, Server
 from unskew.errors import UnskewError
@@ -84,7 +84,9 @@ class FedMA(ServerSide, Setup):
                 "layers; use a plain chain of linear layers or convolutions such as mlp or lenet5"
             )
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Return the weighted mean of matched models; the largest client sets the unit order."""
         layers = chain_of(uploads.layout)
         by_size = sorted(range(len(uploads)), key=lambda row: -float(uploads.samples[row]))

@@ -15,7 +15,7 @@ from torch import Tensor
 from unskew.aggregation.combine import sum_of_rows
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics, by_samples
-from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, WeightedMean
 from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.utils.specs import OPTIONS
@@ -49,7 +49,9 @@ class FedNova(ClientSide, ServerSide):
         """Weight clients by sample counts: p_k of the paper."""
         return by_samples()
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Average normalised updates; statistics and counters are averaged as usual."""
         vector, diagnostics = mean(uploads)
         steps = torch.stack(list(uploads.extras["effective_step"])).double()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting, Diagnostics
-from unskew.composition.parts import Aspect, ClientSide, Mean, ServerSide
+from unskew.composition.parts import Aspect, ClientSide, ServerSide, WeightedMean
 from unskew.composition.upload_values import Value
 from unskew.composition.values import About, Client, Finished, Server, Start, Tensors, Trained
 from unskew.methods.common.client_loss import training_loss
@@ -64,7 +64,9 @@ class QFFL(ClientSide, ServerSide):
 
         return ClientWeighting("fairness", derive)
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Step from the previous model towards the weighted mean.
 
         In the paper's terms: sum_k Delta_k / sum_k h_k, with both divided by L = 1 / lr.

@@ -9,7 +9,7 @@ def without(mask: Tensor | None, removed: Tensor) -> Tensor | None:
     return None if bool(left.all()) else left
 
 
-def joined(mask: Tensor | None, added: Tensor) -> Tensor | None:
+def union_of_masks(mask: Tensor | None, added: Tensor) -> Tensor | None:
     """Return a mask (None: none) with the added coordinates; None if it is still empty."""
     return none_if_empty(added if mask is None else mask | added)
 

@@ -15,8 +15,8 @@ from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
 STEM, LAST = 32, 1280
-# Expansion, width, number of blocks, stride of the first block.
-STAGES = (
+# Per group of blocks: expansion, width, number of blocks, stride of the first block.
+BLOCKS = (
     (1, 16, 1, 1),
     (6, 24, 2, 1),
     (6, 32, 3, 2),
@@ -43,7 +43,7 @@ class MobileNetV2(Normalised):
         del vocabulary
         width = STEM
         body = _unit(shape[0], width, 3, self.norm)
-        for stage, (expansion, outputs, depth, first) in enumerate(STAGES, start=1):
+        for stage, (expansion, outputs, depth, first) in enumerate(BLOCKS, start=1):
             for block in range(depth):
                 stride = first if block == 0 else 1
                 name = f"stage{stage}_block{block + 1}"

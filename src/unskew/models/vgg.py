@@ -14,13 +14,13 @@ from unskew.models.norms import Norm, Normalised, image_norm
 from unskew.models.spec import Classifier, Takes
 from unskew.utils.specs import OPTIONS
 
-# Widths of the convolutions per stage; each stage ends with pooling.
-STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+# Widths of the convolutions per block; each block ends with pooling.
+BLOCKS = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 
 
 @dataclass(frozen=True, config=OPTIONS)
 class VGG11(Normalised):
-    """Eight 3x3 convolutions in five stages; no normalisation and no dropout by default."""
+    """Eight 3x3 convolutions in five blocks; no normalisation and no dropout by default."""
 
     summary: ClassVar[str] = "VGG-11: eight convolutions, no normalisation"
     takes: ClassVar[Takes] = "image"
@@ -29,7 +29,7 @@ class VGG11(Normalised):
 
     def min_image_size(self) -> int:
         """Five poolings halve the image five times."""
-        return 1 << len(STAGES)
+        return 1 << len(BLOCKS)
 
     def build(
         self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None
@@ -37,8 +37,8 @@ class VGG11(Normalised):
         """Build the network."""
         del vocabulary
         body, inputs = nn.Sequential(), shape[0]
-        for stage in STAGES:
-            for width in stage:
+        for block in BLOCKS:
+            for width in block:
                 body.extend([conv(inputs, width, 3, self.norm), image_norm(self.norm, width)])
                 body.append(nn.ReLU())
                 inputs = width

@@ -8,11 +8,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 def render(template: str, **values: object) -> str:
     """Render a template; every value that it uses must be given."""
-    return environment().get_template(template).render(values)
+    return template_environment().get_template(template).render(values)
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """Return the environment of all templates, in which an undefined name is an error."""
     templates = Environment(
         loader=PackageLoader("unskew.report"),

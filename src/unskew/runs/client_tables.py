@@ -27,16 +27,16 @@ LISTED = 101
 
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 
-Table = dict[str, Any]
-Column = Sequence[Any] | NDArray[Any]
+ClientTable = dict[str, Any]
+ColumnValues = Sequence[Any] | NDArray[Any]
 
 
 def client_table(
-    columns: Mapping[str, Column],
-    diagnostics: Mapping[str, Column] | None = None,
+    columns: Mapping[str, ColumnValues],
+    diagnostics: Mapping[str, ColumnValues] | None = None,
     *,
     rank_by: str | None = None,
-) -> Table:
+) -> ClientTable:
     """Return the columns of a table of clients, of which ``client`` is one.
 
     ``diagnostics`` are further columns, in a table of their own. A table of more than
@@ -45,7 +45,7 @@ def client_table(
     """
     clients = len(columns["client"])
     rows = None if clients <= MAX_ROWS else _rows(columns, rank_by)
-    table: Table = {name: _listed(column, rows) for name, column in columns.items()}
+    table: ClientTable = {name: _listed(column, rows) for name, column in columns.items()}
     if diagnostics is not None:
         table["diagnostics"] = {k: _listed(each, rows) for k, each in diagnostics.items()}
     if rows is None:
@@ -55,7 +55,7 @@ def client_table(
     return {**table, "of": clients, "summary": summaries}
 
 
-def _rows(columns: Mapping[str, Column], rank_by: str | None) -> NDArray[np.int64]:
+def _rows(columns: Mapping[str, ColumnValues], rank_by: str | None) -> NDArray[np.int64]:
     """Return the rows of a large table that are listed, in ascending order."""
     spread = np.linspace(0, len(columns["client"]) - 1, LISTED).round().astype(np.int64)
     if rank_by is None:
@@ -64,7 +64,7 @@ def _rows(columns: Mapping[str, Column], rank_by: str | None) -> NDArray[np.int6
     return np.sort(ranks[spread])
 
 
-def _listed(column: Column, rows: NDArray[np.int64] | None) -> list[Any]:
+def _listed(column: ColumnValues, rows: NDArray[np.int64] | None) -> list[Any]:
     if rows is None:
         return column.tolist() if isinstance(column, np.ndarray) else list(column)
     if isinstance(column, np.ndarray):
@@ -73,7 +73,7 @@ def _listed(column: Column, rows: NDArray[np.int64] | None) -> list[Any]:
     return [column[row] for row in rows.tolist()]
 
 
-def _summary(column: Column) -> dict[str, float]:
+def _summary(column: ColumnValues) -> dict[str, float]:
     """Return count, mean, standard deviation and quantiles of the known values."""
     values = np.array([np.nan if value is None else value for value in column], np.float64)
     values = values[~np.isnan(values)]
@@ -90,7 +90,7 @@ def _summary(column: Column) -> dict[str, float]:
     }
 
 
-class ClientTables(Sequence[Table]):
+class ClientTables(Sequence[ClientTable]):
     """The tables in a file with one per line; they are read anew for every use.
 
     What is appended to the file later is not included.
@@ -100,7 +100,7 @@ class ClientTables(Sequence[Table]):
         self._path = path
         self._size = path.stat().st_size if path.is_file() else 0
 
-    def __iter__(self) -> Iterator[Table]:
+    def __iter__(self) -> Iterator[ClientTable]:
         if not self._size:
             return
         try:
@@ -114,7 +114,7 @@ class ClientTables(Sequence[Table]):
         except OSError as error:
             raise self._unreadable(error) from None
 
-    def __reversed__(self) -> Iterator[Table]:
+    def __reversed__(self) -> Iterator[ClientTable]:
         if not self._size:
             return
         try:
@@ -135,12 +135,12 @@ class ClientTables(Sequence[Table]):
         return sum(1 for _ in self)
 
     @overload
-    def __getitem__(self, index: int) -> Table: ...
+    def __getitem__(self, index: int) -> ClientTable: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Table]: ...
+    def __getitem__(self, index: slice) -> list[ClientTable]: ...
 
-    def __getitem__(self, index: int | slice) -> Table | list[Table]:
+    def __getitem__(self, index: int | slice) -> ClientTable | list[ClientTable]:
         if isinstance(index, slice):
             return list(self)[index]
         # Only as many tables are in memory as are needed to find this one.

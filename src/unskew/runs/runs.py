@@ -13,7 +13,7 @@ from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import FinalBy, Run, final_evaluations, unfinished_text
-from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize, summary_cells
+from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize_method, summary_cells
 from unskew.runs.target import check_target, common_target, target_text
 from unskew.stats.judging import MARGIN, default_baseline
 from unskew.stats.metric import ACCURACY, Metric
@@ -218,7 +218,7 @@ class Runs(Sequence[Run]):
             check_target(target, "an accuracy" if name == "accuracy" else name)
         target = self.default_target() if target is None else target
         return [
-            summarize(
+            summarize_method(
                 method,
                 self.of(method),
                 target,

@@ -46,7 +46,7 @@ class Summary:
     """Rounds of all seeds that left the model as it was."""
 
 
-def summarize(
+def summarize_method(
     method: str,
     runs: Sequence[Run],
     target: float,

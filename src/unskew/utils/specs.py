@@ -27,7 +27,7 @@ NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else valu
 """For options with the choice ``none``, which spec strings parse as None."""
 
 T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
+PydanticModel = TypeVar("PydanticModel", bound=BaseModel)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -101,7 +101,9 @@ def _typed(cls: type[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: getattr(checked, name) for name in options}
 
 
-def validated(model: type[Model], values: Mapping[str, Any], label: str = "") -> Model:
+def validated(
+    model: type[PydanticModel], values: Mapping[str, Any], label: str = ""
+) -> PydanticModel:
     """Build a pydantic model from plain values; an error is one line that names each field."""
     try:
         return model.model_validate(values)

@@ -197,7 +197,9 @@ def _step(name: str, declared: Declared, parts: Sequence[Message], prepare: Prep
         return ColumnStep(name=name, kind=kind, buckets=prepare.buckets, gap=gap)
     if kind == "category":
         counted = declared.levels is None and added_up(part["counts"] for part in parts)
-        levels = most_frequent(counted, prepare.levels) if counted else declared.levels or ()
+        levels = (
+            most_frequent(counted, prepare.max_categories) if counted else declared.levels or ()
+        )
         return ColumnStep(name=name, kind=kind, levels=levels, gap=gap)
     return ColumnStep(name=name, kind=kind, gap=gap)
 

@@ -25,7 +25,7 @@ class Prepare:
     """Mean and standard deviation, or median and interquartile range."""
     categories: Literal["onehot", "hashed"] = "onehot"
     """One feature per category, or a fixed number of features that categories share."""
-    levels: Annotated[int, Field(ge=1, le=10_000)] = 50
+    max_categories: Annotated[int, Field(ge=1, le=10_000)] = 50
     """The largest number of categories with a feature of their own; the rest share one."""
     buckets: Annotated[int, Field(ge=2, le=10_000)] = 16
     """The number of features of a hashed column."""
@@ -82,7 +82,7 @@ class NoPrepare:
     spec: ClassVar[str] = "none"
 
 
-PREPARE: dict[str, type[Prepare] | type[NoPrepare]] = {
+PREPARE_MODES: dict[str, type[Prepare] | type[NoPrepare]] = {
     "federated": FederatedPrepare,
     "pooled": PooledPrepare,
     "local": LocalPrepare,
@@ -96,9 +96,9 @@ def parse_prepare(text: str | Prepare | NoPrepare) -> Prepare | NoPrepare:
     if isinstance(text, Prepare | NoPrepare):
         chosen: Prepare | NoPrepare = text
     elif isinstance(text, str):
-        chosen = build(PREPARE, text, "prepare")
+        chosen = build(PREPARE_MODES, text, "prepare")
     else:
-        raise UnskewError(f"prepare must be one of {', '.join(PREPARE)} (got {text!r})")
+        raise UnskewError(f"prepare must be one of {', '.join(PREPARE_MODES)} (got {text!r})")
     if isinstance(chosen, FederatedPrepare) and chosen.epsilon and chosen.scale == "robust":
         raise UnskewError("prepare: quantiles have no noise; with epsilon, use scale=standard")
     return chosen

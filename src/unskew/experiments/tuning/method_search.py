@@ -41,7 +41,7 @@ class TrialRun:
     """Whether it is the method as it was requested, which must be supported."""
 
 
-Steps = Generator[list[TrialRun], list[Measured], None]
+TrialBatches = Generator[list[TrialRun], list[Measured], None]
 """Yields runs to be executed and takes what they showed."""
 
 
@@ -93,7 +93,7 @@ class MethodSearch:
         # With few free options, proposals may all have been tried; learning rates never run out.
         yield from self._space.quasi_random(100, len(self._results))
 
-    def _train(self, results: Sequence[TrialResult], rounds: int) -> Steps:
+    def _train(self, results: Sequence[TrialResult], rounds: int) -> TrialBatches:
         """Train settings with the first seed."""
         if not results:
             return
@@ -103,7 +103,7 @@ class MethodSearch:
             result.rounds, result.measured = rounds, [measured]
             result.first = result.first or measured
 
-    def _repeat(self, results: Sequence[TrialResult]) -> Steps:
+    def _repeat(self, results: Sequence[TrialResult]) -> TrialBatches:
         """Train settings with the other seeds."""
         if not results:
             return

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -32,16 +32,14 @@ same settings are tried on every machine."""
 CONTINUED, REPEATED = 2, 1
 """How many settings of a wave are trained for all rounds, and with all seeds."""
 
-LearningRate = Annotated[float, Field(gt=0)]
-
 
 class Tuning(BaseModel):
     """The options of a search; options that are None follow from the settings of the runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    lr: Annotated[tuple[LearningRate, ...], Field(strict=False)] | None = None
-    clip: Annotated[tuple[LearningRate, ...], Field(strict=False)] = ()
+    lr: Annotated[tuple[PositiveFloat, ...], Field(strict=False)] | None = None
+    clip: Annotated[tuple[PositiveFloat, ...], Field(strict=False)] = ()
     budget: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
     seeds: Annotated[int, Field(ge=SEEDS, le=100)] = SEEDS

@@ -6,7 +6,7 @@ from torch import Tensor
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
-from unskew.composition.parts import Aspect, Mean, ServerSide
+from unskew.composition.parts import Aspect, ServerSide, WeightedMean
 from unskew.composition.values import Server
 from unskew.utils.specs import OPTIONS
 
@@ -21,7 +21,9 @@ class RulePart(ServerSide):
         """Return the rule."""
         raise NotImplementedError
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Apply the rule."""
         del server, mean
         return self.rule().apply(uploads)

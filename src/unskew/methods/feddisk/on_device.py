@@ -15,10 +15,10 @@ from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.parts import (
     Aspect,
     ClientSide,
-    Mean,
     Personalization,
     ServerSide,
     Setup,
+    WeightedMean,
 )
 from unskew.composition.upload_values import Value
 from unskew.composition.values import (
@@ -90,7 +90,9 @@ class OnDevice(ClientSide, ServerSide, Personalization, Setup):
         """Store which clients have the density, and what clients report."""
         return {**server.state, **mark_received(server, uploads), **_reported(uploads)}
 
-    def combine(self, server: Server, uploads: Uploads, mean: Mean) -> tuple[Tensor, Diagnostics]:
+    def combine(
+        self, server: Server, uploads: Uploads, mean: WeightedMean
+    ) -> tuple[Tensor, Diagnostics]:
         """Leave the server's network as it is: each client has its own."""
         return uploads.previous, _reported(uploads)
 
