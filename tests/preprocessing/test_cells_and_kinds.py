@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from unskew.data.preprocessing.cells import Column, column_of_cells
+from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared, declared_columns
 from unskew.data.preprocessing.kinds import Evidence
 from unskew.errors import UnskewError
@@ -14,6 +14,13 @@ from unskew.errors import UnskewError
 
 def column(*cells):
     return Column.of(np.array(cells, str))
+
+
+def column_of_values(values):
+    """Return a column of Python objects, as a DataFrame holds them."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return Column.of(array)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +52,14 @@ def test_cells_of_csv_files_and_of_typed_columns_are_the_same():
 
 
 def test_python_values_keep_the_type_that_all_of_them_have():
-    assert column_of_cells([True, None, False], "x").stored == "boolean"
-    numbers = column_of_cells([1, 2.5, Decimal("3"), None], "x")
+    assert column_of_values([True, None, False]).stored == "boolean"
+    numbers = column_of_values([1, 2.5, Decimal("3"), None])
     np.testing.assert_array_equal(numbers.values, [1, 2.5, 3, np.nan])
-    assert column_of_cells([1, "a", True, date(2024, 1, 31)], "x").texts().tolist() == [
+    assert column_of_values([1, "a", True, date(2024, 1, 31)]).texts().tolist() == [
         "1", "a", "true", "2024-01-31",
     ]  # fmt: skip
     with pytest.raises(UnskewError, match=r"column 'x' must hold one number, text, .*got list"):
-        column_of_cells([[1]], "x")
+        column_of_values([[1]])
 
 
 def test_evidence_adds_up_to_the_evidence_of_all_cells():

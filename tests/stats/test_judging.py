@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.verdicts import holm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
@@ -19,7 +20,6 @@ from unskew.stats.pairwise import (
     all_variances,
     differences_to,
     fit_model,
-    holm,
     noise_of_methods,
 )
 

@@ -115,20 +115,15 @@ def is_beaten(differences: Differences, error_rate: float, looks: float = 1.0) -
     return np.asarray(found.any(axis=1))
 
 
-def is_inside(differences: Differences, truth: Array, error_rate: float) -> NDArray[np.bool_]:
-    """Return which simultaneous intervals hold a true difference."""
-    return _is_near(differences, np.abs(differences.mean - truth), error_rate)
-
-
 def half_widths(differences: Differences, error_rate: float) -> Array:
     """Return half the widths of the simultaneous intervals of all differences."""
     found = _root(
-        lambda distance: _is_near(differences, distance, error_rate), np.abs(differences.mean)
+        lambda distance: is_near(differences, distance, error_rate), np.abs(differences.mean)
     )
     return np.where(differences.seeds > 1, found, np.nan)
 
 
-def _is_near(differences: Differences, distance: Array, error_rate: float) -> NDArray[np.bool_]:
+def is_near(differences: Differences, distance: Array, error_rate: float) -> NDArray[np.bool_]:
     """Return which distances from the mean no test rejects, corrected for the number of pairs."""
     pairs = (differences.seeds > 1).sum(axis=1, keepdims=True)
     moderated, alone = differences.tails(distance)

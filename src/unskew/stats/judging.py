@@ -72,10 +72,6 @@ class Answers:
         """Return the pair of a method."""
         return next(pair for pair in self.pairs if pair.method == method)
 
-    def answered(self, answer: Answer) -> list[str]:
-        """Return the methods with an answer."""
-        return [pair.method for pair in self.pairs if pair.answer == answer]
-
 
 def judge(
     values: Mapping[str, Sequence[float]],

@@ -211,13 +211,3 @@ def _step(gaps: Array) -> Array:
     scale = np.nanmax(np.abs(ordered), axis=1, keepdims=True)
     smallest = np.where(steps > _RESOLUTION * scale, steps, np.inf).min(axis=1)
     return np.where(np.isfinite(smallest), smallest, 0.0)
-
-
-def holm(p: Array) -> Array:
-    """Return p-values corrected by Holm's method, row by row; NaN p-values do not count."""
-    order = np.argsort(p, axis=1, kind="stable")
-    factors = np.maximum((~np.isnan(p)).sum(1)[:, None] - np.arange(p.shape[1]), 1)
-    corrected = np.empty_like(p)
-    steps = np.take_along_axis(p, order, 1) * factors
-    np.put_along_axis(corrected, order, np.fmax.accumulate(steps, axis=1), 1)
-    return np.where(np.isnan(p), np.nan, np.minimum(corrected, 1.0))

@@ -148,13 +148,6 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def column_of_cells(cells: Sequence[Any], name: str) -> Column:
-    """Return the column of Python values of any plain type."""
-    array = np.empty(len(cells), object)
-    array[:] = cells
-    return Column.of(array, name)
-
-
 def _of_objects(array: NDArray[np.object_], name: str) -> Column:
     """Convert Python objects: the type that all of them have, or texts."""
     cells = [None if _is_gap(cell) else cell for cell in array.tolist()]
