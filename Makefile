@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# What is installed, step by step: unskew alone, then what the quick tests need, then all extras.
+# What is installed, step by step: unskew alone, then what the quick tests need, then what all tests
+# need. What builds the site is apart.
 INSTALLED := $(VENV)/.installed
 READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
@@ -47,7 +48,7 @@ $(READY): $(INSTALLED)
 
 $(READY_ALL): $(READY)
 	@echo "[tests] installing all optional packages (one to three minutes)"
-	@$(PIP) -e '.[dev,dp,flower,tune,flower-ray,ray,dask,slurm,parquet,trackers,notebook-tests,browser]'
+	@$(PIP) -e '.[dev,dp,flower,tune,flower-ray,ray,dask,slurm,parquet,huggingface,trackers,notebook-tests,browser]'
 	@touch $@
 
 $(READY_DOCS): $(READY)

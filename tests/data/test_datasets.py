@@ -163,6 +163,27 @@ def test_the_test_split_is_the_common_test_set():
         Federation.from_huggingface(splits | {"more": splits["test"]})
 
 
+@pytest.mark.extras("datasets")
+def test_datasets_of_hugging_face_give_their_images_classes_and_splits():
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
+
+    features = {
+        "image": Image(),
+        "label": ClassLabel(names=["cat", "dog"]),
+        "site": Value("string"),
+    }
+    images = photos()
+    columns = {"image": images, "label": [0, 1, 1, 0, 1, 0], "site": ["b", "a", "b", "a", "a", "b"]}
+    data = Dataset.from_dict(columns, features=Features(features))
+    splits = DatasetDict(train=data.select(range(4)), test=data.select([4, 5]))
+    federation = Federation.from_huggingface(splits, "site")
+    assert federation.client_names.tolist() == ["a", "b"]
+    assert federation.class_names == ("cat", "dog")
+    assert federation.train.y.tolist() == [1, 0, 0, 1]
+    assert np.array_equal(federation.train.x[2], np.asarray(images[0]).transpose(2, 0, 1))
+    assert federation.common.y.tolist() == [1, 0]
+
+
 class Halves:
     """What is used of a partitioner of flwr-datasets."""
 
