@@ -239,6 +239,16 @@ def test_channels_last_images_are_found():
     assert found(cells(images.transpose(0, 3, 1, 2), Y[:60], SITE[:60])) == []
 
 
+@pytest.mark.parametrize(("scale", "mean"), [(1, "0.97"), (255, "248")])
+def test_nearly_white_images_are_found(scale, mean):
+    ink = (np.random.default_rng(0).random((60, 1, 16, 16)) < 0.03) * scale
+    dtype = np.float32 if scale == 1 else np.uint8
+    warning = only(cells((scale - ink).astype(dtype), Y[:60], SITE[:60]))
+    assert warning.text.startswith(f"has pixels of {mean}")
+    assert warning.fix.startswith(f"invert the images ({scale} - x)")
+    assert found(cells(ink.astype(dtype), Y[:60], SITE[:60])) == []
+
+
 def test_test_samples_among_the_training_samples_are_found():
     federation = cells(holdout=0, common=(SCALED[:50], Y[:50]))
     warning = only(federation)

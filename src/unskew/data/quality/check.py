@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unskew.data.quality.clients import client_findings
 from unskew.data.quality.duplicates import duplicate_findings
 from unskew.data.quality.findings import DataCheck, Finding, Severity
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 _CHANNELS = (1, 3, 4)
 """The number of channels of images: grey, RGB, RGB with transparency."""
+
+
+_FAR_FROM_ZERO = 5.0
+"""Pixels are far from zero if their mean is more than this many standard deviations."""
 
 
 def check(federation: "Federation") -> DataCheck:
@@ -61,6 +67,8 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
     yield from target_findings(federation, doubtful)
     yield from client_findings(federation, doubtful)
     yield from _channels_last(federation)
+    if not infinite and len(federation.shape) == 3:
+        yield from _pixels_far_from_zero(federation)
     if not infinite and is_scalable(federation.train.x):
         sample = SampledFeatures.of(federation.train)
         yield from scale_findings(federation, sample, doubtful)
@@ -75,6 +83,26 @@ def _channels_last(federation: "Federation") -> Iterator[Finding]:
             "x",
             f"has samples of shape {shape}, which looks like height x width x channels",
             "images are channels x height x width: use x.transpose(0, 3, 1, 2)",
+        )
+
+
+def _pixels_far_from_zero(federation: "Federation") -> Iterator[Finding]:
+    """Yield a warning if images are nearly white, as dark characters on a white background are.
+
+    The first layer then sees a large constant and small differences, so that steps which are small
+    enough for the constant hardly learn from the differences.
+    """
+    pixels = SampledFeatures.of(federation.train).values
+    mean, deviation = float(pixels.mean()), float(pixels.std())
+    if abs(mean) > _FAR_FROM_ZERO * deviation > 0:
+        is_bytes = federation.train.x.dtype == np.uint8
+        yield Finding(
+            "warning",
+            "x",
+            f"has pixels of {mean:.3g} with a standard deviation of {deviation:.3g}: networks "
+            "without normalisation learn slowly from them",
+            f"invert the images ({255 if is_bytes else 1} - x) if their background is light, or "
+            "subtract the mean",
         )
 
 
