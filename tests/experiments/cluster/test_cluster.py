@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -16,7 +17,7 @@ from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.cluster import call, executor, shared_folder
 from unskew.experiments.cluster.executor import Cluster, check_result
-from unskew.experiments.cluster.places import find_place
+from unskew.experiments.cluster.places import _Borrowed, find_place
 from unskew.experiments.cluster.shared_folder import shared_folder_in
 from unskew.experiments.studies.library import open_study
 from unskew.experiments.studies.study_scheduler import run_study_cases
@@ -210,6 +211,28 @@ def test_storage_that_is_not_shared_is_an_error(federation, tmp_path):
         pytest.raises(UnskewError, match="on storage that all machines sh"),
     ):
         us.compare(federation, "fedavg", on=pool, out=tmp_path, **OPTIONS)
+
+
+def test_no_future_is_freed_while_the_cluster_is_left(federation, tmp_path, monkeypatch):
+    """Ray ends the process of the command if another thread frees one meanwhile."""
+    leaving, freed = threading.Event(), []
+
+    class Recording(ThreadPoolExecutor):
+        def submit(self, fn, *args):
+            future = super().submit(fn, *args)
+            weakref.finalize(future, lambda: freed.append(leaving.is_set()))
+            return future
+
+    def leave(self, wait=True, *, cancel_futures=False):
+        leaving.set()
+        time.sleep(0.6)
+        leaving.clear()
+
+    monkeypatch.setattr(executor, "_SECONDS_BETWEEN_LOOKS", 0.3)
+    monkeypatch.setattr(_Borrowed, "shutdown", leave)
+    with Recording(2) as pool:
+        us.compare(federation, "fedavg,mean", on=pool, out=tmp_path, **OPTIONS)
+    assert freed == [False] * 4
 
 
 def test_what_a_cluster_raises_is_one_line(tmp_path):
