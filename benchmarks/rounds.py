@@ -4,8 +4,9 @@
 
 Each repetition runs all implementations one after the other, and unskew and the limit again after
 each peer, so that the machine's load affects all of them; only ratios of medians are meaningful. On
-a processor with bf16, both are timed in it too. Peers are separate programs (benchmarks/peers) and
-run in each layout that their documentation recommends.
+a processor with bf16, networks with convolutions are timed in it too, also those of the peers on
+PyTorch. Peers are separate programs (benchmarks/peers) and run in each layout that their
+documentation recommends.
 """
 
 import argparse
@@ -24,6 +25,8 @@ from benchmarks.workloads import WORKLOADS
 from unskew.engine.precision import has_bf16
 
 PEERS = {"Flower on Ray": "flower_ray", "pfl": "pfl_torch", "fedjax": "fedjax_jit"}
+PRECISIONS = {"flower_ray": ("float32", "bf16"), "pfl_torch": ("float32", "bf16")}
+"""The precisions that peers can train in; fedjax has float32 alone."""
 ROOT = Path(__file__).parent.parent
 
 
@@ -50,26 +53,34 @@ def _run(name: str, repetitions: int, peers: list[str], python: str) -> dict[str
     limits = {precision: Limit(work, precision) for precision in ("float32", "bf16")[: 1 + halves]}
     for _ in range(repetitions):
         for precision, limit in limits.items():
-            note = "" if precision == "float32" else f", {precision}"
-            seconds[f"unskew{note}"] += unskew_rounds(work, precision)
-            seconds[f"limit{note}"] += limit.rounds(work.rounds)
+            seconds[_label("unskew", precision)] += unskew_rounds(work, precision)
+            seconds[_label("limit", precision)] += limit.rounds(work.rounds)
         seconds["plain loop"] += plain_rounds(work, max(2, work.rounds // 3))
         for title, module in PEERS.items():
-            if module in peers:
-                print(f"{name}: {title}", file=sys.stderr)
-                for layout, times in _peer(module, name, work.peer_rounds, python).items():
-                    seconds[f"{title}: {layout}"] += times
-                seconds["unskew"] += unskew_rounds(work)
-                seconds["limit"] += limits["float32"].rounds(work.rounds)
+            for precision, limit in limits.items():
+                if module not in peers or precision not in PRECISIONS.get(module, ("float32",)):
+                    continue
+                print(f"{name}: {_label(title, precision)}", file=sys.stderr)
+                found = _peer(module, name, work.peer_rounds, python, precision)
+                for layout, times in found.items():
+                    seconds[_label(f"{title}: {layout}", precision)] += times
+                seconds[_label("unskew", precision)] += unskew_rounds(work, precision)
+                seconds[_label("limit", precision)] += limit.rounds(work.rounds)
     for limit in limits.values():
         limit.close()
     return seconds
 
 
-def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, list[float]]:
+def _label(implementation: str, precision: str) -> str:
+    return implementation if precision == "float32" else f"{implementation}, {precision}"
+
+
+def _peer(
+    module: str, workload: str, rounds: int, python: str, precision: str
+) -> dict[str, list[float]]:
     """Run a peer's program; if it fails, report this on standard error and return no times."""
     command = [python, "-m", f"benchmarks.peers.{module}", workload, "--rounds", str(rounds)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PEERS_PRECISION": precision}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, timeout=900, check=False
     )
@@ -82,13 +93,16 @@ def _peer(module: str, workload: str, rounds: int, python: str) -> dict[str, lis
 
 
 def _show(name: str, seconds: dict[str, list[float]]) -> None:
-    ours = median(seconds["unskew"])
+    ours = [label for label in ("unskew", "unskew, bf16") if label in seconds]
     print(f"\n{name}: {WORKLOADS[name].title}\n")
-    print("| implementation | seconds per round (median) | fastest | unskew is faster by |")
-    print("|---|---:|---:|---:|")
+    columns = ["implementation", "seconds per round (median)", "fastest"]
+    columns += [f"{label} is faster by" for label in ours]
+    print(f"| {' | '.join(columns)} |")
+    print(f"|---|{'---:|' * (len(columns) - 1)}")
     for implementation, times in seconds.items():
-        row = f"| {implementation} | {median(times):.4f} | {min(times):.4f} |"
-        print(f"{row} {median(times) / ours:.2f}x |", flush=True)
+        ratios = [f"{median(times) / median(seconds[label]):.2f}x" for label in ours]
+        cells = [implementation, f"{median(times):.4f}", f"{min(times):.4f}", *ratios]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

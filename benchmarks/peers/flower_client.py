@@ -31,16 +31,19 @@ def _workload_with_samples(title):
 @client_app.train()
 def train(message, context):
     """Train one epoch on a client's samples."""
-    from benchmarks.peers.torch_parts import batches_of, network_of
+    from benchmarks.peers.torch_parts import batches_of, network_of, training_dtype
 
     work, x, y = _workload_with_samples(message.content["config"]["title"])
     network = network_of(work)
     network.load_state_dict(message.content["arrays"].to_torch_state_dict())
     client = context.node_config["partition-id"]
     optimizer = torch.optim.SGD(network.parameters(), lr=work.lr)
+    dtype = training_dtype()
     for inputs, labels in batches_of(work, x[client], y[client]):
         optimizer.zero_grad()
-        F.cross_entropy(network(inputs), labels).backward()
+        with torch.autocast("cpu", dtype, enabled=dtype is not None):
+            output = network(inputs)
+        F.cross_entropy(output.float(), labels).backward()
         optimizer.step()
     reply = {
         "arrays": ArrayRecord(network.state_dict()),

@@ -72,7 +72,7 @@ def federation(inputs, labels):
 
 def time_rounds(work, rounds):
     """Time rounds, each from the end of the previous round."""
-    from benchmarks.peers.torch_parts import network_of, samples_of
+    from benchmarks.peers.torch_parts import network_of, samples_of, training_dtype
 
     np.random.seed(0)  # noqa: NPY002 (pfl samples from numpy's global state, the same in each worker)
     torch.manual_seed(0)
@@ -88,7 +88,12 @@ def time_rounds(work, rounds):
             val_cohort_size=0,
         ),
         SimulatedBackend(clients, clients, [WeightByDatapoints()]),
-        PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), lr=1.0)),
+        PyTorchModel(
+            network,
+            torch.optim.SGD,
+            torch.optim.SGD(network.parameters(), lr=1.0),
+            amp_dtype=training_dtype(),
+        ),
         NNTrainHyperParams(
             local_num_epochs=1, local_learning_rate=work.lr, local_batch_size=work.batch
         ),

@@ -4,6 +4,9 @@
 The order of layers and the memory format of images are those of the peers' documentation. With
 PEERS_TUNED=1 in the environment they are unskew's: pooling before the ReLU, and channels last; and
 batches are slices of tensors instead of a DataLoader's.
+
+With PEERS_PRECISION=bf16 layers compute in bfloat16 during training, as with unskew's
+``precision="bf16"``; weights, gradients and steps stay float32.
 """
 
 import os
@@ -38,6 +41,11 @@ def batches_of(work, x, y):
         return
     for rows in torch.randperm(work.samples).split(work.batch):
         yield x[rows], y[rows]
+
+
+def training_dtype():
+    """Return the type in which layers compute during training, or None for float32."""
+    return torch.bfloat16 if os.environ.get("PEERS_PRECISION") == "bf16" else None
 
 
 def _tuned(work):

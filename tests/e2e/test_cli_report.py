@@ -79,6 +79,18 @@ def test_runs_with_different_settings_are_reported_with_a_warning(terminal, tmp_
     assert "these runs differ in clients (3, 4): do not rank them by their metrics" in errors
 
 
+def test_runs_in_different_precisions_are_reported_with_a_remark(terminal, tmp_path):
+    quick = ["--clients", 3, "--seeds", 1, "--rounds", 1, "--model", "logistic"]
+    quick += ["--out", tmp_path / "out"]
+    terminal.output("compare", "--methods", "fedavg", *quick)
+    alone = terminal.output("compare", "--methods", "mean", "--precision", "bf16", *quick)
+    assert "Precision" not in alone
+    _, output, errors = terminal.run("report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert "these runs differ in precision (bf16, float32)" in errors
+    for text in (" ".join(output.split()), (tmp_path / "page.html").read_text()):
+        assert "not compared on equal terms: bf16 for mean, float32 for fedavg." in text
+
+
 def test_operating_system_errors_are_one_line(terminal, tmp_path, monkeypatch):
     def disk_full(*_, **__):
         raise OSError(28, "No space left on device", "some/file")

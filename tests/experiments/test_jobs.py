@@ -268,16 +268,24 @@ def test_a_module_that_cannot_be_pickled_is_trained_in_this_process(federation):
     assert isinstance(runs[0].model, WithLock)
 
 
-@pytest.mark.parametrize("available", [{0}, {0, 1}])
-def test_runs_use_all_cores_by_default(federation, monkeypatch, available):
+@pytest.mark.parametrize(
+    ("available", "options"),
+    [
+        pytest.param({0}, {}, id="one core"),
+        pytest.param({0, 1}, {}, id="two cores"),
+        pytest.param({0, 1}, {"device": "cpu"}, id="two cores and a GPU that is not used"),
+    ],
+)
+def test_runs_use_all_cores_by_default(federation, monkeypatch, available, options):
     processes = multiprocessing.get_context("fork").SimpleQueue()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: "device" in options)
 
     def build():
         processes.put(os.getpid())
         return nn.Linear(5, 3)
 
     monkeypatch.setattr("os.sched_getaffinity", lambda process: available)
-    us.compare(federation, "fedavg,mean", **OPTIONS | {"model": build, "seeds": 1})
+    us.compare(federation, "fedavg,mean", **OPTIONS | {"model": build, "seeds": 1} | options)
     used = set()
     while not processes.empty():
         used.add(processes.get())

@@ -125,6 +125,10 @@ def test_fedrep_s_head_epochs_count_passes_over_the_samples(federation):
     torch.testing.assert_close(log[0][2], flatten(module, LAYOUT))
 
 
+def test_fedrep_s_default_is_that_of_the_authors_code():
+    assert FedRep().head_epochs == 4  # of the head, per epoch of the body
+
+
 def test_the_runners_agree(federation):
     for method in ("fedrep:head_epochs=2", "fedbabu:epochs=2"):
         one, other = (

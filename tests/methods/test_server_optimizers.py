@@ -48,6 +48,15 @@ def test_yogi_by_hand():
     assert steps("fedyogi:server_lr=0.5,tau=0.1", 1) == pytest.approx([expected])
 
 
+def test_yogi_s_default_step_is_small():
+    """The size of a step in each weight: 0.01 as in Flower, amid the best values of the paper."""
+    (part,) = make_method("fedyogi").parts
+    assert part.server_lr == 0.01
+    # Where changes are steady, m approaches them and s their square, so a step is nearly server_lr.
+    moved = steps("fedyogi", *[1.0] * 1000)
+    assert moved[-1] - moved[-2] == pytest.approx(0.01, rel=0.01)
+
+
 def test_adagrad_by_hand():
     # no first moment by default: m = 1, v = 0.01 + 1
     expected = 0.5 * 1 / (math.sqrt(1.01) + 0.1)

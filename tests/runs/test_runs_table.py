@@ -255,3 +255,36 @@ def test_a_verdict_follows_what_it_is_computed_from(monkeypatch):
     runs.margin = 50.0
     assert runs.verdict().answers.margin == 50.0
     assert len(calls) == 4
+
+
+def in_precision(run, precision):
+    if precision is not None:
+        run.metadata["configuration"] = {"precision": precision}
+    return run
+
+
+def test_runs_in_different_precisions_are_compared_with_a_remark():
+    precisions = {"fedavg": None, "mean": "float32", "fedprox": "bf16", "scaffold": "bf16"}
+    runs = [
+        in_precision(made_run(method, seed, [0.5 + seed / 10, 0.6]), precision)
+        for method, precision in precisions.items()
+        for seed in range(2)
+    ]
+    remark = (
+        "Precision differs, so methods are not compared on equal terms: float32 for fedavg and "
+        "mean, bf16 for fedprox and scaffold."
+    )
+    both = Runs(runs)
+    assert remark in both.table().notes
+    assert remark in both.table_with_verdict().notes
+    assert str(both.verdict()).endswith(f" {remark}")
+    for same in (Runs(runs[:4]), Runs(runs[4:])):
+        assert "recision" not in f"{same.table()} {same.verdict()}"
+
+
+def test_one_method_in_two_precisions_is_listed_with_both():
+    runs = [
+        in_precision(made_run("fedavg", seed, [0.5, 0.6]), precision)
+        for seed, precision in enumerate(("float32", "bf16"))
+    ]
+    assert "float32 for fedavg, bf16 for fedavg." in str(Runs(runs).table())

@@ -11,6 +11,7 @@ from unskew.errors import UnskewError
 from unskew.runs.cpu import cpus_text
 from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
+from unskew.runs.precision import precisions_text
 from unskew.runs.remarks import remarks_on
 from unskew.runs.run import FinalBy, Run, final_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize_method, summary_cells
@@ -173,7 +174,8 @@ class Runs(Sequence[Run]):
             scores, self.metric, level, baseline=baseline, margin=self.margin, waves=self.waves
         )
         if verdict is not None:
-            verdict = replace(verdict, failed=self._failed(level))
+            remark = precisions_text(run for run in self._runs if run.method in scores)
+            verdict = replace(verdict, failed=self._failed(level), remark=remark or "")
         self._verdicts[level, baseline] = judged, verdict
         return verdict
 
@@ -297,9 +299,8 @@ class Runs(Sequence[Run]):
         notes.insert(0, f"{columns_text(summaries, metric)}: {self.final_text}.")
         if self.has_fixed_split:
             notes.insert(1, FIXED_SPLIT)
-        cpus = cpus_text(run.metadata for run in self._runs)
-        if cpus is not None:
-            notes.append(cpus)
+        differ = precisions_text(self._runs), cpus_text(run.metadata for run in self._runs)
+        notes += [note for note in differ if note is not None]
         if self._undefined:
             notes.insert(
                 1,

@@ -41,6 +41,7 @@ class Verdict:
     ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
     ``is_decided`` says whether all that such a comparison asks is known. ``failed`` says which
     methods diverged or collapsed, and with how many seeds: their means mix results with failures.
+    ``remark`` is a sentence about what differs between the runs besides their methods.
     """
 
     metric: Metric
@@ -51,6 +52,7 @@ class Verdict:
     open_methods: tuple[str, ...] = ()
     is_decided: bool = False
     failed: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
 
     @property
     def leader(self) -> str:
@@ -82,7 +84,8 @@ class Verdict:
             return f"{self.leader} is the only method: there is nothing to compare it with."
         where = tested_on(self.level, self.metric)
         prefix = f"By {where}: " if self.level == "local" else ""
-        return f"{prefix}{self._against_baseline()} {self._best()}{self._failed()}"
+        remark = f" {self.remark}" if self.remark else ""
+        return f"{prefix}{self._against_baseline()} {self._best()}{self._failed()}{remark}"
 
     def __repr__(self) -> str:
         return f"Verdict({str(self)!r})"

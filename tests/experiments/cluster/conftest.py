@@ -20,7 +20,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CredType=cred/munge
 SlurmctldPort={controller}
 SlurmdPort={daemon}
@@ -94,14 +94,26 @@ def ray_cluster(tmp_path_factory):
     logs = tmp_path_factory.mktemp("ray")
     ray = [Path(sys.executable).with_name("ray"), "start", "--block", "--num-cpus", 1]
     ray += ["--object-store-memory", 10**8, "--disable-usage-stats"]
-    head = [*ray, "--head", "--node-ip-address", "127.0.0.1", "--port", port]
-    head += ["--include-dashboard", "false", "--temp-dir", folder]
+    ray += ["--node-ip-address", "127.0.0.1"]
+    head = [*ray, "--head", "--port", port, "--include-dashboard", "false", "--temp-dir", folder]
+    worker = [*ray, "--address", f"127.0.0.1:{port}"]
+    # A node registers when its agents have been imported. On a busy machine that takes longer than
+    # the 30 s that Ray allows by default, after which the node stops.
+    seconds = 300
+    env = {"RAY_raylet_start_wait_time_s": str(seconds)}
+
+    def has_started(node, log):
+        assert node.poll() is None, log.read_text()
+        return "Ray runtime started" in log.read_text()
+
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stack.enter_context(process(*head, log=logs / "head.log"))
-        wait_until(lambda: answers(port), "the head of Ray")
-        worker = [*ray, "--address", f"127.0.0.1:{port}", "--node-ip-address", "127.0.0.1"]
-        stack.enter_context(process(*worker, log=logs / "worker.log"))
+        nodes = []
+        for command, log in ((head, logs / "head.log"), (worker, logs / "worker.log")):
+            nodes.append((stack.enter_context(process(*command, log=log, **env)), log))
+            wait_until(lambda: answers(port), "the head of Ray", seconds)
+        for node, log in nodes:
+            wait_until(lambda node=node, log=log: has_started(node, log), "a node of Ray", seconds)
         yield f"ray:127.0.0.1:{port}"
 
 
@@ -117,6 +129,7 @@ def slurm_cluster(tmp_path_factory):
     host = socket.gethostname().partition(".")[0]
     names = {"host": host, "user": getpass.getuser(), "folder": folder}
     configuration = folder / "slurm.conf"
+    # A requeued job waits until its credential has expired: cred_expire, by default 120 s.
     configuration.write_text(SLURM_CONF.format(**names, controller=free_port(), daemon=free_port()))
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
@@ -141,4 +154,4 @@ def slurm_cluster(tmp_path_factory):
         stack.enter_context(process(*daemon, log=folder / "slurmd.log", **env))
         wait_until(is_idle, "Slurm")
         patch.setenv("SLURM_CONF", str(configuration))
-        yield "slurm:partition=loopback,time=10,pack=2"
+        yield "slurm:partition=loopback,time=10,pack=9"

@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -16,7 +17,7 @@ from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.cluster import call, executor, shared_folder
 from unskew.experiments.cluster.executor import Cluster, check_result
-from unskew.experiments.cluster.places import find_place
+from unskew.experiments.cluster.places import _Borrowed, find_place
 from unskew.experiments.cluster.shared_folder import shared_folder_in
 from unskew.experiments.studies.library import open_study
 from unskew.experiments.studies.study_scheduler import run_study_cases
@@ -212,6 +213,28 @@ def test_storage_that_is_not_shared_is_an_error(federation, tmp_path):
         us.compare(federation, "fedavg", on=pool, out=tmp_path, **OPTIONS)
 
 
+def test_no_future_is_freed_while_the_cluster_is_left(federation, tmp_path, monkeypatch):
+    """Ray ends the process of the command if another thread frees one meanwhile."""
+    leaving, freed = threading.Event(), []
+
+    class Recording(ThreadPoolExecutor):
+        def submit(self, fn, *args):
+            future = super().submit(fn, *args)
+            weakref.finalize(future, lambda: freed.append(leaving.is_set()))
+            return future
+
+    def leave(self, wait=True, *, cancel_futures=False):
+        leaving.set()
+        time.sleep(0.6)
+        leaving.clear()
+
+    monkeypatch.setattr(executor, "_SECONDS_BETWEEN_LOOKS", 0.3)
+    monkeypatch.setattr(_Borrowed, "shutdown", leave)
+    with Recording(2) as pool:
+        us.compare(federation, "fedavg,mean", on=pool, out=tmp_path, **OPTIONS)
+    assert freed == [False] * 4
+
+
 def test_what_a_cluster_raises_is_one_line(tmp_path):
     future = Future()
     future.set_exception(OSError("the worker is gone\nsecond line"))
@@ -260,6 +283,33 @@ def test_the_time_of_slurm_jobs(time, seconds):
     from unskew.experiments.cluster.slurm_cluster import _seconds
 
     assert _seconds(time) == seconds
+
+
+@needs_submitit
+def test_a_requeued_slurm_job_makes_only_the_calls_that_are_not_done(tmp_path):
+    from submitit.core.utils import DelayedSubmission
+
+    from unskew.experiments.cluster.slurm_cluster import _Pack
+
+    calls, outcomes, saved = tmp_path / "calls", tmp_path / "outcomes", tmp_path / "job.pickle"
+    outcomes.mkdir()
+
+    def call(name):
+        with calls.open("a") as file:
+            file.write(f"{name}\n")
+        if calls.read_text().split() == ["first", "second"]:
+            raise SystemExit  # as submitit does when a job has been requeued
+        return {"end": [0, 1]}
+
+    names = ["first", "second", "third"]
+    pack = _Pack([(outcomes / f"{name}.json", (call, (name,))) for name in names])
+    with pytest.raises(SystemExit):
+        pack()
+    assert [path.stem for path in outcomes.iterdir()] == ["first"]
+    pack.checkpoint().dump(saved)
+    DelayedSubmission.load(saved).result()
+    assert calls.read_text().split() == ["first", "second", "second", "third"]
+    assert sorted(path.stem for path in outcomes.iterdir()) == names
 
 
 def test_kinds_of_cpu_are_recorded_and_named_where_they_differ(federation, tmp_path, monkeypatch):

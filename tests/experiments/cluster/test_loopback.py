@@ -2,18 +2,20 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import unskew as us
 from processes import SRC, wait_until
 from toys import vector_of
+from unskew.models import make
 from unskew.runs.read import read_runs
 
 pytestmark = pytest.mark.long
@@ -34,31 +36,34 @@ class KilledOnce(ServerSide):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().receive(server, uploads)
 """
-OPTIONS = {"seeds": 2, "rounds": 4, "progress": False, "checkpoint_seconds": 0.0}
+MAKEFILE = (SRC.parent / "Makefile").read_text()
+DEMO = re.search(r"^METHODS \?= (\S+)$", MAKEFILE, re.MULTILINE)[1]
+"""The methods that `make demo` compares."""
+OPTIONS = {"seeds": 2, "rounds": 3, "epochs": 2, "lr": 0.1, "progress": False}
 
 
 def digits(seed):
-    return us.load("digits", "dirichlet:alpha=1", 4, seed, samples=200)
+    return us.load("digits", "dirichlet:alpha=0.1", 20, seed)
 
 
 def without_time(run):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics]
 
 
-@pytest.mark.parametrize(
-    "cluster",
-    [
-        pytest.param("ray_cluster", marks=pytest.mark.extras("ray")),
-        pytest.param("dask_cluster", marks=pytest.mark.extras("distributed")),
-        pytest.param("slurm_cluster", marks=pytest.mark.extras("submitit")),
-    ],
-)
-def test_the_table_is_the_local_one_although_a_worker_is_killed(cluster, request, tmp_path):
+RAY = pytest.param("ray_cluster", marks=pytest.mark.extras("ray"))
+DASK = pytest.param("dask_cluster", marks=pytest.mark.extras("distributed"))
+SLURM = pytest.param("slurm_cluster", marks=pytest.mark.extras("submitit"))
+
+
+@pytest.mark.parametrize("cluster", [RAY, DASK, SLURM])
+def test_the_table_of_the_demo_is_the_local_one_although_a_worker_is_killed(
+    cluster, request, tmp_path
+):
     on = request.getfixturevalue(cluster)
     part = tmp_path / "my.py"
     part.write_text(PART)
-    options = OPTIONS | {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))}
-    methods = f"fedavg,scaffold,{part}:KilledOnce"
+    options = OPTIONS | {"model": lambda: make("mlp", (1, 8, 8), 10), "checkpoint_seconds": 0.0}
+    methods = f"{DEMO},{part}:KilledOnce"
     (tmp_path / "killed").touch()
     here = us.compare(digits, methods, jobs=1, out=tmp_path / "here", **options)
     (tmp_path / "killed").unlink()
@@ -77,7 +82,9 @@ def test_the_table_is_the_local_one_although_a_worker_is_killed(cluster, request
 
 
 SLOW = """
+import os
 import time
+from pathlib import Path
 
 from unskew.methods import ServerSide
 
@@ -85,6 +92,7 @@ from unskew.methods import ServerSide
 class Slow(ServerSide):
     def receive(self, server, uploads):
         time.sleep(0.1)
+        Path("restarts").write_text(os.environ.get("SLURM_RESTART_COUNT", "0"))
         return super().receive(server, uploads)
 """
 COMPARE = (
@@ -94,8 +102,9 @@ COMPARE = (
 )
 
 
-@pytest.mark.extras("distributed")
-def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, unmeasured):
+@pytest.mark.parametrize("cluster", [RAY, DASK])
+def test_the_same_command_resumes_one_that_was_killed(cluster, request, tmp_path, unmeasured):
+    on = request.getfixturevalue(cluster)
     (tmp_path / "my.py").write_text(SLOW)
     away, here = tmp_path / "away", tmp_path / "here"
     command = [sys.executable, "-m", "unskew", "compare", *COMPARE]
@@ -103,7 +112,7 @@ def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, un
     path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
     options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": path}}
 
-    killed = subprocess.Popen([*command, away, "--on", dask_cluster], **options)
+    killed = subprocess.Popen([*command, away, "--on", on], **options)
     try:
         slow = away / "my.py-Slow" / "seed0"
         wait_until(lambda: saved_rounds(slow) > 5 or killed.poll() is not None, "a run", 300)
@@ -115,12 +124,13 @@ def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, un
     assert 5 < saved < 60
     assert not (away / "report.html").exists()
 
-    printed = {
-        out: subprocess.run(
-            [*command, out, *more], **options, check=True, capture_output=True, text=True
-        ).stdout.replace(str(out), "out")
-        for out, more in ((away, ["--on", dask_cluster]), (here, []))
-    }
+    printed = {}
+    for out, more in ((away, ["--on", on]), (here, [])):
+        done = subprocess.run(
+            [*command, out, *more], **options, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        printed[out] = done.stdout.replace(str(out), "out")
     assert printed[away] == printed[here]
     for one, two in zip(read_runs([away]), read_runs([here]), strict=True):
         assert without_time(one) == without_time(two)
@@ -131,6 +141,33 @@ def test_the_same_command_resumes_one_that_was_killed(dask_cluster, tmp_path, un
     # The rounds before the checkpoint have their old times, so they were not repeated.
     assert (slow / "metrics.jsonl").read_bytes().splitlines()[:saved] == before
     assert not (away / ".unskew-cluster").exists()
+
+
+@pytest.mark.extras("submitit")
+def test_a_slurm_job_that_must_stop_is_requeued_and_resumes(slurm_cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.py").write_text(SLOW)
+    log = tmp_path / "away" / "my.py-Slow" / "seed0" / "metrics.jsonl"
+    before = []
+
+    def stop_the_job():
+        wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") > 5, "a run")
+        before.extend(log.read_bytes().splitlines()[:5])
+        # The signal that Slurm sends to a job before its time is up.
+        subprocess.run(["scancel", "--me", "--signal=USR2"], check=True)
+
+    # No checkpoint is written in the meantime, only one at the signal.
+    options = OPTIONS | {"seeds": 1, "rounds": 30, "checkpoint_seconds": 3600}
+    options |= {"model": "logistic", "epochs": 1, "evaluate_every": 10}
+    stopper = threading.Thread(target=stop_the_job, daemon=True)
+    stopper.start()
+    methods = "fedavg,my.py:Slow"
+    away = us.compare(digits, methods, on=slurm_cluster, out=tmp_path / "away", **options)
+    stopper.join()
+    assert (tmp_path / "restarts").read_text() == "1"
+    assert log.read_bytes().splitlines()[:5] == before
+    here = us.compare(digits, methods, jobs=1, **options)
+    assert str(away.table_with_verdict()) == str(here.table_with_verdict())
 
 
 def saved_rounds(run: Path) -> int:

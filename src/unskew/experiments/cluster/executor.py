@@ -41,7 +41,9 @@ class Cluster(Executor):
         self.limits_jobs = getattr(workers, "limits_jobs", False)
         """Whether the workers themselves limit how many runs are executed at the same time."""
         self._watched: dict[Future[CallResult], _WatchedRun] = {}
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._is_left = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     def call(self, federation: Federation, **fields: Any) -> RunCall:
         """Save a federation for the workers, and return the call of a run on it."""
@@ -68,7 +70,10 @@ class Cluster(Executor):
             runs, deadline = list(self._watched.values()), time.monotonic() + _SHUTDOWN_SECONDS
             while any(run.is_running for run in runs) and time.monotonic() < deadline:
                 time.sleep(0.1)
-            self._watched.clear()
+        # Ray ends this process if another thread frees a future while Ray disconnects.
+        self._is_left.set()
+        self._watcher.join(_SHUTDOWN_SECONDS)
+        self._watched.clear()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _watch(self) -> None:
@@ -77,7 +82,8 @@ class Cluster(Executor):
                 run.report_new_rounds()
                 if future.done():
                     self._watched.pop(future, None)
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            if self._is_left.wait(_SECONDS_BETWEEN_LOOKS):
+                return
 
 
 @dataclass
