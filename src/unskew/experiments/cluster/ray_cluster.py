@@ -61,7 +61,7 @@ def _connect(address: str | None) -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # Ray raises plain exceptions too, if its node starts too slowly
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         where = "on this machine" if address is None else f"at {address}"
         raise UnskewError(f"on: Ray cannot be reached {where}: {reason}") from None
