@@ -333,7 +333,7 @@ def test_kinds_of_cpu_are_recorded_and_named_where_they_differ(federation, tmp_p
 @pytest.mark.extras("ray")
 @pytest.mark.parametrize("error", [ConnectionError("no node\nat all"), Exception("no node")])
 def test_a_ray_that_does_not_start_is_a_clear_error(error, monkeypatch):
-    from unskew.experiments.cluster import ray_cluster  # noqa: PLC0415 - needs Ray
+    from unskew.experiments.cluster import ray_cluster  # it needs Ray
 
     def fail(**_):
         raise error
