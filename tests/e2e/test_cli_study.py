@@ -156,8 +156,8 @@ def test_two_phases_count_their_rounds(terminal):
 
 
 def test_missing_data_is_reported_before_training(terminal):
-    message = terminal.error("study", "run", "ida-table2", "--scale", "cpu")
-    assert "needs cifar10, fashion" in message
+    message = terminal.error("study", "run", "fedfusion-table1", "--scale", "cpu")
+    assert "needs cifar10, fashion, sent140" in message
     assert "unskew data fetch" in message
 
 
