@@ -82,8 +82,22 @@ def outcome(spec: str) -> Outcome:
 
 
 def pair(first: str, second: str) -> Outcome:
-    """Train two methods as one."""
+    """Train two methods as one, in alphabetical order."""
+    return in_order(*sorted((first, second)))
+
+
+def in_order(first: str, second: str) -> Outcome:
+    """Train two methods as one, in this order."""
     return outcome(f"{SPECS[first]}+{SPECS[second]}")
+
+
+def composes(first: str, second: str) -> bool:
+    """Return whether two methods can be composed in this order, without training."""
+    try:
+        make_method(f"{SPECS[first]}+{SPECS[second]}")
+    except UnskewError:
+        return False
+    return True
 
 
 def no_effect(part: str, other: str) -> str:
