@@ -4,15 +4,13 @@ import warnings
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unskew.data.quality.clients import client_findings
 from unskew.data.quality.duplicates import duplicate_findings
 from unskew.data.quality.findings import DataCheck, Finding, Severity
 from unskew.data.quality.finite import finite_findings
 from unskew.data.quality.labels import label_findings
 from unskew.data.quality.sampled import SampledFeatures
-from unskew.data.quality.scales import is_scalable, scale_findings
+from unskew.data.quality.scales import is_scalable, pixel_findings, scale_findings
 from unskew.data.quality.targets import target_findings
 from unskew.errors import DataWarning, NotAFederationError
 
@@ -21,10 +19,6 @@ if TYPE_CHECKING:
 
 _CHANNELS = (1, 3, 4)
 """The number of channels of images: grey, RGB, RGB with transparency."""
-
-
-_FAR_FROM_ZERO = 5.0
-"""Pixels are far from zero if their mean is more than this many standard deviations."""
 
 
 def check(federation: "Federation") -> DataCheck:
@@ -67,11 +61,13 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
     yield from target_findings(federation, doubtful)
     yield from client_findings(federation, doubtful)
     yield from _channels_last(federation)
-    if not infinite and len(federation.shape) == 3:
-        yield from _pixels_far_from_zero(federation)
-    if not infinite and is_scalable(federation.train.x):
+    is_images, scalable = len(federation.shape) == 3, is_scalable(federation.train.x)
+    if not infinite and (is_images or scalable):
         sample = SampledFeatures.of(federation.train)
-        yield from scale_findings(federation, sample, doubtful)
+        if is_images:
+            yield from pixel_findings(sample)
+        if scalable:
+            yield from scale_findings(federation, sample, doubtful)
     yield from duplicate_findings(federation)
 
 
@@ -83,26 +79,6 @@ def _channels_last(federation: "Federation") -> Iterator[Finding]:
             "x",
             f"has samples of shape {shape}, which looks like height x width x channels",
             "images are channels x height x width: use x.transpose(0, 3, 1, 2)",
-        )
-
-
-def _pixels_far_from_zero(federation: "Federation") -> Iterator[Finding]:
-    """Yield a warning if images are nearly white, as dark characters on a white background are.
-
-    The first layer then sees a large constant and small differences, so that steps which are small
-    enough for the constant hardly learn from the differences.
-    """
-    pixels = SampledFeatures.of(federation.train).values
-    mean, deviation = float(pixels.mean()), float(pixels.std())
-    if abs(mean) > _FAR_FROM_ZERO * deviation > 0:
-        is_bytes = federation.train.x.dtype == np.uint8
-        yield Finding(
-            "warning",
-            "x",
-            f"has pixels of {mean:.3g} with a standard deviation of {deviation:.3g}: networks "
-            "without normalisation learn slowly from them",
-            f"invert the images ({255 if is_bytes else 1} - x) if their background is light, or "
-            "subtract the mean",
         )
 
 

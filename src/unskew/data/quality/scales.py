@@ -32,6 +32,9 @@ _MIN_FOR_MEAN, _MIN_FOR_DEVIATION = 5, 20
 _MAX_CLIENTS, _MAX_COLUMNS = 10, 10
 """How many suspicious clients, and columns of each, are examined."""
 
+_FAR_FROM_ZERO = 5.0
+"""Pixels are far from zero if their mean is more than this many standard deviations."""
+
 Indices = NDArray[np.int64]
 
 
@@ -69,6 +72,24 @@ def scale_findings(
             else "divide pixels by 255, or pass them as uint8",
         )
     yield from _clients_on_other_scales(federation, sample, doubtful)
+
+
+def pixel_findings(sample: SampledFeatures) -> Iterator[Finding]:
+    """Yield a warning if images are nearly white, as dark characters on a white background are.
+
+    The first layer then sees a large constant and small differences, so that steps which are small
+    enough for the constant hardly learn from the differences.
+    """
+    mean, deviation = float(sample.values.mean()), float(sample.values.std())
+    if abs(mean) > _FAR_FROM_ZERO * deviation > 0:
+        white = 255 if sample.values.max() > 1 else 1
+        yield Finding(
+            "warning",
+            "x",
+            f"has pixels of {mean:.3g} with a standard deviation of {deviation:.3g}: networks "
+            "without normalisation learn slowly from them",
+            f"invert the images ({white} - x) if their background is light, or subtract the mean",
+        )
 
 
 def _scaling(federation: "Federation") -> str:
