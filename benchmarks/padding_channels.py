@@ -2,8 +2,8 @@
 
     python -m benchmarks.padding_channels
 
-Alternates between steps of the network and of the same network with plain convolutions, in one
-thread. Only the ratio of the medians is meaningful.
+Alternates between steps of the network, padded to 8 and to 16 channels, and of the same network
+with plain convolutions, in one thread. Only the ratio of the medians is meaningful.
 """
 
 import time
@@ -20,8 +20,18 @@ from unskew.engine.memory import keep_freed_memory
 from unskew.engine.tracing import Trace
 from unskew.models import make
 from unskew.models.functional import channels_last
+from unskew.models.layers import ChannelPaddedConv2d
 
 SHAPE, BATCH, TURNS, STEPS = (1, 28, 28), 32, 15, 40
+
+
+def padded(lanes: int) -> nn.Module:
+    """Return LeNet-5 with the channels of its first convolution padded to a multiple of lanes."""
+    network: nn.Module = make("lenet5", SHAPE, 10)
+    for layer in network.modules():
+        if isinstance(layer, ChannelPaddedConv2d):
+            layer.LANES = lanes
+    return network
 
 
 def traced(network: nn.Module, x: Tensor, y: Tensor) -> Callable[[], object]:
@@ -55,7 +65,8 @@ def main() -> None:
     keep_freed_memory()
     x, y = channels_last(torch.rand(BATCH, *SHAPE)), torch.randint(10, (BATCH,))
     steps = {
-        "8 channels, two of them padding": traced(make("lenet5", SHAPE, 10), x, y),
+        "8 channels, two of them padding": traced(padded(8), x, y),
+        "16 channels, ten of them padding": traced(padded(16), x, y),
         "6 channels": traced(without_padding_channels(make("lenet5", SHAPE, 10)), x, y),
     }
     times: dict[str, list[float]] = {name: [] for name in steps}

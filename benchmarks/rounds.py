@@ -21,6 +21,7 @@ from statistics import median
 import torch
 
 from benchmarks.baselines import Limit, plain_rounds, unskew_rounds
+from benchmarks.peers.layouts import REQUESTED
 from benchmarks.workloads import WORKLOADS
 from unskew.engine.precision import has_bf16
 
@@ -39,8 +40,13 @@ def main() -> None:
         default=sys.executable,
         help="Python interpreter of the environment in which the peers are installed",
     )
+    parser.add_argument(
+        "--layouts", nargs="+", help="layouts of peers to run, such as num_cpus=1; by default all"
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     found = parser.parse_args()
+    if found.layouts:
+        os.environ[REQUESTED] = ";".join(found.layouts)
     for name in found.workloads:
         seconds = _run(name, found.repetitions, found.peers, found.peers_python)
         _show(name, seconds)

@@ -17,6 +17,8 @@ from pathlib import Path
 from benchmarks.workloads import TimeRounds, arguments, report
 
 CHOSEN = "PEER_LAYOUT"
+REQUESTED = "PEER_LAYOUTS"
+"""Names a variable with the layouts to run, separated by semicolons; without it, all are run."""
 LONGEST = 300.0
 """Seconds after which a layout counts as failed."""
 PATIENCE = 15.0
@@ -45,8 +47,9 @@ def main(program: str, layouts: Mapping[str, Layout], time_rounds: TimeRounds) -
     # On SIGTERM, exit by an exception, so that the running layout is stopped too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     found: dict[str, Sequence[float]] = {}
-    for name, layout in layouts.items():
-        found |= _run_layout(program, name, layout)
+    requested = os.environ[REQUESTED].split(";") if REQUESTED in os.environ else layouts
+    for name in filter(layouts.__contains__, requested):
+        found |= _run_layout(program, name, layouts[name])
     report(found)
 
 

@@ -1,10 +1,11 @@
-"""The peers that `benchmarks.rounds` times train in the precision that it asks for."""
+"""The peers that `benchmarks.rounds` times run in the precision and layouts that it asks for."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
-from benchmarks.peers import flower_client, torch_parts
+from benchmarks.peers import flower_client, layouts, torch_parts
 from benchmarks.workloads import WORKLOADS, Workload
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from torch import nn
@@ -37,3 +38,14 @@ def test_layers_of_flower_s_client_compute_in_it(precision, dtype, monkeypatch):
     assert seen == {dtype}
     sent = reply["arrays"].to_torch_state_dict()
     assert {tensor.dtype for tensor in sent.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("requested", "expected"), [(None, ["a", "b"]), ("b;other", ["b"])])
+def test_only_requested_layouts_run(requested, expected, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["peer", "W1"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(layouts, "_run_layout", lambda program, name, layout: {name: [1.0]})
+    if requested is not None:
+        monkeypatch.setenv(layouts.REQUESTED, requested)
+    layouts.main("program", {"a": layouts.Layout(), "b": layouts.Layout()}, lambda *_: {})
+    assert list(json.loads(capsys.readouterr().out)) == expected

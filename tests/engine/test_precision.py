@@ -123,11 +123,13 @@ def resolved(model, monkeypatch=None, *, hardware=True, shape=(1, 12, 12), preci
 
 
 def test_auto_chooses_bf16_for_large_networks_on_hardware_that_has_it(monkeypatch):
-    assert resolved("lenet5", monkeypatch) == "bf16"
+    wide = "feddisk-cnn:channels=16,padding=2"
+    assert resolved(wide, monkeypatch) == "bf16"
+    assert resolved("lenet5", monkeypatch) == "float32"
     assert resolved("mlp:hidden=8", monkeypatch) == "float32"
     assert resolved("mlp:hidden=8192", monkeypatch) == "bf16"
-    assert resolved("lenet5", monkeypatch, hardware=False) == "float32"
-    assert resolved("lenet5", monkeypatch, precision="float32") == "float32"
+    assert resolved(wide, monkeypatch, hardware=False) == "float32"
+    assert resolved(wide, monkeypatch, precision="float32") == "float32"
     assert resolved("lenet5", monkeypatch, hardware=False, precision="bf16") == "bf16"
 
 

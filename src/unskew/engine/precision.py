@@ -5,10 +5,12 @@ from torch import Tensor
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.models.functional import FunctionalModel
+from unskew.models.functional import CONVOLUTIONS, FunctionalModel
 
+_WIDE = 16
+"""Input channels from which a convolution gains from shorter numbers (benchmarks/rounds.py)."""
 _LARGE = 1_000_000
-"""Parameters from which a network without convolutions gains from shorter numbers."""
+"""Parameters from which a network without such a convolution does."""
 
 
 def compute_dtype(settings: Settings) -> torch.dtype | None:
@@ -21,19 +23,25 @@ def resolve_precision(
 ) -> str:
     """Return ``float32`` or ``bf16``: the requested one or, for ``auto``, the faster one.
 
-    Small networks of linear layers are faster in float32: converting their weights takes longer
-    than multiplying by them. A network that cannot be computed in bf16 is found by trying it.
+    Small networks are as fast or faster in float32: converting their numbers takes as long as
+    shorter ones save. A network that cannot be computed in bf16 is found by trying it.
     """
     if settings.precision == "float32":
         return "float32"
     if settings.precision == "auto":
-        large = network.convolutional or network.layout.size >= _LARGE
-        suits = large and has_bf16(device) and _problem(network, device, samples) is None
+        gains = _gains(network) and has_bf16(device)
+        suits = gains and _problem(network, device, samples) is None
         return "bf16" if suits else "float32"
     problem = _problem(network, device, samples)
     if problem is not None:
         raise UnskewError(f"precision: bf16 does not suit this network ({problem}); use float32")
     return "bf16"
+
+
+def _gains(network: FunctionalModel) -> bool:
+    convolutions = [part for part in network.module.modules() if isinstance(part, CONVOLUTIONS)]
+    wide = any(part.in_channels >= _WIDE for part in convolutions)
+    return wide or network.layout.size >= _LARGE
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -21,7 +21,7 @@ Buffers = dict[str, Tensor]
 Model = str | nn.Module | Callable[[], nn.Module]
 """How a run's network may be given: a name, a module, or a function that returns one."""
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FunctionalModel:
         self._sizes = [entry.size for entry in self.layout.parameters]
         self._names = [(entry.name, entry.shape) for entry in self.layout.parameters]
         kinds = [type(part) for part in module.modules()]
-        self.convolutional = any(issubclass(kind, _CONVOLUTIONS) for kind in kinds)
+        self.convolutional = any(issubclass(kind, CONVOLUTIONS) for kind in kinds)
         self.couples_samples = any(
             issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds
         )
