@@ -66,9 +66,6 @@ METHODS = (
 )
 """The five papers, and other weights, corrections of drift, server optimizers and calibrations."""
 
-NATURAL_METHODS = METHODS.replace("ccvr", "ccvr:samples=200")
-"""With 62 classes, CCVR on 1,000 virtual features per class takes longer than all training."""
-
 TRAINING = (
     *("--model", "mlp:hidden=64", "--epochs", "1", "--evaluate-every", "4"),
     *("--seeds", "3"),
@@ -91,15 +88,14 @@ python -m benchmarks.three_federations write runs/three docs/three-federations.m
 ```"""
 
 
-def run(folder: Path, names: Sequence[str], methods: str | None) -> None:
+def run(folder: Path, names: Sequence[str], methods: str) -> None:
     """Run the comparisons that are not finished, one after the other."""
     for name in names:
         if not (folder / name / COMPARISON).exists():
             if name == "natural":
                 write_femnist_on_black(folder)
             data = [part.format(folder=folder) for part in FEDERATIONS[name][1]]
-            chosen = methods or (NATURAL_METHODS if name == "natural" else METHODS)
-            command = ["compare", *data, "--methods", chosen, *TRAINING]
+            command = ["compare", *data, "--methods", methods, *TRAINING]
             unskew = [sys.executable, "-m", "unskew", *command, "--out", str(folder / name)]
             subprocess.run(unskew, check=True)
 
@@ -238,7 +234,7 @@ def main() -> None:
     running = steps.add_parser("run", help="train what is missing")
     running.add_argument("folder", type=Path)
     running.add_argument("--only", choices=FEDERATIONS, help="one federation")
-    running.add_argument("--methods", help="other methods than those of the page")
+    running.add_argument("--methods", default=METHODS)
     writing = steps.add_parser("write", help="write the page")
     writing.add_argument("folder", type=Path)
     writing.add_argument("page", type=Path)
