@@ -98,6 +98,8 @@ test: $(READY)   ## set up .venv and run the quick tests, in a few minutes
 test-all: test test-rest ## run all tests, those of the optional packages too; none may be skipped
 
 test-all test-rest coverage: PYTEST += --no-skips
+# Three workers on two cores: real federations and clusters, which are tested first, often wait.
+test-rest: PYTEST += -n 3 --no-loadscope-reorder
 test-rest: $(READY_ALL) chromium slurm
 	$(PYTEST) -m "$(REST)" --hypothesis-profile thorough $(ARGS)
 

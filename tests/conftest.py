@@ -45,6 +45,14 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_collection_modifyitems(items):
+    """Put real federations and clusters first: they wait more than they compute.
+
+    At the end, nothing would be left to run beside them (with ``--no-loadscope-reorder``).
+    """
+    items.sort(key=lambda item: not {"flower_deploy", "cluster"} & set(item.path.parts))
+
+
 def pytest_runtest_setup(item):
     """Skip a test whose optional packages, the arguments of its mark ``extras``, are missing."""
     for mark in item.iter_markers("extras"):
