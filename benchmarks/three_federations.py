@@ -4,10 +4,10 @@ python -m benchmarks.three_federations run runs/three
 python -m benchmarks.three_federations write runs/three docs/three-federations.md
 
 ``run`` trains what is missing in the folder, so it can be stopped and repeated; ``--only`` names
-one federation and ``--methods`` other methods. ``write`` needs only the federations that are
-finished, and keeps the sections of the page about the others. Beside the page it writes the values
-of every seed (``NAME.json``) and the figures of the summary into the folder of the page's name, so
-that the results can be judged again without the runs.
+one federation, ``--methods`` other methods and ``--on`` a cluster. ``write`` needs only the
+federations that are finished, and keeps the sections of the page about the others. Beside the page
+it writes the values of every seed (``NAME.json``) and the figures of the summary into the folder of
+the page's name, so that the results can be judged again without the runs.
 """
 
 import argparse
@@ -76,11 +76,9 @@ INTRODUCTION = """\
 FedAvg and other methods that give one global model, under label skew, under feature skew and on \
 natural clients. On each federation, every method has the same budget for its [search](tuning.md), \
 counted in rounds of training. It is then trained with three seeds and judged [against FedAvg]\
-(verdicts.md); under label and feature skew, if the answer is open, with up to two more. The \
-network has one hidden layer, so that runs are long enough to converge. FEMNIST is used white on \
-black, as MNIST is: with LEAF's white background this network does not learn. On these clients \
-FedAvg's learning rate lies at the upper edge of the range, while most rivals searched up to 2: \
-gains of a few points there may be those of the learning rate.
+(verdicts.md); if the answer is open, with up to two more. The network has one hidden layer, so \
+that runs are long enough to converge. FEMNIST is used white on black, as MNIST is: with LEAF's \
+white background this network does not learn.
 
 ```
 python -m benchmarks.three_federations run runs/three
@@ -88,16 +86,17 @@ python -m benchmarks.three_federations write runs/three docs/three-federations.m
 ```"""
 
 
-def run(folder: Path, names: Sequence[str], methods: str) -> None:
-    """Run the comparisons that are not finished, one after the other."""
+def run(folder: Path, names: Sequence[str], methods: str, on: str | None = None) -> None:
+    """Run the comparisons that are not finished, one after the other, here or on a cluster."""
     for name in names:
         if not (folder / name / COMPARISON).exists():
             if name == "natural":
                 write_femnist_on_black(folder)
             data = [part.format(folder=folder) for part in FEDERATIONS[name][1]]
             command = ["compare", *data, "--methods", methods, *TRAINING]
-            unskew = [sys.executable, "-m", "unskew", *command, "--out", str(folder / name)]
-            subprocess.run(unskew, check=True)
+            where = ["--on", on] if on else []
+            out = ["--out", str(folder / name)]
+            subprocess.run([sys.executable, "-m", "unskew", *command, *where, *out], check=True)
 
 
 def write_femnist_on_black(folder: Path) -> None:
@@ -235,13 +234,14 @@ def main() -> None:
     running.add_argument("folder", type=Path)
     running.add_argument("--only", choices=FEDERATIONS, help="one federation")
     running.add_argument("--methods", default=METHODS)
+    running.add_argument("--on", metavar="CLUSTER", help="as in unskew compare, say ray or dask")
     writing = steps.add_parser("write", help="write the page")
     writing.add_argument("folder", type=Path)
     writing.add_argument("page", type=Path)
     requested = parser.parse_args()
     if requested.step == "run":
         names = [requested.only] if requested.only else list(FEDERATIONS)
-        run(requested.folder, names, requested.methods)
+        run(requested.folder, names, requested.methods, requested.on)
     else:
         write(requested.folder, requested.page)
 
