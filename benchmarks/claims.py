@@ -17,8 +17,8 @@ from unskew.experiments.studies.claims import ClaimVerdict
 from unskew.experiments.studies.measure_registry import measure_of
 from unskew.utils.tables import Table
 
-CURVES = ("latent-niid", "F-MNIST, NIID-2")
-"""The study and the case whose curves are drawn."""
+CURVES = "latent-niid"
+"""The study whose curves are drawn."""
 NAMES = {
     "feddisk": "FedDisk",
     "fedfusion": "FedFusion",
@@ -73,20 +73,20 @@ def draw_differences(path: Path, results: list[dict[str, Any]]) -> None:
     figure.savefig(path, dpi=110)
 
 
-def draw_curves(path: Path, result: dict[str, Any], case: str) -> None:
-    """Draw the mean curve of each method in a case, with its standard deviation over seeds."""
+def draw_curves(path: Path, result: dict[str, Any]) -> None:
+    """Draw the mean curve of each method in each case, with its standard deviation over seeds."""
     from matplotlib.figure import Figure
 
-    curves = next(found["curves"] for found in result["cases"] if found["name"] == case)
-    figure = Figure(figsize=(6, 3.4), layout="constrained")
-    axes = figure.subplots()
-    for label, curve in curves.items():
-        axes.errorbar(curve["rounds"], curve["mean"], curve["sd"], marker="o", ms=4, capsize=3,
-                      label=label)  # fmt: skip
-    axes.set(title=case, xlabel="round", ylabel="test loss")
-    axes.set_xticks(next(iter(curves.values()))["rounds"])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    cases = [case for case in result["cases"] if case["curves"]]
+    figure = Figure(figsize=(4.5 * len(cases), 3.4), layout="constrained")
+    for axes, case in zip(figure.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
+        for label, curve in case["curves"].items():
+            axes.errorbar(curve["rounds"], curve["mean"], curve["sd"], marker="o", ms=3, capsize=2,
+                          label=label)  # fmt: skip
+        axes.set(title=case["name"], xlabel="round", ylabel="test loss")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
     figure.savefig(path, dpi=110)
 
 
@@ -116,8 +116,7 @@ def main() -> None:
         of_paper = [result for result in results if result["paper"] == paper]
         path = requested.out / f"claims-{paper}.png"
         if paper == "latent":
-            study, case = CURVES
-            draw_curves(path, next(r for r in of_paper if r["study"] == study), case)
+            draw_curves(path, next(r for r in of_paper if r["study"] == CURVES))
         elif paper != "feddisk":  # its figure is the map of benchmarks.feddisk_map
             draw_differences(path, of_paper)
 
