@@ -1,11 +1,9 @@
 """Real clusters on this machine give the local table bit for bit, whoever is killed."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import torch
 
 import unskew as us
 from processes import SRC, wait_until
+from terminal import PROGRAM
 from toys import vector_of
 from unskew.models import make
 from unskew.runs.read import read_runs
@@ -102,17 +101,19 @@ COMPARE = (
 )
 
 
-@pytest.mark.parametrize("cluster", [RAY, DASK])
-def test_the_same_command_resumes_one_that_was_killed(cluster, request, tmp_path, unmeasured):
+@pytest.mark.parametrize("cluster", [RAY, DASK, SLURM])
+def test_the_same_command_resumes_one_that_was_killed(
+    cluster, request, tmp_path, unmeasured, monkeypatch
+):
     on = request.getfixturevalue(cluster)
+    if cluster == "ray_cluster":  # an existing cluster can also be named by this variable
+        on, _, address = on.partition(":")
+        monkeypatch.setenv("RAY_ADDRESS", address)
     (tmp_path / "my.py").write_text(SLOW)
     away, here = tmp_path / "away", tmp_path / "here"
-    command = [sys.executable, "-m", "unskew", "compare", *COMPARE]
-    command += ["--methods", "my.py:Slow,scaffold", "--out"]
-    path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
-    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": path}}
+    command = ["compare", *COMPARE, "--methods", "my.py:Slow,scaffold", "--out"]
 
-    killed = subprocess.Popen([*command, away, "--on", on], **options)
+    killed = subprocess.Popen([*PROGRAM, *command, away, "--on", on], cwd=tmp_path)
     try:
         slow = away / "my.py-Slow" / "seed0"
         wait_until(lambda: saved_rounds(slow) > 5 or killed.poll() is not None, "a run", 300)
@@ -124,13 +125,10 @@ def test_the_same_command_resumes_one_that_was_killed(cluster, request, tmp_path
     assert 5 < saved < 60
     assert not (away / "report.html").exists()
 
-    printed = {}
-    for out, more in ((away, ["--on", on]), (here, [])):
-        done = subprocess.run(
-            [*command, out, *more], **options, check=False, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        printed[out] = done.stdout.replace(str(out), "out")
+    printed = {
+        out: output_of(*command, out, *more, cwd=tmp_path).replace(str(out), "out")
+        for out, more in ((away, ("--on", on)), (here, ()))
+    }
     assert printed[away] == printed[here]
     for one, two in zip(read_runs([away]), read_runs([here]), strict=True):
         assert without_time(one) == without_time(two)
@@ -141,6 +139,37 @@ def test_the_same_command_resumes_one_that_was_killed(cluster, request, tmp_path
     # The rounds before the checkpoint have their old times, so they were not repeated.
     assert (slow / "metrics.jsonl").read_bytes().splitlines()[:saved] == before
     assert not (away / ".unskew-cluster").exists()
+
+
+SEARCH = (
+    *("compare", "--data", "digits", "--clients", "4", "--samples", "200", "--model", "logistic"),
+    *(
+        "--methods",
+        "fedavg,fedprox",
+        "--rounds",
+        "4",
+        "--seeds",
+        "2",
+        "--decide",
+        "--max-seeds",
+        "3",
+    ),
+    *("--tune", "--tune-lr", "0.05,0.1", "--tune-budget", "8", "--tune-rounds", "2"),
+)
+STUDY = ("study", "run", "ida-table1", "--scale", "smoke", "--seeds", "1")
+
+
+@pytest.mark.extras("distributed", "optuna")
+@pytest.mark.parametrize("command", [SEARCH, STUDY], ids=["search", "study"])
+def test_searches_and_studies_print_what_they_print_here(
+    command, dask_cluster, tmp_path, unmeasured
+):
+    printed = [
+        output_of(*command, "--out", where / "out", *more, cwd=tmp_path).replace(str(where), "")
+        for where, more in ((tmp_path / "here", ()), (tmp_path / "away", ("--on", dask_cluster)))
+    ]
+    assert printed[0] == printed[1]
+    assert not (tmp_path / "away" / "out" / ".unskew-cluster").exists()
 
 
 @pytest.mark.extras("submitit")
@@ -168,6 +197,15 @@ def test_a_slurm_job_that_must_stop_is_requeued_and_resumes(slurm_cluster, tmp_p
     assert log.read_bytes().splitlines()[:5] == before
     here = us.compare(digits, methods, jobs=1, **options)
     assert str(away.table_with_verdict()) == str(here.table_with_verdict())
+
+
+def output_of(*arguments: object, cwd: Path) -> str:
+    """Return what a command prints."""
+    done = subprocess.run(
+        [*PROGRAM, *map(str, arguments)], cwd=cwd, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def saved_rounds(run: Path) -> int:
