@@ -32,13 +32,13 @@ def custom_code_hash(
     the classes, the attributes of their objects and a network's layers, but not functions that
     these call.
     """
-    own = [each for each in functions if _is_own_function(each)]
+    custom = [each for each in functions if _is_custom_function(each)]
     parts = [*method.parts, *(() if network is None else network.modules())]
     classes = {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}
-    if not classes and network is None and not own:
+    if not classes and network is None and not custom:
         return None
     texts = sorted(_class_text(cls) for cls in classes)
-    texts += [_text(each) for each in own]
+    texts += [_text(each) for each in custom]
     texts += [_text(_attributes(part)) for part in parts if _is_custom(type(part))]
     texts.append(repr(network))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
@@ -48,7 +48,7 @@ def _is_custom(cls: type) -> bool:
     return cls.__module__.partition(".")[0] not in _NOT_CUSTOM
 
 
-def _is_own_function(function: object) -> bool:
+def _is_custom_function(function: object) -> bool:
     """Return whether a metric is the user's, neither the package's nor scikit-learn's."""
     module = getattr(function, "__module__", None) or type(function).__module__
     return module.partition(".")[0] not in _NOT_CUSTOM | {"sklearn"}

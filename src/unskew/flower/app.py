@@ -73,7 +73,7 @@ def client_app(
     given.
     """
     chosen = make_method(method)
-    own = tuple(
+    computed = tuple(
         each if isinstance(each, PredictionMetric) else make_metric(each) for each in metrics
     )
     app = ClientApp()
@@ -82,7 +82,7 @@ def client_app(
         folder = _state_folder(context) if state == "auto" else state
         site = Site.of(data, context, name, task)
         path = None if folder is None else Path(folder)
-        return Node(site, chosen, model, device, path, noise == "secret", own)
+        return Node(site, chosen, model, device, path, noise == "secret", computed)
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:

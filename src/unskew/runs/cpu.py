@@ -29,7 +29,7 @@ def cpu_kind() -> str:
 
 
 def recorded_cpus(metadata: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of CPU that a run records, which an old or damaged file does not."""
+    """Return the kinds of CPU that a run records; none if its file is damaged."""
     found = metadata.get(CPUS)
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 

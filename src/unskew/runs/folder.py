@@ -219,7 +219,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 _HASHED = {
-    "code": " (the source of your custom method or network)",
+    "code": " (the source of your custom method, network or metrics)",
     "data": " (different samples, clients, skew, data options or seed)",
     "layout": " (a different network)",
     "start": " (different initial weights: a different network or seed)",
@@ -234,8 +234,6 @@ def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[st
     flat_stored, flat_requested = _flat(stored["identity"]), _flat(requested)
     for key in sorted(set(flat_stored) | set(flat_requested)):
         was, now = flat_stored.get(key), flat_requested.get(key)
-        if key == "code" and was is None:
-            continue  # the run was written by a version that did not record it
         if was != now:
             what = _HASHED.get(key, "")
             raise FolderError(

@@ -6,7 +6,7 @@ from unskew.runs.run import Run
 from unskew.utils.wording import joined
 
 _DEFAULT = "float32"
-"""The precision of runs that record none: they are older than the setting."""
+"""The precision of runs whose ``run.json`` names none."""
 
 
 def precisions_text(runs: Iterable[Run]) -> str | None:
