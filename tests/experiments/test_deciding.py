@@ -74,7 +74,9 @@ def test_a_method_with_an_answer_is_not_trained_further():
     answers = {pair.method: pair.answer for pair in runs.verdict().pairs}
     assert answers == {"better": "better", "same": "equivalent", "near": "undecided"}
     text = decision_text(runs)
-    assert "After 12 seeds, near is open: 34 runs were trained, 29 % fewer than 12 seeds" in text
+    assert (
+        "After 12 seeds, near is undecided: 34 runs were trained, 29 % fewer than 12 seeds" in text
+    )
 
 
 def test_it_ends_with_the_first_wave_if_all_have_an_answer():
@@ -91,7 +93,7 @@ def test_a_wave_that_exceeds_the_budget_is_not_begun():
     """A seed of two methods takes 10 s on two cores: 50 s for the first wave, 30 s for the next."""
     runs, trainer = decided(["fedavg", "near"], budget(79.0), Trainer(10))
     assert trainer.seeds_of("near") == [0, 1, 2, 3, 4]
-    assert "After 5 seeds, near is open" in decision_text(runs)
+    assert "After 5 seeds, near is undecided" in decision_text(runs)
     _, trainer = decided(["fedavg", "near"], budget(81.0), Trainer(10))
     assert trainer.seeds_of("near") == list(range(8))
 
@@ -140,20 +142,22 @@ def test_the_options_make_the_plan():
     assert make_deciding_plan(False, [1]) is None
 
 
-def test_an_unknown_best_is_open():
+def test_an_unknown_best_is_undecided():
     """Both are better by 10 points, and their difference is noise around 0."""
     plan = DecidingPlan(Waves((5, 8), best=True), None)
     runs, _ = decided(["fedavg", "better", "also"], plan)
     assert {pair.answer for pair in runs.verdict().pairs} == {"better"}
-    text = "After 8 seeds, the best of also and better is open"
-    other = "After 8 seeds, the best of better and also is open"
+    text = "After 8 seeds, the best of also and better is undecided"
+    other = "After 8 seeds, the best of better and also is undecided"
     assert decision_text(runs).startswith((text, other))
 
 
 def test_runs_of_an_incomplete_wave_are_not_counted():
     runs, _ = decided(["fedavg", "near"], DecidingPlan(Waves((5, 8, 12)), None))
     first = Runs([run for run in runs if run.seed < 7], waves=runs.waves)
-    assert decision_text(first).startswith("After 5 seeds, near is open: 10 runs were trained.")
+    assert decision_text(first).startswith(
+        "After 5 seeds, near is undecided: 10 runs were trained."
+    )
 
 
 @pytest.mark.parametrize("method", ["fedavg", "near"])

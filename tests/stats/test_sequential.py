@@ -40,17 +40,17 @@ def test_a_single_wave_is_the_ordinary_verdict():
     values = table(np.random.default_rng(0))
     wave = judge_waves(values, (12,))
     assert wave.answers.pairs == judge(values).pairs
-    assert wave.open_methods == ()
+    assert wave.next_methods == ()
     assert wave.next_seeds is None
 
 
-def test_open_methods_are_those_without_an_answer_and_the_baseline():
+def test_the_next_methods_are_those_without_an_answer_and_the_baseline():
     values = table(np.random.default_rng(1), effects=(0.0, 15.0, 0.0, -15.0))
     wave = judge_waves(first(values, 5), WAVES)
     assert [wave.answers.pair(f"m{i}").answer for i in (1, 2, 3)] == [
         "better", "undecided", "worse",
     ]  # fmt: skip
-    assert (wave.open_methods, wave.next_seeds, wave.looks) == (("m0", "m2"), 8, 1)
+    assert (wave.next_methods, wave.next_seeds, wave.looks) == (("m0", "m2"), 8, 1)
 
 
 @pytest.mark.long
@@ -65,7 +65,7 @@ def test_answers_stay_and_later_values_of_a_settled_method_do_not_count(values):
     two, full = judge_waves(later, WAVES), judge_waves(first(values, 8), WAVES)
     assert two.answers == full.answers
     assert [two.answers.pair(pair.method) for pair in settled] == settled
-    assert set(two.open_methods) <= set(one.open_methods)
+    assert set(two.next_methods) <= set(one.next_methods)
     assert set(two.answers.best) <= set(one.answers.best)
 
 
@@ -84,14 +84,14 @@ def test_no_wave_is_left_after_the_last():
     values = table(np.random.default_rng(2), effects=(0.0, 1.0))
     wave = judge_waves(values, WAVES)
     assert wave.answers.pairs[0].answer == "undecided"
-    assert (wave.open_methods, wave.next_seeds, wave.looks) == ((), None, 3)
+    assert (wave.next_methods, wave.next_seeds, wave.looks) == ((), None, 3)
 
 
 def test_the_search_for_the_best_ends_when_one_is_left():
     values = table(np.random.default_rng(3), effects=(0.0, 25.0, 12.0, 12.0))
     wave = judge_waves(first(values, 5), WAVES, best=True)
     assert wave.answers.best == ("m1",)
-    assert wave.open_methods == ()
+    assert wave.next_methods == ()
 
 
 def test_the_search_for_the_best_drops_methods_that_cannot_be():
@@ -99,27 +99,27 @@ def test_the_search_for_the_best_drops_methods_that_cannot_be():
     wave = judge_waves(first(values, 5), WAVES, best=True)
     assert [pair.answer for pair in wave.answers.pairs] == ["better"] * 3
     assert set(wave.answers.best) == {"m1", "m2"}
-    assert wave.open_methods == ("m0", "m1", "m2")
+    assert wave.next_methods == ("m0", "m1", "m2")
 
 
-def test_a_method_that_cannot_be_the_best_is_open_until_it_has_an_answer():
+def test_a_method_that_cannot_be_the_best_is_trained_until_it_has_an_answer():
     values = table(np.random.default_rng(3), effects=(0.0, 25.0, 1.0))
     wave = judge_waves(first(values, 5), WAVES, best=True)
     assert wave.answers.best == ("m1",)
-    assert wave.open_methods == ("m0", "m2")
+    assert wave.next_methods == ("m0", "m2")
 
 
 def test_the_search_for_the_best_ends_when_the_rest_is_equivalent():
     values = table(np.random.default_rng(5), spread=0.05, effects=(0.0, 9.0, 9.0, 9.0))
     wave = judge_waves(first(values, 5), WAVES, best=True)
     assert len(wave.answers.best) > 1
-    assert wave.open_methods == ()
+    assert wave.next_methods == ()
 
 
 def test_a_method_without_values_is_not_trained_further():
     values = first(table(np.random.default_rng(6), effects=(0.0, 1.0, 1.0)), 5)
     wave = judge_waves(values | {"m2": [math.nan] * 5}, WAVES)
-    assert wave.open_methods == ("m0", "m1")
+    assert wave.next_methods == ("m0", "m1")
     assert wave.answers.pair("m2").answer == "undecided"
 
 

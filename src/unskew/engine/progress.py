@@ -80,7 +80,7 @@ class ProgressDisplay:
             self._estimate.expect(-rounds)
 
     def show_decided(self, done: int, total: int, text: str) -> None:
-        """Show how many of the comparison's questions are answered, and which are open."""
+        """Show how many of the comparison's questions are answered, and which are undecided."""
         if self._decided is None:
             self._decided = self._bars.add("decided", total)
         self._bars.update(self._decided, done, text)

@@ -69,7 +69,7 @@ def run_until_decided(
     started: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Runs:
-    """Train wave after wave until the open methods are decided, and return all judged runs.
+    """Train wave after wave until all methods are decided, and return all judged runs.
 
     ``run`` trains methods with seeds, and ``collect`` makes runs a result whose verdict repeats all
     looks. With a budget, counted from ``started``, a wave is begun, and each of its seeds, only if
@@ -77,13 +77,13 @@ def run_until_decided(
     folders but not judged.
     """
     budget, found = _Budget(plan.budget, started, clock), list[Run]()
-    runs, open_methods = collect(found), tuple(methods)
+    runs, next_methods = collect(found), tuple(methods)
     for start, stop in pairwise((0, *plan.waves.seeds)):
         wave: list[Run] = []
         # Without a budget all seeds are scheduled at once, so that no core is idle in between.
         parts = [[s] for s in range(start, stop)] if plan.budget else [list(range(start, stop))]
         for seeds in parts:
-            needed = budget.exceeded_by(open_methods, stop - seeds[0])
+            needed = budget.exceeded_by(next_methods, stop - seeds[0])
             if needed is not None and not found:
                 raise UnskewError(
                     f"decide: budget: {duration(plan.budget or 0)} is too short for the first "
@@ -94,15 +94,15 @@ def run_until_decided(
                 display.say(f"the next wave would exceed the budget: {decision_text(runs)}")
                 return runs
             began = clock()
-            part = run(open_methods, seeds)
+            part = run(next_methods, seeds)
             budget.note(part, clock() - began)
             wave += part
         found += wave
         runs = collect(found)
         verdict = runs.verdict()
-        open_methods = verdict.open_methods if verdict is not None else ()
+        next_methods = verdict.next_methods if verdict is not None else ()
         _show(runs, len(methods) - 1, display)
-        if not open_methods:
+        if not next_methods:
             break
     return runs
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from unskew.runs.runs import Runs
 
 _NAMED = 3
-"""At most this many open methods are named."""
+"""At most this many undecided methods are named."""
 
 
 def run_seconds(run: "Run") -> float:
@@ -18,7 +18,7 @@ def run_seconds(run: "Run") -> float:
 
 
 def decision_text(runs: "Runs") -> str:
-    """Return one or two sentences: what is decided after how many seeds, and what is open.
+    """Return one or two sentences: what is decided after how many seeds, and what is not.
 
     It is empty for runs whose number of seeds was fixed, and where there is nothing to decide.
     """
@@ -36,9 +36,9 @@ def decision_text(runs: "Runs") -> str:
     names = [pair.method for pair in undecided]
     if not names:
         best = _named(verdict.answers.best)
-        return f"After {plural(judged, 'seed')}, the best of {best} is open: {cost}"
+        return f"After {plural(judged, 'seed')}, the best of {best} is undecided: {cost}"
     verb = "is" if len(names) == 1 else "are"
-    text = f"After {plural(judged, 'seed')}, {_named(names)} {verb} open: {cost}"
+    text = f"After {plural(judged, 'seed')}, {_named(names)} {verb} undecided: {cost}"
     needed = {pair.method: pair.seeds_needed for pair in undecided if pair.seeds_needed}
     more = max(needed.values(), default=0) - judged
     if more <= 0:

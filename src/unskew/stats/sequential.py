@@ -43,7 +43,7 @@ class WaveAnswers:
 
     ``answers`` are those so far: a settled pair as it was when its answer was given, with
     the seeds of that look. Its p-values and intervals hold for all looks together. ``looks`` is the
-    number of looks so far. ``open_methods`` are the methods that the next wave trains, the
+    number of looks so far. ``next_methods`` are the methods that the next wave trains, the
     baseline first; there is none if everything is known, or if no wave is left. ``is_decided``
     says whether everything is known.
     """
@@ -51,13 +51,13 @@ class WaveAnswers:
     answers: Answers
     waves: tuple[int, ...]
     looks: int
-    open_methods: tuple[str, ...]
+    next_methods: tuple[str, ...]
     is_decided: bool
 
     @property
     def next_seeds(self) -> int | None:
-        """The number of seeds of the open methods after the next wave; None if there is none."""
-        return self.waves[self.looks] if self.open_methods else None
+        """The number of seeds of those methods after the next wave; None if there is none."""
+        return self.waves[self.looks] if self.next_methods else None
 
 
 def plan_waves(max_seeds: int = MAX_SEEDS, first: int = FIRST_WAVE) -> tuple[int, ...]:
@@ -100,12 +100,12 @@ def judge_waves(
     :func:`plan_waves`. They must not change between waves. The looks for which there are seeds are
     repeated one by one; the values of a method after its answer do not count.
 
-    Methods are open until they have an answer. With ``best``, those that may be the best are open
-    too, until one is left or all that are left are equivalent to each other.
+    The next wave trains the methods that are undecided. With ``best``, it also trains those that
+    may be the best, until one is left or all that are left are equivalent to each other.
 
     >>> rows = {"fedavg": [70.1, 68.9, 71.0, 70.2, 69.5], "new": [75.3, 74.2, 76.1, 75.0, 74.4]}
     >>> wave = judge_waves(rows, plan_waves(30))
-    >>> wave.answers.pairs[0].answer, wave.open_methods
+    >>> wave.answers.pairs[0].answer, wave.next_methods
     ('better', ())
     """
     names, seeds = list(values), table_of(values).shape[2]
@@ -130,19 +130,19 @@ def judge_waves(
         gains = {chosen: 0.0} | {method: pair.difference for method, pair in pairs.items()}
         # Means over different seeds cannot be compared, but differences to the baseline can.
         candidates = tuple(sorted(left, key=lambda name: -gains[name]))
-        open_methods = {m for m, pair in pairs.items() if pair.answer == "undecided"}
+        unsettled = {m for m, pair in pairs.items() if pair.answer == "undecided"}
         if best:
             known = _all_equivalent(cut, candidates, margin, error_rate, 1 / share)
-            open_methods |= set() if known else set(candidates)
-        open_methods -= {name for name in names if not np.isfinite(cut[name]).any()}
+            unsettled |= set() if known else set(candidates)
+        unsettled -= {name for name in names if not np.isfinite(cut[name]).any()}
         last = look + 1
-        if not open_methods or last == len(plan) or plan[last] > seeds:
+        if not unsettled or last == len(plan) or plan[last] > seeds:
             break
-        stopped |= {name: wave for name in names if name not in (*open_methods, chosen, *stopped)}
+        stopped |= {name: wave for name in names if name not in (*unsettled, chosen, *stopped)}
     answers = Answers(chosen, tuple(pairs[m] for m in pairs), candidates, margin, error_rate)
-    ordered = [chosen, *(name for name in names if name in open_methods and name != chosen)]
-    left_open = tuple(ordered) if open_methods and last < len(plan) else ()
-    return WaveAnswers(answers, plan, last, left_open, not open_methods)
+    ordered = [chosen, *(name for name in names if name in unsettled and name != chosen)]
+    next_methods = tuple(ordered) if unsettled and last < len(plan) else ()
+    return WaveAnswers(answers, plan, last, next_methods, not unsettled)
 
 
 def _until(

@@ -38,7 +38,7 @@ class Verdict:
     ``means`` are the means over seeds of the number that is judged, the best first. ``answers``
     has its units: percentage points of a share such as accuracy, or those of the metric, where a
     positive difference is better. ``level`` is the level of evaluation that is compared.
-    ``open_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
+    ``next_methods`` are the methods that the next wave of a comparison that adds seeds trains, and
     ``is_decided`` says whether all that such a comparison asks is known. ``failed`` says which
     methods diverged or collapsed, and with how many seeds: their means mix results with failures.
     ``remark`` is a sentence about what differs between the runs besides their methods.
@@ -49,7 +49,7 @@ class Verdict:
     means: Mapping[str, float]
     seeds: int
     level: str = "global"
-    open_methods: tuple[str, ...] = ()
+    next_methods: tuple[str, ...] = ()
     is_decided: bool = False
     failed: Mapping[str, str] = field(default_factory=dict)
     remark: str = ""
@@ -237,18 +237,18 @@ def judge_scores(
     scale = sign * (100.0 if metric.is_share else 1.0)
     signed = {m: {s: scale * score for s, score in scores[m].items()} for m in known}
     unit = 1.0 if metric.is_share else abs(fmean(first[chosen])) / 100
-    values, open_methods, is_decided = by_position(signed), tuple[str, ...](), False
+    values, next_methods, is_decided = by_position(signed), tuple[str, ...](), False
     gains = {method: sign * mean for method, mean in means.items()}
     if waves is None:
         found = judge(values, chosen, margin * unit)
     else:
         wave = judge_waves(values, waves.seeds, chosen, margin * unit, best=waves.best)
-        found, open_methods, is_decided = wave.answers, wave.open_methods, wave.is_decided
+        found, next_methods, is_decided = wave.answers, wave.next_methods, wave.is_decided
         # Methods have different seeds, so their means differ by the effects of seeds too.
         gains = {chosen: 0.0} | {pair.method: pair.difference for pair in found.pairs}
     ranked = {method: means[method] for method in sorted(known, key=lambda m: -gains[m])}
     seeds = max(len(by_seed) for by_seed in scores.values())
-    return Verdict(metric, found, ranked, seeds, level, open_methods, is_decided)
+    return Verdict(metric, found, ranked, seeds, level, next_methods, is_decided)
 
 
 def _first_wave(scores: BySeed, waves: Waves | None) -> list[float]:
