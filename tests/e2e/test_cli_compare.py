@@ -178,15 +178,15 @@ def test_report_of_an_empty_folder_is_an_error(terminal, tmp_path):
 
 
 def test_adding_a_method_or_seed_repeats_no_run(terminal, data, tmp_path, monkeypatch):
-    from unskew.engine import train
+    from unskew.engine import round_loop
 
-    out, seeds_run, run_round = tmp_path / "out", [], train.run_round
+    out, seeds_run, run_round = tmp_path / "out", [], round_loop.run_round
 
     def counted(context, *arguments):
         seeds_run.append(context.settings.seed)
         return run_round(context, *arguments)
 
-    monkeypatch.setattr(train, "run_round", counted)
+    monkeypatch.setattr(round_loop, "run_round", counted)
     for methods, seeds, new in (
         ("fedavg", 1, [0, 0]),
         ("fedavg,mean", 1, [0, 0]),
@@ -299,7 +299,7 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
     assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
     metadata = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
     assert metadata["identity"]["settings"]["lr"] == metadata["tuning"]["chosen"]["lr"]
-    monkeypatch.setattr("unskew.engine.train.run_round", lambda *_: pytest.fail("run again"))
+    monkeypatch.setattr("unskew.engine.round_loop.run_round", lambda *_: pytest.fail("run again"))
     assert terminal.output(*command) == output
     again = terminal.output("report", out, "-o", tmp_path / "again.html")
     assert words in " ".join(again.split())

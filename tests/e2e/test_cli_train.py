@@ -159,9 +159,9 @@ def test_ctrl_c_leaves_a_checkpoint_and_explains_how_to_resume(config, tmp_path)
 
 
 def test_an_interrupted_run_resumes_to_the_same_result(terminal, config, tmp_path, monkeypatch):
-    from unskew.engine import train
+    from unskew.engine import round_loop
 
-    calls, run_round = [], train.run_round
+    calls, run_round = [], round_loop.run_round
 
     def interrupted(*arguments):
         calls.append(1)
@@ -170,7 +170,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(terminal, config, tmp_pat
         return run_round(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(train, "run_round", interrupted)
+        patched.setattr(round_loop, "run_round", interrupted)
         code, output, errors = terminal.run("run", config, "--out", tmp_path / "run")
     assert (code, output) == (130, "")
     assert errors == "stopped; continue runs that have a folder with --resume\n"

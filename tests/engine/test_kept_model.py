@@ -7,7 +7,7 @@ import torch
 
 import unskew as us
 from toys import vector_of
-from unskew.engine import train as training
+from unskew.engine import round_loop
 
 OPTIONS = {"model": "logistic", "lr": 0.1}
 
@@ -33,9 +33,9 @@ def test_where_the_old_model_stays_so_do_all_states(federation, method, monkeypa
         return us.train(federation, method, rounds=rounds, quorum=quorum, **options)
 
     expected = run_training(3, 1)
-    run_round = training.run_round
+    run_round = round_loop.run_round
     monkeypatch.setattr(
-        training,
+        round_loop,
         "run_round",
         lambda context, runner, *rest: run_round(context, MissesOneReply(runner), *rest),
     )

@@ -15,11 +15,11 @@ from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.initial_network import NetworkCache
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
+from unskew.engine.round_loop import run_training
 from unskew.engine.runners import choose_device
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import rounds_of
-from unskew.engine.train import run_training
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.cluster.call import CallResult, RunCall
 from unskew.experiments.cluster.executor import Cluster, check_result

@@ -23,8 +23,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from unskew.engine.progress import RoundCallback
+from unskew.engine.round_loop import run_training
 from unskew.engine.setup import TrainingSetup
-from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.app import client_app
 from unskew.flower.greeting import Admission

@@ -20,9 +20,9 @@ from unskew.data import checks
 from unskew.data.preprocessing.declared import declared_columns
 from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
 from unskew.data.targets import TaskName, as_targets
+from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of

@@ -16,10 +16,10 @@ from unskew.data.federation import Federation
 from unskew.engine.backend import LocalBackend
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult, Runner
+from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.traffic import sent_up
-from unskew.engine.train import run_training
 from unskew.flower.requirements import needs_pooled_samples
 from unskew.methods import make_method
 from unskew.models.layout import Layout

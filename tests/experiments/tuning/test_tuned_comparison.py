@@ -8,7 +8,7 @@ import pytest
 
 import unskew as us
 from toys import small_federation
-from unskew.engine import train as engine_train
+from unskew.engine import round_loop
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.validation_split import validation_split
@@ -37,7 +37,7 @@ def searched():
 @pytest.fixture
 def trained(monkeypatch):
     """The training samples, the number of rounds and the seed of every round that is trained."""
-    rounds, run_round = [], engine_train.run_round
+    rounds, run_round = [], round_loop.run_round
 
     def recorded(context, *arguments):
         rounds.append(
@@ -45,7 +45,7 @@ def trained(monkeypatch):
         )
         return run_round(context, *arguments)
 
-    monkeypatch.setattr(engine_train, "run_round", recorded)
+    monkeypatch.setattr(round_loop, "run_round", recorded)
     return rounds
 
 
@@ -96,7 +96,7 @@ def test_finished_trials_and_runs_are_not_trained_twice(trained, tmp_path):
 
 
 def test_an_interrupted_search_is_resumed(searched, tmp_path, monkeypatch):
-    run_round, left = engine_train.run_round, [8]
+    run_round, left = round_loop.run_round, [8]
 
     def interrupted(*arguments):
         left[0] -= 1
@@ -105,7 +105,7 @@ def test_an_interrupted_search_is_resumed(searched, tmp_path, monkeypatch):
         return run_round(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine_train, "run_round", interrupted)
+        patched.setattr(round_loop, "run_round", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tuned(out=tmp_path, jobs=1)
     resumed = tuned(out=tmp_path, jobs=1)

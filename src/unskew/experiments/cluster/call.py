@@ -15,10 +15,10 @@ import cloudpickle
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.hook_checks import ServerFailed
+from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.threads import threads
-from unskew.engine.train import run_training
 from unskew.errors import FolderError, FolderLockedError, UnskewError, add_traceback_note
 from unskew.models.functional import Model
 from unskew.runs.run import Run

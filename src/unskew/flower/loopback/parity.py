@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from unskew.composition.values import Server
+from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.engine.train import run_training
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods import make_method

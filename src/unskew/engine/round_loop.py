@@ -1,4 +1,4 @@
-"""Training: a run executes its stages, a stage its rounds; each round is evaluated and recorded.
+"""The round loop: a run executes its stages, a stage its rounds, and every round is recorded.
 
 :func:`run_training` is a run, :class:`StageRun` one of its stages, and :func:`run_round` one round:
 draw a cohort, broadcast, train the clients, check their uploads, aggregate.
