@@ -28,7 +28,7 @@ from unskew.cli.data_options import (
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
 from unskew.cli.judging_options import FinalOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
-from unskew.cli.place_option import On
+from unskew.cli.place_option import PlaceOption
 from unskew.cli.recorded_output import RecordedOutput
 from unskew.cli.tuning_options import (
     Tune,
@@ -140,7 +140,7 @@ def compare_methods(
             show_default="one per core, if each run uses one core",
         ),
     ] = None,
-    on: On = None,
+    on: PlaceOption = None,
     json: Json = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.

@@ -13,7 +13,7 @@ app = typer.Typer(
 )
 
 
-class Kind(StrEnum):
+class MethodKind(StrEnum):
     """The group of hooks that a method implements."""
 
     CLIENT = "client"
@@ -28,12 +28,12 @@ def new_method(
         str, typer.Argument(help="The name of its class, such as GradNorm: letters and digits.")
     ],
     kind: Annotated[
-        Kind,
+        MethodKind,
         typer.Option(
             help="What it changes: local training (client), aggregation (server), what stays on "
             "clients (personal), or who takes part, on which data and network (setup)."
         ),
-    ] = Kind.CLIENT,
+    ] = MethodKind.CLIENT,
 ) -> None:
     """Write a method that works, with a test that passes, to be changed into yours.
 

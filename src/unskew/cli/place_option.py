@@ -1,10 +1,10 @@
-"""The option that says where runs are executed."""
+"""The option that says where runs are executed: --on."""
 
 from typing import Annotated
 
 import typer
 
-On = Annotated[
+PlaceOption = Annotated[
     str | None,
     typer.Option(
         help="Where runs are executed: local, ray (at RAY_ADDRESS, or started here), "

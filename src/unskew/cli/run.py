@@ -8,7 +8,7 @@ import typer
 
 from unskew.cli.compute_options import Device, Memory, Precision, compute_options
 from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
-from unskew.cli.place_option import On
+from unskew.cli.place_option import PlaceOption
 
 if TYPE_CHECKING:
     from unskew.runs.run import Run
@@ -29,7 +29,7 @@ def run_config(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the last checkpoint.")
     ] = False,
-    on: On = None,
+    on: PlaceOption = None,
     json: Json = False,
 ) -> None:
     """Train one method as configured in a TOML file.

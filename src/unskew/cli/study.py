@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from unskew.cli.output import Json, print_json
-from unskew.cli.place_option import On
+from unskew.cli.place_option import PlaceOption
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,7 +91,7 @@ def run_one(
         int | None,
         typer.Option(min=1, help="Number of runs at the same time.", show_default="one per core"),
     ] = None,
-    on: On = None,
+    on: PlaceOption = None,
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:1, mps, or auto for the best available device.")
     ] = "auto",

@@ -15,7 +15,7 @@ from torch import Tensor
 Size = Literal["classes", "shared", "features"]
 """A length that depends on the run: the number of classes, of the coordinates that are both trained
 and sent, or of the inputs of the head."""
-Quantity = Literal["samples", "effective step"]
+KnownQuantity = Literal["samples", "effective step"]
 """What the server knows of a client: its number of samples, and the effective step of its round."""
 Bound = float | tuple[float, ...]
 """One bound for all numbers of a value, or one for each."""
@@ -43,13 +43,13 @@ class Value:
     """How many times larger than the cohort's median its norm may be; None: not compared."""
     floor: float = 0.0
     """Medians below this count as this, for values that honest clients bring close to zero."""
-    sums_to: Quantity | None = None
+    sums_to: KnownQuantity | None = None
     """What the server knows already and its numbers must sum to."""
     optional: bool = False
     """Whether it is sent only in some rounds or stages, and then by all clients."""
 
     def fault(
-        self, tensor: Tensor, sizes: Mapping[Size, int], known: Mapping[Quantity, float]
+        self, tensor: Tensor, sizes: Mapping[Size, int], known: Mapping[KnownQuantity, float]
     ) -> str | None:
         """Return what is wrong with one client's value; None if nothing is."""
         if self.dtype is not None and tensor.dtype != self.dtype:
@@ -61,7 +61,7 @@ class Value:
             return f"has shape {tuple(tensor.shape)}, not {shape}"
         return self._fault_of_numbers(tensor, known) if tensor.numel() else None
 
-    def _fault_of_numbers(self, tensor: Tensor, known: Mapping[Quantity, float]) -> str | None:
+    def _fault_of_numbers(self, tensor: Tensor, known: Mapping[KnownQuantity, float]) -> str | None:
         # Reductions, so that no copy of a large value is made.
         if not self.may_be_undefined and not math.isfinite(norm_of(tensor)):
             return "has infinite or undefined numbers, or overflows"

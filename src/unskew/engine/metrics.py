@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unskew.composition.part_files import function_from_file, names_file
 from unskew.errors import UnskewError
 from unskew.models.goals import Goal
-from unskew.stats.formulas import FORMULAS, Formula, PredictionMetric, Recall, Task
+from unskew.stats.formulas import FORMULAS, Formula, PredictionMetric, Recall, TaskKind
 from unskew.stats.metric import ACCURACY, LOSS, POOLED, Metric
 from unskew.utils.specs import build, parse
 from unskew.utils.wording import joined
@@ -35,7 +35,7 @@ class MetricPlan:
     computed: tuple[PredictionMetric, ...] = ()
     judged: Metric | None = None
     """None: accuracy, or the loss of a network without accuracy."""
-    task: Task | None = None
+    task: TaskKind | None = None
     specs: tuple[str, ...] = field(default=())
     """The names by which a node finds the same metrics."""
 
@@ -71,7 +71,7 @@ class MetricPlan:
 NO_METRICS = MetricPlan()
 
 
-def task_of(goal: Goal, classes: int) -> Task | None:
+def task_of(goal: Goal, classes: int) -> TaskKind | None:
     """Return the task of a network; None if it predicts neither classes nor values."""
     if goal.predicts == "classes":
         return "binary" if classes == 2 else "multiclass"
@@ -105,7 +105,7 @@ def make_metric(
 def plan_metrics(
     metrics: Sequence[MetricSpec],
     metric: MetricSpec | None,
-    task: Task | None,
+    task: TaskKind | None,
     classes: int,
     network: str,
     known: Iterable[PredictionMetric] = (),
@@ -141,7 +141,12 @@ class _Resolver:
     """Collects metrics by name."""
 
     def __init__(
-        self, task: Task | None, classes: int, known: dict[str, PredictionMetric], *, files: bool
+        self,
+        task: TaskKind | None,
+        classes: int,
+        known: dict[str, PredictionMetric],
+        *,
+        files: bool,
     ) -> None:
         self._task, self._classes, self._known, self._files = task, classes, known, files
         self.computed: dict[str, PredictionMetric] = {}

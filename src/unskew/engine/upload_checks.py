@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
-from unskew.composition.upload_values import TRAIN_LOSS, Quantity, Size, Value, norm_of
+from unskew.composition.upload_values import TRAIN_LOSS, KnownQuantity, Size, Value, norm_of
 from unskew.composition.values import Server, Tensors
 from unskew.engine.batches import local_steps
 from unskew.engine.client import ClientContext
@@ -179,9 +179,9 @@ class _Values:
             values["train_accuracy"] = torch.tensor(trained.accuracy, dtype=torch.float64)
         return values
 
-    def known(self, row: int) -> Mapping[Quantity, float]:
+    def known(self, row: int) -> Mapping[KnownQuantity, float]:
         """Return what the server knows of one client."""
-        known: dict[Quantity, float] = {"samples": float(self._samples[row])}
+        known: dict[KnownQuantity, float] = {"samples": float(self._samples[row])}
         if self._needs_effective_step:  # it is found by simulating every step
             known["effective step"] = self._effective_step(self._steps[row])
         return known

@@ -20,10 +20,10 @@ from pydantic.dataclasses import dataclass
 from unskew.stats.metric import Metric
 from unskew.utils.specs import OPTIONS
 
-Task = Literal["binary", "multiclass", "regression"]
+TaskKind = Literal["binary", "multiclass", "regression"]
 Array = NDArray[Any]
 
-CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+CLASSES: tuple[TaskKind, ...] = ("binary", "multiclass")
 BINS = 10
 """The number of bins of the calibration error, equally wide."""
 
@@ -32,7 +32,7 @@ class Formula(ABC):
     """A metric of targets and scores. Subclasses are frozen dataclasses of its options."""
 
     summary: ClassVar[str]
-    tasks: ClassVar[tuple[Task, ...]]
+    tasks: ClassVar[tuple[TaskKind, ...]]
     more_is_better: ClassVar[bool] = True
     is_share: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ from math import isnan
 from typing import Any, cast
 
 from unskew.data.preprocessing.cells import date_of, number_of
-from unskew.data.preprocessing.kinds import KINDS, LARGEST, Kind
+from unskew.data.preprocessing.kinds import KINDS, LARGEST, ColumnKind
 from unskew.errors import UnskewError
 
 _FORMS = "a kind (number, boolean, date, category, text), a range (0..120) or categories (low|high)"
@@ -16,7 +16,7 @@ _FORMS = "a kind (number, boolean, date, category, text), a range (0..120) or ca
 class Declared:
     """What the user says about a column, so that nothing has to be inferred from the data."""
 
-    kind: Kind
+    kind: ColumnKind
     low: float | None = None
     high: float | None = None
     """The range of numbers or dates (in days since 1970); values outside are moved to its ends."""
@@ -82,7 +82,7 @@ def declared_columns(said: Mapping[str, Any] | str | None) -> dict[str, Declared
 
 def _from_text(name: str, said: str) -> Declared:
     if said in KINDS:
-        return Declared(cast("Kind", said))
+        return Declared(cast("ColumnKind", said))
     low, dots, high = said.partition("..")
     if dots:
         dates = [date_of(end.strip()) for end in (low, high)]
@@ -94,7 +94,7 @@ def _from_text(name: str, said: str) -> Declared:
     raise UnskewError(f"columns: {name!r} must be {_FORMS} (got {said!r})")
 
 
-def _range(name: str, ends: Sequence[Any], kind: Kind) -> Declared:
+def _range(name: str, ends: Sequence[Any], kind: ColumnKind) -> Declared:
     low, high = float(ends[0]), float(ends[1])
     if not -LARGEST <= low < high <= LARGEST:
         raise UnskewError(f"columns: the range of {name!r} must increase, such as 0..120")

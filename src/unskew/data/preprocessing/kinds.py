@@ -8,9 +8,9 @@ import numpy as np
 
 from unskew.data.preprocessing.cells import Column, mapped
 
-Kind = Literal["number", "boolean", "date", "category", "text", "empty"]
+ColumnKind = Literal["number", "boolean", "date", "category", "text", "empty"]
 """What a column holds; ``empty`` is a column without a single value."""
-KINDS = tuple(kind for kind in get_args(Kind) if kind != "empty")
+KINDS = tuple(kind for kind in get_args(ColumnKind) if kind != "empty")
 
 LARGEST = 1e100
 """Numbers beyond this size are refused, because their squares are infinite."""
@@ -60,7 +60,7 @@ class Evidence:
         rows = (vars(part).values() for part in parts)
         return Evidence(*(sum(column) for column in zip(*rows, strict=True)))
 
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """Return what the column holds."""
         if not self.present:
             return "empty"
