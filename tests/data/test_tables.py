@@ -144,7 +144,7 @@ def test_all_misspelt_columns_and_all_odd_cells_are_named_at_once(tmp_path):
         Federation.from_table(path, **ROLES)
     declared = {"age": "category", "income": "category"}
     assert steps(Federation.from_table(path, **ROLES, columns=declared))["age"].kind == "category"
-    with pytest.raises(UnskewError, match="columns: 'sex' is no feature column"):
+    with pytest.raises(UnskewError, match="columns: 'sex' is not a feature column"):
         Federation.from_table(path, **ROLES, columns={"sex": "category"})
     with pytest.raises(UnskewError, match=r"'age' must hold numbers.*; column 'ward' must hold"):
         Federation.from_table(path, **ROLES, prepare="none")

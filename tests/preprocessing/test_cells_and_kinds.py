@@ -71,7 +71,7 @@ def test_evidence_adds_up_to_the_evidence_of_all_cells():
 def test_a_few_odd_cells_among_numbers_are_a_problem():
     numbers = [str(i) for i in range(19)]
     assert Evidence.of(column(*numbers, "unknown")).problem() == (
-        "1 of 20 cells are no numbers, and all others are"
+        "1 of 20 cells are not numbers, and all others are"
     )
     assert "infinite" in Evidence.of(column(*numbers, "inf")).problem()
     assert Evidence.of(column("1", "a", "b")).problem() is None

@@ -83,7 +83,7 @@ class RecordedOutput:
     def write(self) -> None:
         """Write what was recorded to the folder of the comparison, in place of an earlier record.
 
-        It only saves time, so a folder to which it cannot be written is no error.
+        The record only saves time, so it is not an error if it cannot be written.
         """
         from unskew.runs.atomic import write_json  # noqa: PLC0415 (help does not need them)
         from unskew.runs.leftovers import remove_dead_writes  # noqa: PLC0415

@@ -262,7 +262,7 @@ class Method(Objective, Coordinates):
         return self.with_kept(client.network.layout, payload["model"], state)
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Return the extras to send and the state to keep: what does not travel, and the parts'."""
+        """Return the extras to send and the state to keep: what is not sent, and the parts'."""
         extras: dict[str, Tensor] = {}
         kept, end_refs = self.kept(client.network.layout), trained.refs
         new = state if kept is None else {**state, KEPT: trained.vector[kept]}

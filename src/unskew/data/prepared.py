@@ -48,7 +48,7 @@ def with_features(
     """
     unknown = [name for name in declared if name not in columns]
     if unknown:
-        raise UnskewError(f"columns: {unknown[0]!r} is no feature column of {where}")
+        raise UnskewError(f"columns: {unknown[0]!r} is not a feature column of {where}")
     preprocessing = prepare_clients(
         _columns_of_clients(placed.train, columns),
         prepare,

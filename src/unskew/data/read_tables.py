@@ -68,7 +68,7 @@ class RawTable:
         return len(next(iter(self._columns.values())))
 
     def check_has(self, names: Iterable[str], hint: str = "") -> None:
-        """Raise an error that lists all names that are no column."""
+        """Raise an error that lists all names that are not columns."""
         check_has_columns(self._columns, names, self.where, hint)
 
     def cells(self, names: Sequence[str]) -> dict[str, Column]:
@@ -124,7 +124,7 @@ class RawTable:
             if _is_empty(value):
                 raise UnskewError(f"{self.where}: column {name!r} is empty in row {row + 1}")
         try:
-            with np.errstate(invalid="ignore"):  # infinite numbers are no ids, as is seen below
+            with np.errstate(invalid="ignore"):  # infinite numbers are not ids: see below
                 whole = column.astype(np.int64)
         except (ValueError, OverflowError, TypeError):
             return column.astype(str)

@@ -280,7 +280,7 @@ def _mean_over_outputs(context: ClientContext, server: Server) -> dict[str, floa
 
 
 def _noise(network: FunctionalModel, start: int, count: int, device: torch.device) -> Tensor | None:
-    """Return the random numbers of test samples, which are drawn as if each were a client."""
+    """Return random numbers for test samples, drawn as if each sample were a client."""
     if not network.goal.noise_per_sample:
         return None
     samples = np.arange(start, start + count)

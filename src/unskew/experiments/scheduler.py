@@ -203,7 +203,7 @@ def run_jobs(
             runs[index] = job.prepare()(callbacks[index])
             display.finish(job.label)
             return
-        # Futures report in threads; what follows from it happens in this one.
+        # Futures report from other threads; this one handles what they report.
         futures[index] = executor.submit(job.prepare(), lambda *done: events.put((index, done)))
         futures[index].add_done_callback(lambda _: events.put((index, None)))
 
@@ -274,7 +274,7 @@ def _is_finished(request: RunRequest) -> bool:
 
 
 def _or_skipped(request: RunRequest, run: Callable[[], Run]) -> Run:
-    """Return a run, or why it cannot be executed if that is no error."""
+    """Return a run, or the reason why it is skipped if its request allows that."""
     try:
         return run()
     except (FolderError, ServerFailed):

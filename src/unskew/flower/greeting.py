@@ -54,7 +54,7 @@ def parse_node_info(text: str) -> NodeInfo:
             raise ValueError(f"its {key} must be from {low} to {high:,} (got {info[key]:.3g})")
     _check_format(info["shape"], info["dtype"])
     if _RAW in info and (type(info[_RAW]) is not str or len(info[_RAW]) > _MAX_NAME):
-        raise ValueError("the hash of its columns is no short text")
+        raise ValueError("the hash of its columns is not a short text")
     return {key: info[key] for key in (*_TYPES, _RAW) if key in info} | _target(info)
 
 

@@ -172,7 +172,7 @@ def _roots(covariances: Tensor) -> Tensor:
     """Return R with ``R R^T`` the covariance of each class.
 
     Cholesky's root changes continuously with the covariance. Where there is none, because a client
-    sent numbers that are no covariance, negative eigenvalues count as zero.
+    sent numbers that are not a covariance, negative eigenvalues count as zero.
     """
     roots: Tensor
     roots, failed = torch.linalg.cholesky_ex(covariances)

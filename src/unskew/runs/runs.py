@@ -186,7 +186,7 @@ class Runs(Sequence[Run]):
 
     @property
     def _undefined(self) -> int:
-        """The number of clients on whose tests the metric is undefined, at most over seeds."""
+        """The number of clients on whose tests the metric is undefined: the most of all seeds."""
         found = [run.last("local", f"{self.metric.name}_undefined") for run in self._runs]
         return max((int(count) for count in found if not math.isnan(count)), default=0)
 

@@ -98,7 +98,7 @@ class StateFolder:
         path = self._folder() / name
         names: dict[int, list[str]] = {}
         with safe_open(path, "pt") as opened:
-            for key in opened.keys():  # noqa: SIM118 (it is no mapping)
+            for key in opened.keys():  # noqa: SIM118 (it is not a mapping)
                 client, _, tensor = key.partition("/")
                 names.setdefault(int(client), []).append(tensor)
         file = StateFile(path, sha256, len(names))

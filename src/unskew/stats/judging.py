@@ -86,8 +86,8 @@ def judge(
     ``margin`` is the largest difference that does not matter, in the units of the values, and
     ``error_rate`` the probability of any false answer. See ``docs/verdicts.md`` for the test.
 
-    >>> verdicts = judge({"fedavg": [70.1, 68.9, 71.0], "new": [75.3, 74.2, 76.1]})
-    >>> verdicts.pairs[0].answer, round(verdicts.pairs[0].difference, 2)
+    >>> answers = judge({"fedavg": [70.1, 68.9, 71.0], "new": [75.3, 74.2, 76.1]})
+    >>> answers.pairs[0].answer, round(answers.pairs[0].difference, 2)
     ('better', 5.2)
     """
     names = list(values)

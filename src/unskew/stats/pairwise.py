@@ -35,7 +35,7 @@ _BY_CHANCE = 0.002
 """A method is much noisier than most if an equal variance has less than this probability."""
 
 _UNLIKELY = 0.01
-"""The probability of a tie with every seed, over all pairs, below which it is no chance."""
+"""The probability of a tie with every seed, over all pairs, below which it is not chance."""
 
 
 @dataclass(frozen=True)

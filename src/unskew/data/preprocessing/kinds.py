@@ -79,7 +79,7 @@ class Evidence:
         for count, what in ((self.numbers, "numbers"), (self.dates, "dates")):
             if _MOSTLY * self.present <= count < self.present:
                 others = self.present - count
-                return f"{others} of {self.present} cells are no {what}, and all others are"
+                return f"{others} of {self.present} cells are not {what}, and all others are"
         return None
 
 

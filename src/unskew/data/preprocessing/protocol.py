@@ -226,7 +226,7 @@ def _center_and_scale(
 
 
 def _numbers(column: Column, declared: Declared) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the numbers of a column that are no gaps, moved into the declared range."""
+    """Return the numbers of a column without its gaps, clipped to the declared range."""
     if declared.kind not in ("number", "date"):
         return np.empty(0)
     values = column.numbers() if declared.kind == "number" else column.dates()
@@ -241,7 +241,7 @@ def _mismatch(declared: Declared, evidence: Evidence) -> str | None:
     counts = {"number": evidence.numbers, "date": evidence.dates}
     count = counts.get(declared.kind, evidence.present)
     if count < evidence.present:
-        return f"{evidence.present - count} of {evidence.present} cells are no {declared.kind}s"
+        return f"{evidence.present - count} of {evidence.present} cells are not {declared.kind}s"
     if declared.kind == "number" and evidence.unusable:
         return evidence.problem()
     return None

@@ -18,7 +18,7 @@ _BLOCK_BYTES = 2**22
 """Blocks that fit into a processor's cache are hashed fastest."""
 
 _WORTH_A_WARNING = 0.01
-"""The share of the test samples from which on more than two duplicates are no mere note."""
+"""The share of the test samples above which more than two duplicates are a warning, not a note."""
 
 Hashes = NDArray[np.uint64]
 

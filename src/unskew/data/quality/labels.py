@@ -1,4 +1,4 @@
-"""Labels: targets that are no classes, empty classes, clients with one class or without tests."""
+"""Labels: targets that are not classes, empty classes, clients with one class or without tests."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -14,7 +14,7 @@ On = str | Executor | None
 def find_place(on: On, jobs: int | None, cores: int) -> OpenWorkers | None:
     """Return what connects to a cluster; None for this machine.
 
-    ``jobs`` is the number of runs at the same time, ``cores`` that of the cores of each.
+    ``jobs`` is the number of runs at the same time, ``cores`` the number of cores of each.
     """
     if isinstance(on, Executor):
         return lambda _: _Borrowed(on)

@@ -16,7 +16,7 @@ from unskew.experiments.cluster.executor import OpenWorkers
 from unskew.experiments.cluster.shared_folder import SharedFolder
 
 _RETRIES = 3
-"""How often a run is repeated whose worker or machine was lost; it resumes from its checkpoint."""
+"""How often a run resumes from its checkpoint after its worker or machine was lost."""
 
 
 def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:

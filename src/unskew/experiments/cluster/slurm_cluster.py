@@ -36,7 +36,7 @@ _ANY_NUMBER = 1000
 """How often a job is requeued, and how many jobs of an array run at the same time: no limit."""
 
 _RETRIES = 3
-"""How often a job is submitted again that ended before its runs were done."""
+"""How often a job that ended before its runs were done is submitted again."""
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_BETWEEN_QUEUES = 5.0

@@ -43,8 +43,8 @@ class Measured:
         """Read the value after so many rounds: the mean over the second half of them.
 
         Under skew the accuracy jumps from round to round, so a single round would make the choice
-        depend on noise. The run may have more rounds. Before the last ones it may have learnt
-        nothing yet, so only then it may have collapsed.
+        depend on noise. The run may have more rounds. Only a run with all of its rounds can count
+        as collapsed: before, it may merely have learnt nothing yet.
         """
         rows = [row for row in run.metrics if row["round"] <= rounds or row["stage"] != "task"]
         run = replace(run, metrics=rows)

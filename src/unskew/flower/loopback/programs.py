@@ -68,7 +68,7 @@ class Program:
         self.reap()
 
     def reap(self) -> None:
-        """Read the exit code of the first process if it has exited, so that it is no zombie."""
+        """Read the exit code of the first process if it has exited: it would stay a zombie."""
         self._process.poll()
 
     def text(self) -> str:
