@@ -61,7 +61,8 @@ FEDERATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
 
 METHODS = (
     "fedavg,mean,fedprox,scaffold,feddyn,fednova,fedavgm,fedadam,fedyogi,fedexp,fedcm,fedacg,"
-    "fedsam,fedsmoo,fedlc,fedrs,fedntd,ccvr,feddisco,ida,fedawa,fedlws,fedsa,fedfusion,"
+    "fedsam,mofedsam,fedlesam,fedspeed,fedsmoo,fedlc,fedrs,fedntd,feddecorr,ccvr,feddisco,ida,"
+    "fedawa,fedlws,fedsa,fedfusion,"
     "latent:vae_rounds=20,feddisk:density_rounds=20,local_rounds=10,ratio_rounds=10"
 )
 """The five papers, and other weights, corrections of drift, server optimizers and calibrations."""
