@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 FinalBy = Literal["mean", "last"]
 """The number that is judged: the mean of the last evaluations, or the last one."""
 
+Level = Literal["global", "local", "personal"]
+"""The model and the test that are judged: the global model on the common test or on the clients'
+own tests, or the clients' personal models on their own tests."""
+
 
 @dataclass(eq=False)
 class Run:
