@@ -191,7 +191,8 @@ class Runs(Sequence[Run]):
     def _failed(self, level: str) -> dict[str, str]:
         """Return in words how methods failed at a level, for those that did."""
         found = {m: outcomes_of(self.of(m), level, self.final) for m in self._trained}
-        return {m: joined([each.words for each in all_]) for m, all_ in found.items() if all_}
+        failed = {m: [each for each in all_ if each.is_failure] for m, all_ in found.items()}
+        return {m: joined([each.words for each in all_]) for m, all_ in failed.items() if all_}
 
     @property
     def _undefined(self) -> int:
