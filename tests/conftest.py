@@ -6,7 +6,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from unskew.engine.threads import threads
+from unskew.utils.threads import threads
 
 # Asserts of helper modules show the values they compare, too.
 pytest.register_assert_rewrite("deployments", "pages", "terminal")

@@ -18,9 +18,9 @@ import torch
 import unskew as us
 from every_method import QUICK
 from toys import small_federation, vector_of
-from unskew.engine.threads import threads
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.methods import METHODS, Aspect, make_method
+from unskew.utils.threads import threads
 
 PAGE = Path(__file__).parents[1] / "docs" / "composition.md"
 BEGIN, END = "<!-- pairs: begin -->\n", "<!-- pairs: end -->\n"

@@ -14,6 +14,8 @@ from unskew.methods.ccvr import CCVR, pooled
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
+from unskew.runs.read import read_run
+from unskew.utils.threads import threads
 
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 
@@ -116,6 +118,38 @@ def test_classes_that_no_client_has_keep_their_weights():
     calibrated = us.train(federation, "ccvr", **options).model.head
     assert torch.equal(plain.weight[2], calibrated.weight[2])
     assert not torch.equal(plain.weight[:2], calibrated.weight[:2])
+
+
+def test_the_head_is_trained_only_in_rounds_that_are_evaluated(federation, monkeypatch):
+    calls = []
+    train = CCVR._trained_head
+    monkeypatch.setattr(CCVR, "_trained_head", lambda *args: calls.append(1) or train(*args))
+    options = OPTIONS | {"rounds": 5}
+    every = us.train(federation, "ccvr", **options)
+    assert len(calls) == 5  # although the model is asked for on two levels, and at the end
+    calls.clear()
+    rare = us.train(federation, "ccvr", **options, evaluate_every=4)
+    assert len(calls) == 2  # rounds 4 and 5
+    calls.clear()
+    never = us.train(federation, "ccvr", **options, evaluate_every=0)
+    assert len(calls) == 1  # the model of the run
+    assert torch.equal(vector_of(every), vector_of(rare))
+    assert torch.equal(vector_of(every), vector_of(never))
+    assert [row["global"] for row in every.metrics[3:]] == [r["global"] for r in rare.metrics[3:]]
+
+
+def test_a_resumed_run_has_the_same_head(federation, tmp_path):
+    """Its state holds the statistics and not the head, which is trained again, with any threads."""
+    whole = us.train(federation, "ccvr", **OPTIONS, out=tmp_path / "whole")
+    us.train(federation, "ccvr", **OPTIONS | {"rounds": 2}, out=tmp_path / "resumed")
+    resumed = us.train(federation, "ccvr", **OPTIONS, out=tmp_path / "resumed", resume=True)
+    with threads(torch.get_num_threads() + 1):
+        finished = us.train(federation, "ccvr", **OPTIONS, out=tmp_path / "whole", resume=True)
+    assert whole.metrics[-1]["global"] == resumed.metrics[-1]["global"]
+    for run in (resumed, finished):
+        assert torch.equal(vector_of(whole), vector_of(run))
+    stored = read_run(tmp_path / "whole").predictor.module
+    assert torch.equal(stored.head.weight, whole.model.head.weight)
 
 
 @pytest.mark.parametrize("method", long_after(1, ["ccvr+fedprox+ida", "ccvr"]))

@@ -10,11 +10,13 @@ from torch import nn
 import unskew as us
 from toys import federation_of, vector_of
 from unskew.aggregation.simplex import least_quadratic
-from unskew.composition.values import Client
+from unskew.aggregation.uploads import Uploads
+from unskew.composition.values import Client, Server, Step
 from unskew.methods import fedas, fedpac
 from unskew.methods.common.features import (
     distance_to_prototypes,
     features_of,
+    prototype_term,
     prototypes_of,
     weighted_prototypes,
 )
@@ -22,7 +24,7 @@ from unskew.methods.fedas import FedAS, fisher_trace
 from unskew.methods.fedpac import head_weights, statistics
 from unskew.methods.fedproto import FedProto, with_nearest_prototype
 from unskew.models import make
-from unskew.models.functional import FunctionalModel
+from unskew.models.functional import Batch, ForwardPass, FunctionalModel
 from unskew.models.layout import Layout, flatten
 
 QUICK = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
@@ -49,6 +51,18 @@ def test_the_distance_by_hand():
     prototypes = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
     features = torch.tensor([[1.0, 3.0], [7.0, 7.0]])
     assert distance_to_prototypes(features, prototypes, torch.tensor([0, 1])).tolist() == [2.5, 0.0]
+
+
+def test_the_term_by_hand():
+    """Distances 2.5 and 2 with the scales 1/4 and 3/4: 0.625 + 1.5, four times."""
+    prototypes = torch.tensor([[0.0, 1.0], [6.0, 6.0]])
+    features = torch.tensor([[1.0, 3.0], [6.0, 8.0]])
+    batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0.25, 0.75]))
+    passed = ForwardPass(torch.zeros(2, 2), features)
+    step = Step(None, torch.zeros(1), {}, batch, passed)
+    assert float(prototype_term(4.0, step, prototypes)) == 8.5
+    assert prototype_term(0.0, step, prototypes) is None
+    assert prototype_term(4.0, step, None) is None
 
 
 def test_mean_prototypes_by_hand():
@@ -192,6 +206,48 @@ def test_clients_count_by_their_fisher_trace():
     federation = federation_of(easy, hard, classes=2)
     run = us.train(federation, "fedas", model="mlp:hidden=4", rounds=8, lr=0.5, batch_size=5)
     assert run.client_tables[-1]["weight"][1] > 0.9
+
+
+def test_weights_are_proportional_to_the_fisher_traces():
+    layout = Layout.of(nn.Linear(1, 1))
+    uploads = Uploads.of(
+        torch.zeros(3, 2),
+        layout=layout,
+        samples=[9, 9, 90],
+        extras={"fisher": torch.tensor([1.0, 3.0, 0.0])},
+    )
+    weights = FedAS().client_weights(Server(torch.zeros(2)))(uploads)
+    assert weights.tolist() == [0.25, 0.75, 0.0]
+
+
+def test_an_alignment_step_by_hand():
+    """The features of x are w x, and p x with the client's last body: so are the prototypes, since
+    each class has one x. The mean of (w x - p x)² over x = 1 and 2 has the slope 5 (w - p)."""
+    x, y = np.array([[1.0], [2.0]]), np.array([0, 1])
+    federation = federation_of((x, y), (x, 1 - y), classes=2)
+    network = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 2))
+    moved = []
+
+    class Watched(FedAS):
+        def prepare(self, client, start, payload, state):
+            prepared = super().prepare(client, start, payload, state)
+            if "previous" in state:
+                vectors = (start.received, state["previous"], prepared.vector)
+                moved.append([float(each[0]) for each in vectors])
+            return prepared
+
+    us.train(federation, Watched(), model=network, rounds=3, batch_size=2, lr=0.1)
+    assert len(moved) == 4
+    for received, previous, aligned in moved:
+        assert received != pytest.approx(previous)
+        assert aligned == pytest.approx(received - 0.1 * 5 * (received - previous))
+
+
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+def test_a_new_client_is_not_aligned_by_weight_decay(federation, runner):
+    options = QUICK | {"rounds": 1, "runner": runner, "weight_decay": 0.5}
+    aligned, plain = (us.train(federation, m, **options) for m in ("fedas", "fedas:align_epochs=0"))
+    assert torch.equal(vector_of(aligned), vector_of(plain))
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])

@@ -209,6 +209,7 @@ def test_the_python_code_judges_as_the_comparison_did():
     text = python_text(runs)
     assert "seeds=[0, 1, 2, 3, 4]" in text
     assert "final='last', margin=2.0" in text
+    assert "level='personal'" in python_text(Runs(list(runs), level="personal"))
     text = python_text(Runs(list(runs), waves=Waves((3, 5), best=True)))
     assert "seeds=3, " in text
     assert "decide={'max_seeds': 5, 'best': True}" in text

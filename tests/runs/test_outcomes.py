@@ -90,3 +90,32 @@ def test_methods_that_train_the_same_model_are_identical_to_the_bit():
     assert "identical to fedavg in every round" in runs.remarks["mean"]
     assert "identical to fedavg in every round" in runs.remarks["fedprox:mu=0.0"]
     assert not any("identical" in text for text in runs.remarks.get("fedprox:mu=1.0", []))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "count"),
+    [
+        ([0.3, 0.6, 0.7, 0.1, 0.7, 0.1, 0.7], 2),
+        ([0.3, 0.1, 0.6, 0.7, 0.7, 0.7, 0.7, 0.7], 0),  # before the evaluations that are judged
+        ([0.1, 0.1, 0.1, 0.6, 0.7], 0),  # had not learnt yet
+        ([0.1, 0.6, 0.1, 0.7, 0.7], 1),
+        ([0.6, 0.1, 0.1, 0.1, 0.1, 0.1], None),  # collapsed
+    ],
+)
+def test_some_of_the_judged_evaluations_may_have_collapsed(accuracies, count):
+    run = made_run(accuracies=accuracies)
+    run.metadata["data"] = {"majority": {"global": 0.1}}
+    steady = made_run(seed=1, accuracies=[0.7] * 7)
+    words = [outcome.words for outcome in outcomes_of([run, steady], "global")]
+    if count is None:
+        assert words == ["collapsed in 1 of 2 seeds"]
+        return
+    assert words == ["unstable in 1 of 2 seeds"] * bool(count)
+    assert outcomes_of([run, steady], "global", "last") == []
+    runs = Runs([run, steady, *(made_run("ida", seed) for seed in (0, 1))])
+    assert not runs.verdict().failed
+    assert runs.failures("fedavg") == {}
+    if count:
+        (remark,) = runs.remarks["fedavg"]
+        assert f": up to {count} of the 5 evaluations that are averaged are no better" in remark
+        assert "unstable in 1 of 2 seeds" in str(runs.table_with_verdict())

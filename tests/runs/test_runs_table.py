@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from unskew.errors import UnskewError
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -288,3 +289,36 @@ def test_one_method_in_two_precisions_is_listed_with_both():
         for seed, precision in enumerate(("float32", "bf16"))
     ]
     assert "float32 for fedavg, bf16 for fedavg." in str(Runs(runs).table())
+
+
+def personal(level):
+    """Two methods of equal global models; the personal models of the second are better."""
+    runs = [made_run("fedavg", seed, [0.5], local=0.6 + seed / 100) for seed in range(3)]
+    for seed in range(3):
+        run = made_run("ditto", seed, [0.5], local=0.6, personal=0.9 + seed / 100)
+        run.metrics[0]["personal"]["min"] = 0.7
+        runs.append(run)
+    return Runs(runs, level=level)
+
+
+def test_personal_models_are_judged_if_that_is_asked_for():
+    assert personal(None).level == "global"
+    runs = personal("personal")
+    table = runs.table_with_verdict(target=0.85)
+    assert table.columns[:5] == ["method", "personal accuracy", "local", "worst", "rounds to 85 %"]
+    assert table.rows[0][:5] == ["ditto", "91.00 ± 1.00 %", "60.00 %", "70.00 %", "1.0"]
+    assert table.rows[1][4] == "-"
+    assert table.notes[0].startswith(
+        "Personal accuracy (personal models on the clients' own tests)"
+    )
+    verdict = runs.verdict()
+    assert (verdict.level, verdict.pairs[0].difference) == ("personal", pytest.approx(30))
+    assert str(verdict).startswith("By personal models on the clients' own tests, on average: ")
+    assert runs.with_same_judging(list(runs)).level == "personal"
+    local = personal("local").table(target=0.85)
+    assert local.columns[:4] == ["method", "local accuracy", "personal", "worst"]
+
+
+def test_an_unknown_level_is_an_error():
+    with pytest.raises(UnskewError, match="level must be global, local or personal"):
+        personal("own")

@@ -26,7 +26,7 @@ from unskew.cli.data_options import (
     data_config,
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
-from unskew.cli.judging_options import FinalOption, Margin, MetricOption, Metrics
+from unskew.cli.judging_options import FinalOption, LevelOption, Margin, MetricOption, Metrics
 from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import PlaceOption
 from unskew.cli.recorded_output import RecordedOutput
@@ -100,6 +100,7 @@ def compare_methods(
     metrics: Metrics = None,
     final: FinalOption = "mean",
     margin: Margin = 1.0,
+    level: LevelOption = None,
     decide: Decide = False,
     max_seeds: MaxSeeds = None,
     budget: Budget = None,
@@ -231,6 +232,7 @@ def compare_methods(
             target=target,
             final=final,
             margin=margin,
+            level=level,
             command=shlex.join(["unskew", *sys.argv[1:]]),
             settings=Settings.validated(options),
         )

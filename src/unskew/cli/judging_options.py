@@ -31,6 +31,17 @@ Metrics = Annotated[
     ),
 ]
 
+LevelOption = Annotated[
+    Literal["global", "local", "personal"] | None,
+    typer.Option(
+        "--level",
+        help="Judge methods by the global model on the common test (global) or on the clients' own "
+        "tests (local), or by personal models on the clients' own tests (personal). It also "
+        "decides --tune and --target.",
+        show_default="global; local if there is no common test",
+    ),
+]
+
 Margin = Annotated[
     float,
     typer.Option(

@@ -34,11 +34,11 @@ from unskew.engine.placement import (
 )
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
 from unskew.engine.settings import Settings
-from unskew.engine.threads import threads
 from unskew.engine.trace_cache import TraceCache
 from unskew.models.functional import Batch, Buffers, FunctionalModel
 from unskew.models.layout import Layout, rows_are_finite
 from unskew.utils.rng import stream
+from unskew.utils.threads import threads
 
 _CPU = torch.device("cpu")
 

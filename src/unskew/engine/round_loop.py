@@ -35,7 +35,6 @@ from unskew.engine.runners import example_inputs
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
-from unskew.engine.threads import threads, threads_for
 from unskew.engine.traffic import hidden_from_server, round_traffic
 from unskew.engine.upload_checks import accepted_uploads, rejected_clients
 from unskew.errors import UnskewError, UnskewWarning
@@ -49,6 +48,7 @@ from unskew.runs.sample_weights import weights_table
 from unskew.runs.stage_cache import StageCache
 from unskew.runs.states import ClientStates, StateStore
 from unskew.utils.jsonable import to_jsonable
+from unskew.utils.threads import threads, threads_for
 
 
 def run_training(

@@ -23,12 +23,12 @@ from unskew.engine.precision import resolve_precision
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings, metric_name
 from unskew.engine.stage import rounds_of, settings_of
-from unskew.engine.threads import threads_for
 from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
 from unskew.runs.cpu import CPUS, cpu_kind
 from unskew.runs.metadata import density_metadata, federation_metadata
+from unskew.utils.threads import threads_for
 
 _ROUNDS_CHECKED = 20
 """How many of the first rounds are checked for a quorum that their clients can never reach."""

@@ -30,7 +30,7 @@ from unskew.experiments.tuning.search import search
 from unskew.methods import make_method
 from unskew.models.functional import Model
 from unskew.runs.read import TUNING
-from unskew.runs.run import FinalBy, Run
+from unskew.runs.run import FinalBy, Level, Run
 from unskew.runs.runs import Runs, check_judging
 from unskew.runs.stage_cache import stage_cache_in
 from unskew.runs.target import check_target
@@ -60,6 +60,7 @@ def compare(
     target: float | None = None,
     final: FinalBy = "mean",
     margin: float = MARGIN,
+    level: Level | None = None,
     command: str | None = None,
     settings: Settings | None = None,
     **options: Any,
@@ -78,7 +79,9 @@ def compare(
 
     ``final`` is the number by which methods are judged: the mean of the last tenth of the
     evaluations (at least five), or with ``"last"`` the last one. Differences up to ``margin``
-    percentage points count as equivalent; see :meth:`unskew.Runs.verdict`.
+    percentage points count as equivalent; see :meth:`unskew.Runs.verdict`. ``level`` is what is
+    judged, also by ``tune``: ``"global"``, the global model on the common test; ``"local"``, the
+    global model on the clients' own tests; or ``"personal"``, personal models on these.
 
     ``metrics`` are computed from all predictions of a level, besides accuracy and loss: names such
     as ``"auc"``, or functions of targets and scores. ``metric`` is the one that decides tuning,
@@ -115,10 +118,10 @@ def compare(
     if len(set(names)) != len(names):
         raise UnskewError(f"methods must be distinct (got {', '.join(names)})")
     seed_list = _seeds(seeds)
-    check_judging(final, margin)
+    check_judging(final, margin, level)
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
-    tuning, started = make_plan(tune, settings, seed_list), time.monotonic()
+    tuning, started = make_plan(tune, settings, seed_list, level), time.monotonic()
     deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, settings.workers or 1)
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
@@ -126,7 +129,8 @@ def compare(
         from unskew.report.page import prepare_comparison_folder  # noqa: PLC0415 (imports jinja2)
 
         prepare_comparison_folder(folder)
-    federations.of(seed_list[0])  # so that errors in the data are reported before anything starts
+    # Errors in the data are reported before anything starts.
+    _check_level(level, federations.of(seed_list[0]))
     total = len(seed_list) * sum(planned_rounds(m.stages(), settings.rounds) for m in chosen)
     if tuning is not None:
         total += len(chosen) * tuning.budget
@@ -152,7 +156,7 @@ def compare(
         rows = _Rows(entries, federations, settings, folder)
         if deciding is None:
             found = scheduler.run(rows.requests(rows.specs, seed_list))
-            runs = rows.collect(found, final=final, margin=margin)
+            runs = rows.collect(found, final=final, margin=margin, level=level)
         else:
 
             def train(specs: Sequence[str], wave: Sequence[int]) -> list[Run]:
@@ -165,7 +169,9 @@ def compare(
                 rows.specs,
                 deciding,
                 train,
-                partial(rows.collect, final=final, margin=margin, waves=deciding.waves),
+                partial(
+                    rows.collect, final=final, margin=margin, level=level, waves=deciding.waves
+                ),
                 display,
                 started,
             )
@@ -230,6 +236,17 @@ def _check_target(
         name = parse(settings.metric.removeprefix(POOLED))[0]
         if name in FORMULAS and FORMULAS[name].is_share:
             check_target(target, name)
+
+
+def _check_level(level: Level | None, federation: Federation) -> None:
+    """Raise before training if nothing can be measured at the level that is judged."""
+    if level == "global" and not federation.common.samples:
+        raise UnskewError(f"level: {federation.name} has no common test; use local or personal")
+    if level in ("local", "personal") and not federation.test.samples:
+        raise UnskewError(
+            f"level: no client of {federation.name} has test samples; hold some out, for example "
+            "with --holdout 0.2, or use global"
+        )
 
 
 class _FederationCache:

@@ -5,7 +5,7 @@ Federated Learning with Non-IID Data", 2021. Clients send the mean and the scatt
 model's features of each class; the server pools them, draws features and trains the head on them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics
@@ -31,9 +32,11 @@ from unskew.composition.values import (
 )
 from unskew.methods.common.class_losses import cross_entropy
 from unskew.methods.common.features import features_of
+from unskew.models.layout import Layout
 from unskew.models.split import split
 from unskew.utils.rng import torch_generator
 from unskew.utils.specs import OPTIONS
+from unskew.utils.threads import threads
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -58,7 +61,7 @@ class CCVR(ClientSide, ServerSide, Setup):
         kind="server",
         up="model, label counts, feature statistics",
     )
-    grid: ClassVar[SearchSpace] = {"samples": (50, 200, 1000)}
+    grid: ClassVar[SearchSpace] = {"samples": (50, 200, 1000, 5000)}
 
     replaces = frozenset({Aspect.GLOBAL_MODEL})
     needs = frozenset({"label_counts"})
@@ -93,20 +96,48 @@ class CCVR(ClientSide, ServerSide, Setup):
     def conclude(
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
-        """Calibrate the head of the model whose features the clients measured."""
+        """Keep the pooled statistics, and the model whose features the clients measured."""
         assert uploads.label_counts is not None
         counts = uploads.label_counts.double()
         means, scatters = (
             torch.stack(list(uploads.extras[name])).double() for name in ("means", "scatters")
         )
-        features, y = self._virtual(*pooled(counts, means, scatters), int(before.state["seed"]))
-        calibrated = self._trained_head(uploads, features, y, counts.sum(0) > 0)
-        state = {**before.state, "calibrated": calibrated}
+        present, mean, covariance = pooled(counts, means, scatters)
+        state = {
+            "seed": before.state["seed"],
+            "present": present,
+            "means": mean,
+            "covariances": covariance,
+            "measured": uploads.previous.clone(),
+            "head": _places_of_head(uploads.layout),
+            # Sums depend on the number of threads in their last digits.
+            "threads": torch.tensor(torch.get_num_threads()),
+        }
         return replace(after, state=state), {}
 
     def model(self, server: Server) -> Tensor:
-        """Return the calibrated model; before the first round, the one that is sent."""
-        return server.state.get("calibrated", server.vector)
+        """Return the calibrated model; before the first round, the one that is sent.
+
+        The head is trained when the model is needed first after a round: rounds that are not
+        evaluated do not calibrate.
+        """
+        state = server.state
+        if "means" not in state:
+            return server.vector
+        known = _calibrated.get(state["means"])
+        if known is None or known[0] != self:
+            with threads(int(state["threads"])):
+                known = self, self._calibrate(state)
+            _calibrated[state["means"]] = known
+        return known[1]
+
+    def _calibrate(self, state: Tensors) -> Tensor:
+        """Return the model that the clients measured with a head for the pooled statistics."""
+        present = state["present"]
+        features, y = self._virtual(
+            present, state["means"], state["covariances"], int(state["seed"])
+        )
+        return self._trained_head(state["measured"], state["head"], features, y, present)
 
     def _virtual(
         self, present: Tensor, means: Tensor, covariances: Tensor, seed: int
@@ -122,36 +153,44 @@ class CCVR(ClientSide, ServerSide, Setup):
         return features[present].flatten(0, 1).float(), y[present].flatten()
 
     def _trained_head(
-        self, uploads: Uploads, features: Tensor, y: Tensor, present: Tensor
+        self, measured: Tensor, places: Tensor, features: Tensor, y: Tensor, present: Tensor
     ) -> Tensor:
-        """Return the previous model with a head trained on virtual features.
+        """Return a model with a head trained on virtual features.
 
         Classes that no client of the round has are left out of the softmax, and so unchanged.
         """
-        model = uploads.previous.clone()
-        entries = {entry.name: entry for entry in uploads.layout}
-        leaves = {
-            name: model[entries[name].slice].clone().requires_grad_()
-            for name in ("head.weight", "head.bias")
-            if name in entries
-        }
-        weight = entries["head.weight"]
-        missing = torch.full((weight.shape[0],), -torch.inf)
+        model, width = measured.clone(), features.shape[1]
+        slices = [slice(start, stop) for start, stop in places.tolist()]
+        leaves = [model[place].clone().requires_grad_() for place in slices]
+        weight, bias = leaves[0], leaves[1:]
+        missing = torch.full((len(weight) // width,), -torch.inf)
         missing[: len(present)][present] = 0.0
-        optimizer = torch.optim.Adam(leaves.values(), self.head_lr)
+        optimizer = torch.optim.Adam(leaves, self.head_lr)
         for _ in range(self.steps):
             with torch.enable_grad():
-                logits = features @ leaves["head.weight"].view(weight.shape).T + missing
-                if "head.bias" in leaves:
-                    logits = logits + leaves["head.bias"]
+                logits = features @ weight.view(-1, width).T + missing
+                if bias:
+                    logits = logits + bias[0]
                 loss = cross_entropy(logits, y).mean()
-                gradients = torch.autograd.grad(loss, list(leaves.values()))
-            for leaf, gradient in zip(leaves.values(), gradients, strict=True):
+                gradients = torch.autograd.grad(loss, leaves)
+            for leaf, gradient in zip(leaves, gradients, strict=True):
                 leaf.grad = gradient
             optimizer.step()
-        for name, leaf in leaves.items():
-            model[entries[name].slice] = leaf.detach()
+        for place, leaf in zip(slices, leaves, strict=True):
+            model[place] = leaf.detach()
         return model
+
+
+_calibrated: MutableMapping[Tensor, tuple[CCVR, Tensor]] = WeakIdKeyDictionary()
+"""The calibrated models by the pooled means they follow from, as long as these exist: one round
+asks for its model several times."""
+
+
+def _places_of_head(layout: Layout) -> Tensor:
+    """Return where the head's weight is in a model, and its bias if it has one: start and stop."""
+    slices = {entry.name: entry.slice for entry in layout}
+    names = [name for name in ("head.weight", "head.bias") if name in slices]
+    return torch.tensor([[slices[name].start, slices[name].stop] for name in names])
 
 
 def pooled(counts: Tensor, means: Tensor, scatters: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -34,7 +34,7 @@ class FedACG(FedProx, ServerSide):
         title="Look-ahead broadcast", paper="Kim et al. 2024", kind="objective"
     )
     grid: ClassVar[SearchSpace] = {
-        "mu": LogRange(1e-3, 0.1),
+        "mu": LogRange(1e-4, 0.1),
         "server_momentum": (0.75, 0.8, 0.85, 0.9),
     }
 

@@ -160,4 +160,6 @@ class _AlignmentTraining(Method):
         return Start(received, received, refs)
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        return Finished(state={**state, _ALIGNED: trained.vector})
+        # Weight decay and running statistics would move the body of a new client too.
+        aligned = trained.vector if _PREVIOUS in state else start.received
+        return Finished(state={**state, _ALIGNED: aligned})

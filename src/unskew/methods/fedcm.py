@@ -48,7 +48,7 @@ class FedCM(ClientSide, ServerSide):
         down="model, variate",
         up="model, 1 number",
     )
-    grid: ClassVar[SearchSpace] = {"alpha": (0.05, 0.1, 0.5)}
+    grid: ClassVar[SearchSpace] = {"alpha": (0.05, 0.1, 0.5, 0.8)}
 
     replaces = frozenset({Aspect.PERTURBATION})
 

@@ -47,7 +47,7 @@ class FedDyn(ClientSide, ServerSide):
     about: ClassVar[About] = About(
         title="Dynamic regularisation", paper="Acar et al. 2021", kind="objective"
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.001, 0.01, 0.1)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"alpha": (0.0001, 0.001, 0.01, 0.1)}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the centre of the quadratic term and the slope of the linear term."""

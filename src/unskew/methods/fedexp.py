@@ -41,7 +41,7 @@ class FedExP(ClientSide, ServerSide):
         kind="server",
         up="model, 1 number",
     )
-    grid: ClassVar[SearchSpace] = {"eps": LogRange(1e-3, 0.1)}
+    grid: ClassVar[SearchSpace] = {"eps": LogRange(1e-3, 2.0)}
 
     replaces = frozenset({Aspect.SERVER_STEP, Aspect.GLOBAL_MODEL})
 

@@ -31,7 +31,7 @@ class FedLC(ClientSide):
     about: ClassVar[About] = About(
         title="Logits calibrated by class counts", paper="Zhang et al. 2022", kind="objective"
     )
-    grid: ClassVar[SearchSpace] = {"tau": (0.1, 0.5, 1.0)}
+    grid: ClassVar[SearchSpace] = {"tau": (0.01, 0.1, 0.5, 1.0)}
 
     replaces = frozenset({Aspect.LOSS})
     needs_classes = True

@@ -39,7 +39,7 @@ class FedLESAM(ClientSide):
     about: ClassVar[About] = About(
         title="Flat minima of the global loss", paper="Fan et al. 2024", kind="objective"
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rho": (0.01, 0.05, 0.1, 0.5)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rho": (0.001, 0.01, 0.05, 0.1, 0.5)}
 
     replaces = frozenset({Aspect.PERTURBATION})
 

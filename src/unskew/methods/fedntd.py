@@ -35,7 +35,7 @@ class FedNTD(ClientSide):
     about: ClassVar[About] = About(
         title="Not-true distillation", paper="Lee et al. 2022", kind="objective"
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"beta": (0.1, 0.3, 0.5, 1.0)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"beta": (0.03, 0.1, 0.3, 0.5, 1.0)}
 
     adds = frozenset({Aspect.LOCAL_LOSS})
     needs_classes = True

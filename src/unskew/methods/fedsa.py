@@ -15,6 +15,7 @@ from unskew.aggregation.fedsa import Scope, Weighting, fedsa
 from unskew.aggregation.rule import Rule
 from unskew.aggregation.weighting import by_samples, uniform
 from unskew.composition.parts import Aspect
+from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import About
 from unskew.methods.common.rule_part import RulePart
 from unskew.utils.specs import OPTIONS
@@ -55,6 +56,10 @@ class FedSA(RulePart):
         kind="server",
         needs_individual_updates=True,
     )
+    grid: ClassVar[SearchSpace] = {
+        "cv_threshold": (0.1, 0.2, 0.3, 0.4),
+        "similarity": (0.1, 0.2, 0.3, 0.4),
+    }
 
     replaces = RulePart.replaces | {Aspect.STATISTICS}
 

@@ -29,7 +29,7 @@ class FedSAM(ClientSide):
     about: ClassVar[About] = About(
         title="Flat local minima", paper="Qu et al. 2022", kind="objective"
     )
-    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rho": (0.01, 0.05, 0.1, 0.5)}
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rho": (0.001, 0.01, 0.05, 0.1, 0.5)}
 
     replaces = frozenset({Aspect.PERTURBATION})
     reads_gradient = True

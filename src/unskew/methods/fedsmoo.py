@@ -58,8 +58,8 @@ class FedSMOO(FedDyn):
         up="model, variate",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "alpha": (0.01, 0.1, 1.0),
-        "rho": (0.01, 0.05, 0.1, 0.5),
+        "alpha": (0.001, 0.01, 0.1, 1.0),
+        "rho": (0.001, 0.01, 0.05, 0.1, 0.5),
     }
 
     @property

@@ -38,8 +38,8 @@ class FedSpeed(FedDyn):
         title="Dynamic regularisation and flat minima", paper="Sun et al. 2023", kind="objective"
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "alpha": (0.01, 0.1, 1.0),
-        "rho": (0.01, 0.05, 0.1, 0.5),
+        "alpha": (0.001, 0.01, 0.1, 1.0),
+        "rho": (0.001, 0.01, 0.05, 0.1, 0.5),
     }
 
     def perturbation(self, step: Step, refs: Tensors) -> Perturbation:

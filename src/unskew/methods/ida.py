@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 from unskew.aggregation.inverse import Center, inverse_distance
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.parts import Aspect, ServerSide
+from unskew.composition.search_space import SearchSpace
 from unskew.composition.values import About, Server
 from unskew.utils.specs import OPTIONS
 
@@ -44,6 +45,7 @@ class IDA(ServerSide):
         kind="server",
         needs_individual_updates=True,
     )
+    grid: ClassVar[SearchSpace] = {"norm": (1, 2)}
 
     adds = frozenset({Aspect.WEIGHTS})
 

@@ -33,8 +33,8 @@ class MoFedSAM(FedSAM, FedCM):
         up="model, 1 number",
     )
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "rho": (0.01, 0.05, 0.1, 0.5),
-        "alpha": (0.05, 0.1, 0.5),
+        "rho": (0.001, 0.01, 0.05, 0.1, 0.5),
+        "alpha": (0.05, 0.1, 0.5, 0.8),
     }
 
     def perturbation(self, step: Step, refs: Tensors) -> Perturbation:

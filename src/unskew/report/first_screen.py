@@ -56,14 +56,22 @@ def complete_diagnosis(diagnosis: Mapping[str, Any] | None) -> Mapping[str, Any]
     return diagnosis
 
 
+_TESTS = {
+    "global": "common test",
+    "local": "clients' local tests",
+    "personal": "clients' local tests with personal models",
+}
+
+
 def leader_card(runs: Runs) -> LeaderCard | None:
     """Return the card about the best method; None if the runs were not evaluated."""
     verdict = runs.verdict()
     if verdict is None:
         return None
-    where = "common test" if runs.level == "global" else "clients' local tests"
+    where = _TESTS[runs.level]
     mean = runs.metric.text(verdict.means[verdict.leader])
-    personal = runs.verdict("personal") if any_personal_level(runs) else None
+    besides = runs.level != "personal" and any_personal_level(runs)
+    personal = runs.verdict("personal") if besides else None
     return LeaderCard(
         method=verdict.leader,
         score=f"{mean} {runs.metric.name} on the {where}, {runs.final_text}",

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from unskew.data.targets import BINS
 from unskew.errors import UnskewError
@@ -23,7 +23,7 @@ from unskew.runs.file_names import PAGE
 from unskew.runs.json_files import read_json_object
 from unskew.runs.leftovers import remove_dead_writes
 from unskew.runs.ownership import check_comparison_folder, is_report_page
-from unskew.runs.run import FinalBy
+from unskew.runs.run import FinalBy, Level
 from unskew.runs.runs import Runs
 from unskew.stats.judging import MARGIN
 from unskew.stats.waves import Waves
@@ -49,8 +49,9 @@ def write_comparison(
     out.mkdir(parents=True, exist_ok=True)
     record = {"command": command, "target": target, "methods": runs.methods}
     judging = {"final": runs.final, "margin": runs.margin, "metric": runs.metric.name}
+    level = {"level": runs.requested_level}
     waves = None if runs.waves is None else asdict(runs.waves)
-    write_json(out / COMPARISON, record | judging | {"waves": waves})
+    write_json(out / COMPARISON, record | judging | level | {"waves": waves})
     export_table(out, runs, target=target)
     return write_page(out / PAGE, runs, target=target, command=command)
 
@@ -159,6 +160,7 @@ class ComparisonRecord:
     margin: float = MARGIN
     waves: Waves | None = None
     metric: str | None = None
+    level: Level | None = None
 
     def sorted(self, runs: Runs, metric: str | None = None) -> Runs:
         """Return runs in the order of the comparison, so that methods keep their colours.
@@ -173,6 +175,7 @@ class ComparisonRecord:
             margin=self.margin,
             metric=metric or self.metric,
             waves=self.waves,
+            level=self.level,
         )
 
 
@@ -196,6 +199,7 @@ def read_comparison(out: str | Path) -> ComparisonRecord:
         float(margin) if isinstance(margin, int | float) else MARGIN,
         _waves(record.get("waves")),
         metric if isinstance(metric, str) else None,
+        next((each for each in get_args(Level) if each == record.get("level")), None),
     )
 
 

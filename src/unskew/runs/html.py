@@ -44,8 +44,8 @@ def runs_html(runs: "Runs") -> str:
     table, verdict = runs.table_with_verdict(), runs.verdict()
     metric = runs.metric
     lines = [line for method in runs.methods if (line := _mean_line(runs, method)) is not None]
-    where = "common test" if runs.level == "global" else "clients' own tests"
-    label = f"{metric.name} on the {where}"
+    where = f"the {_LEVELS[runs.level]}"
+    label = f"{metric.name} of {where}" if runs.level == "personal" else f"{metric.name} on {where}"
     chart = curves_svg(lines, x="round", y=label, percent=metric.is_share)
     return html_block(
         html_heading(table.title),

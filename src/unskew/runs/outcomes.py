@@ -32,16 +32,22 @@ class Outcome:
 
     sentence: str
     words: str = ""
+    is_failure: bool = False
+    """Whether it is about runs that failed."""
 
 
 def outcomes_of(runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean") -> list[Outcome]:
     """Return what the runs of one method, one per seed, show about it."""
-    failures = list(failures_of(runs, level, final).values())
-    return [
+    failed = failures_of(runs, level, final)
+    failures = list(failed.values())
+    found = [
         _outcome([each for each in failures if each.kind == kind], len(runs))
         for kind in _ADVICE
         if any(each.kind == kind for each in failures)
     ]
+    others = [run for run in runs if run.seed not in failed] if final == "mean" else []
+    unstable = [counts for run in others if (counts := _late_collapses(run, level))[0]]
+    return [*found, _instability(unstable, len(runs))] if unstable else found
 
 
 def failures_of(
@@ -89,7 +95,31 @@ def _outcome(failures: Sequence[Failure], seeds: int) -> Outcome:
     """Return what failures of the same kind mean for a method."""
     kind, reason = failures[0].kind, failures[0].reason
     words = f"{kind} in {len(failures)} of {seeds} seeds" if seeds > 1 else kind
-    return Outcome(f"{words}: {reason}; {_ADVICE[kind]}", words)
+    return Outcome(f"{words}: {reason}; {_ADVICE[kind]}", words, is_failure=True)
+
+
+def _late_collapses(run: "Run", level: str) -> tuple[int, int]:
+    """Return how many of the evaluations that are judged are at chance again, and their number.
+
+    Those before the accuracy was first above chance do not count: the run had not learnt yet.
+    """
+    share, values = _majority_share(run, level), run.final_values(level, "accuracy")
+    if share is None or share >= 1:
+        return 0, len(values)
+    at_chance = [value <= share + _TOLERANCE for value in run.curve(level, "accuracy")[1]]
+    learnt = at_chance.index(False) if False in at_chance else len(at_chance)
+    return sum(at_chance[max(learnt, len(at_chance) - len(values)) :]), len(values)
+
+
+def _instability(counts: Sequence[tuple[int, int]], seeds: int) -> Outcome:
+    """Return that some, but not all, of the evaluations that are averaged had collapsed."""
+    words = f"unstable in {len(counts)} of {seeds} seeds" if seeds > 1 else "unstable"
+    at_chance, judged = max(counts)
+    return Outcome(
+        f"{words}: up to {at_chance} of the {judged} evaluations that are averaged are no better "
+        f"than always predicting the most frequent class; {_ADVICE['diverged']}",
+        words,
+    )
 
 
 def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:

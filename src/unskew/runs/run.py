@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 FinalBy = Literal["mean", "last"]
 """The number that is judged: the mean of the last evaluations, or the last one."""
 
+Level = Literal["global", "local", "personal"]
+"""The model and the test that are judged: the global model on the common test or on the clients'
+own tests, or the clients' personal models on their own tests."""
+
 
 @dataclass(eq=False)
 class Run:
@@ -195,11 +199,15 @@ class Run:
         fewer): under skew a single round depends much on its cohort. ``final="last"`` takes the
         last evaluation.
         """
-        rows = [row for row in self.task_metrics if level in row] if self.metrics else []
-        if final == "last" or not rows:
+        values = self.final_values(level, metric)
+        if final == "last" or not values:
             return self.last(level, metric)
-        values = [_number(row[level].get(metric)) for row in rows[-final_evaluations(len(rows)) :]]
         return float(np.mean(values))
+
+    def final_values(self, level: str, metric: str = "accuracy") -> list[float]:
+        """Return the values at the last evaluations, whose mean is the :meth:`final_value`."""
+        rows = [row for row in self.task_metrics if level in row] if self.metrics else []
+        return [_number(row[level].get(metric)) for row in rows[-final_evaluations(len(rows)) :]]
 
     def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was evaluated, and the metric at each of them."""

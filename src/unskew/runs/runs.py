@@ -13,7 +13,7 @@ from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.precision import precisions_text
 from unskew.runs.remarks import remarks_on
-from unskew.runs.run import FinalBy, Run, final_evaluations, unfinished_text
+from unskew.runs.run import FinalBy, Level, Run, final_evaluations, unfinished_text
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize_method, summary_cells
 from unskew.runs.target import check_target, common_target, target_text
 from unskew.stats.judging import MARGIN, default_baseline
@@ -38,7 +38,7 @@ class Runs(Sequence[Run]):
     difference that does not matter, in percentage points of accuracy or, for a metric that is not
     a share of 1, in per cent of the baseline's. ``metric`` is the name of the metric that is
     judged, by default the one that the runs name. ``waves`` says in which waves seeds were added,
-    if their number was not fixed.
+    if their number was not fixed. ``level`` is the :attr:`level` at which methods are compared.
     """
 
     def __init__(
@@ -49,9 +49,12 @@ class Runs(Sequence[Run]):
         margin: float = MARGIN,
         metric: str | None = None,
         waves: Waves | None = None,
+        level: Level | None = None,
     ) -> None:
         self._runs = list(runs)
-        check_judging(final, margin)
+        check_judging(final, margin, level)
+        self.requested_level = level
+        """The level that was asked for; None if it follows from the runs."""
         self.final, self.margin, self.waves = final, margin, waves
         self._metric = None if metric is None else recorded_metric(self._runs, metric)
         self._verdicts: dict[tuple[str, str | None], tuple[object, Verdict | None]] = {}
@@ -65,6 +68,7 @@ class Runs(Sequence[Run]):
             margin=self.margin if margin is None else margin,
             metric=None if self._metric is None else self._metric.name,
             waves=self.waves,
+            level=self.requested_level,
         )
 
     def __getitem__(self, index: Any) -> Any:
@@ -124,7 +128,12 @@ class Runs(Sequence[Run]):
 
     @property
     def level(self) -> str:
-        """The level at which runs are compared: global, or local without a common test set."""
+        """The level at which runs are compared: by default global, or local without a common test.
+
+        It is ``personal`` only if that was asked for.
+        """
+        if self.requested_level is not None:
+            return self.requested_level
         metric = self.metric
         found = any(run.level_of(metric) == "global" for run in self._runs)
         return "global" if found else "local"
@@ -182,7 +191,8 @@ class Runs(Sequence[Run]):
     def _failed(self, level: str) -> dict[str, str]:
         """Return in words how methods failed at a level, for those that did."""
         found = {m: outcomes_of(self.of(m), level, self.final) for m in self._trained}
-        return {m: joined([each.words for each in all_]) for m, all_ in found.items() if all_}
+        failed = {m: [each for each in all_ if each.is_failure] for m, all_ in found.items()}
+        return {m: joined([each.words for each in all_]) for m, all_ in failed.items() if all_}
 
     @property
     def _undefined(self) -> int:
@@ -377,9 +387,11 @@ def recorded_metric(runs: Sequence[Run], name: str) -> Metric:
     return lookup(recorded, name, "metric")
 
 
-def check_judging(final: FinalBy, margin: float) -> None:
-    """Raise if the number to judge by or the margin of equivalence is not valid."""
+def check_judging(final: FinalBy, margin: float, level: Level | None = None) -> None:
+    """Raise if the number to judge by, the margin of equivalence or the level is not valid."""
     if final not in get_args(FinalBy):
         raise UnskewError(f"final must be mean or last (got {final!r})")
     if not margin >= 0:
         raise UnskewError(f"margin must be 0 or more (got {margin:g})")
+    if level is not None and level not in get_args(Level):
+        raise UnskewError(f"level must be global, local or personal (got {level!r})")

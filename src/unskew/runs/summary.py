@@ -23,7 +23,8 @@ class Summary:
     They are the numbers that are judged; see :meth:`unskew.runs.run.Run.final_value`. ``accuracy``
     is that of ``level``: ``global``, the global model's on the common test set, or without one
     ``local``, its mean over the clients' test sets. ``worst_client`` is the worst of the clients'
-    values, ``personal`` the mean of personal models. For networks that have no accuracy
+    values, at the level ``personal`` that of its personal model, ``personal`` the mean of personal
+    models. For networks that have no accuracy
     (densities), all of these are losses; where another metric is judged, they are its values.
     """
 
@@ -71,7 +72,7 @@ def summarize_method(
         accuracy=float(np.mean(finals)),
         accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
         local=mean("local", name),
-        worst_client=mean("local", worst),
+        worst_client=mean("personal" if level == "personal" else "local", worst),
         personal=mean("personal", name),
         pooled=math.nan if pooled is None else mean("local", pooled.name),
         others={other.name: mean(level, other.name) for other in others},
@@ -105,9 +106,10 @@ def summary_cells(
     ]
     local = [metric.text(each.local) for each in summaries]
     personal = [metric.text(each.personal) for each in summaries]
+    judged = {each.level for each in summaries}
     if not _is_judged_locally(summaries):
         columns["local"] = local
-    if personal != local:
+    if personal != local and judged != {"personal"}:
         columns["personal"] = personal
     columns["worst"] = [metric.text(each.worst_client) for each in summaries]
     if any(not math.isnan(each.pooled) for each in summaries):
@@ -127,12 +129,18 @@ def summary_cells(
 
 def judged_column(summaries: Sequence[Summary], metric: Metric) -> str:
     """Return the heading of the metric that is judged, which names its level unless global."""
+    if summaries and summaries[0].level == "personal":
+        return f"personal {metric.name}"
     is_local = _is_judged_locally(summaries) and not metric.is_pooled
     return f"local {metric.name}" if is_local else metric.name
 
 
 def columns_text(summaries: Sequence[Summary], metric: Metric) -> str:
     """Return the columns that hold the numbers that are judged, for a sentence."""
+    if summaries and summaries[0].level == "personal":
+        return (
+            f"Personal {metric.name} (personal models on the clients' own tests), local and worst"
+        )
     if metric.is_pooled:
         return f"{metric.name} (over all the clients' tests together) and worst"
     if _is_judged_locally(summaries):

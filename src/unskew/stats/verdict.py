@@ -83,7 +83,8 @@ class Verdict:
         if not self.pairs:
             return f"{self.leader} is the only method: there is nothing to compare it with."
         where = tested_on(self.level, self.metric)
-        prefix = f"By {where}: " if self.level == "local" else ""
+        models = "personal models on " if self.level == "personal" else ""
+        prefix = "" if self.level == "global" else f"By {models}{where}: "
         remark = f" {self.remark}" if self.remark else ""
         return f"{prefix}{self._against_baseline()} {self._best()}{self._failed()}{remark}"
 

@@ -8,12 +8,14 @@ import pytest
 
 import unskew as us
 from toys import small_federation
+from unskew.data.columns import Columns
 from unskew.engine import round_loop
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
+from unskew.report.page import read_comparison
 from unskew.report.tuning_table import history_table, tuning_table
 from unskew.runs.read import read_runs, run_folders
 
@@ -232,3 +234,21 @@ def test_without_optuna_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UnskewError, match=r'^tune: needs Optuna; pip install "unskew\[tune\]"$'):
         tuned("fedavg")
+
+
+def test_a_level_is_judged_by_the_search_and_by_the_folder(tmp_path):
+    runs = tuned(level="personal", out=tmp_path, jobs=1)
+    assert {run.metadata["tuning"]["level"] for run in runs} == {"personal"}
+    assert runs.verdict().level == "personal"
+    known = read_comparison(tmp_path)
+    assert known.sorted(read_runs([tmp_path])).verdict() == runs.verdict()
+    assert "personal accuracy" in (tmp_path / "table.md").read_text()
+
+
+def test_a_level_without_test_samples_is_an_error_before_training():
+    alone = replace(FEDERATION, common=Columns.empty_like(FEDERATION.common))
+    with pytest.raises(UnskewError, match=r"level: .* has no common test; use local or personal"):
+        us.compare(alone, "fedavg", level="global")
+    alone = replace(FEDERATION, test=Columns.empty_like(FEDERATION.test))
+    with pytest.raises(UnskewError, match=r"level: no client of .* has test samples"):
+        us.compare(alone, "fedavg", level="personal")

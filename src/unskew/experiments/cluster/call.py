@@ -18,10 +18,10 @@ from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
-from unskew.engine.threads import threads
 from unskew.errors import FolderError, FolderLockedError, UnskewError, add_traceback_note
 from unskew.models.functional import Model
 from unskew.runs.run import Run
+from unskew.utils.threads import threads
 
 CallResult = dict[str, Any]
 """What a worker returns: plain values, so that it can also be a JSON file."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from unskew.engine.threads import threads
 from unskew.experiments.studies.probes import PROBES
 from unskew.experiments.studies.probes.base import Drawings, Probe, ProbeResult
 from unskew.experiments.studies.study import Case, Study
@@ -17,6 +16,7 @@ from unskew.experiments.studies.values import Cells
 from unskew.runs.atomic import write_json
 from unskew.utils.jsonable import to_jsonable
 from unskew.utils.specs import lookup
+from unskew.utils.threads import threads
 
 
 def probe_study(study: Study, cache: Path) -> tuple[Cells, dict[str, Drawings]]:

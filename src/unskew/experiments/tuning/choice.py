@@ -17,9 +17,9 @@ from unskew.utils.jsonable import to_jsonable
 _LEVELS = {"global": "global", "global on local tests": "local", "personal": "personal"}
 
 
-def level_of(method: Method) -> str:
-    """Return the level of evaluation a method is judged on: the one it is designed for."""
-    return _LEVELS[method.about.level]
+def level_of(method: Method, plan: SearchPlan) -> str:
+    """Return the level of evaluation a method is judged on: by default the one it is meant for."""
+    return plan.level or _LEVELS[method.about.level]
 
 
 @dataclass(frozen=True, eq=False)

@@ -154,7 +154,7 @@ class MethodSearch:
         chosen = best_of(self._results, len(self._plan.seeds))
         return Choice(
             requested=self._method.spec,
-            level=level_of(self._method),
+            level=level_of(self._method, self._plan),
             plan=self._plan,
             results=self._results,
             spent=self._spent,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validato
 
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
+from unskew.runs.run import Level
 from unskew.utils.specs import validated
 
 SHARE = 0.2
@@ -69,6 +70,8 @@ class SearchPlan(BaseModel):
     """The rounds of a setting that may be chosen."""
     seeds: tuple[int, ...]
     """The seeds of a setting that may be chosen; settings start with the first."""
+    level: Level | None = None
+    """The level of evaluation by which settings are judged; None: what a method is meant for."""
 
     @property
     def seed(self) -> int:
@@ -93,11 +96,15 @@ class SearchPlan(BaseModel):
 
 
 def make_plan(
-    tune: bool | Mapping[str, Any], settings: Settings, seeds: Sequence[int]
+    tune: bool | Mapping[str, Any],
+    settings: Settings,
+    seeds: Sequence[int],
+    level: Level | None = None,
 ) -> SearchPlan | None:
     """Return the plan for ``tune``: True or options of :class:`Tuning`; False gives None.
 
-    ``seeds`` are those of the comparison, of which the first are used.
+    ``seeds`` are those of the comparison, of which the first are used, and ``level`` is the one at
+    which it was asked to judge.
     """
     if tune is False:
         return None
@@ -114,6 +121,7 @@ def make_plan(
         budget=options.budget or BUDGET * rounds,
         rounds=rounds,
         seeds=(*seeds[: options.seeds], *more),
+        level=level,
     )
     if plan.budget < plan.wave_cost:
         raise UnskewError(

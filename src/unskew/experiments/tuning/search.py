@@ -66,7 +66,7 @@ class _TrialRunner:
         settings: Settings,
         out: Path,
     ) -> None:
-        self._federation, self._execute, self._rounds = federation, execute, plan.rounds
+        self._federation, self._execute, self._plan = federation, execute, plan
         every = max(1, plan.first_rounds // _EVALUATIONS)
         self._settings = settings.changed({"evaluate_every": every})
         self._splits: dict[int, Federation] = {}
@@ -80,7 +80,8 @@ class _TrialRunner:
         }
 
     def _measured(self, run: Run, request: TrialRun) -> Measured:
-        level, is_last = level_of(request.trial.method), request.rounds == self._rounds
+        level = level_of(request.trial.method, self._plan)
+        is_last = request.rounds == self._plan.rounds
         return Measured.of(run, level, request.rounds, is_last=is_last)
 
     def _request(self, run: TrialRun) -> RunRequest:

@@ -33,8 +33,10 @@ def cost_charts(runs: Runs, target: float | None = None) -> list[Chart]:
             rows.append([method, str(seed), *numbers])
     at = target_text(runs.metric, target)
     where = tested_on(runs.level, runs.metric)
+    personal = runs.level == "personal"
+    models = "personal models first reach" if personal else "the global model first reaches"
     note = (
-        f"Until the global model first reaches {at} on {where}. All stages, both "
+        f"Until {models} {at} on {where}. All stages, both "
         "directions and all clients are included. Dots are seeds; seeds that never reach the "
         "target are not part of the bar, and are counted next to it."
     )

@@ -13,7 +13,11 @@ from unskew.utils.tables import Table
 _POINTS = 200
 """The maximum number of points per line; a screen shows no more."""
 
-_LOSS = {"global": "loss on the common test", "local": "mean loss on local tests"}
+_LOSS = {
+    "global": "loss on the common test",
+    "local": "mean loss on local tests",
+    "personal": "mean loss of personal models",
+}
 
 _NOTE = "Lines are means over seeds, bands one standard deviation."
 
@@ -33,7 +37,7 @@ def curve_charts(runs: Runs) -> list[Chart]:
         del specs[3]
     if name == "loss":
         specs = [spec for spec in specs if spec[0] != "test-loss"]
-    if runs.level == "global":  # the mean over local tests is in the table
+    if runs.level != "local":  # the mean over local tests is in the table
         specs = [spec for spec in specs if spec[0] != f"local-{name}"]
     shares = {f"{runs.level}-{other.name}": other.is_share for other in runs.other_metrics}
     specs += [_spec(runs.level, other.name) for other in runs.other_metrics]
@@ -51,9 +55,10 @@ def _on_local_tests(metric: Metric) -> str:
 
 
 def _spec(level: str, name: str) -> tuple[str, str, str, str]:
-    where = "the common test" if level == "global" else "local tests"
+    where = {"global": " on the common test", "local": " on local tests"}
     mean = "" if level == "global" else "mean "
-    return f"{level}-{name}", level, name, f"{mean}{name} on {where}"
+    title = f"{mean}{name}{where.get(level, ' of personal models')}"
+    return f"{level}-{name}", level, name, title
 
 
 def any_personal_level(runs: Runs) -> bool:
