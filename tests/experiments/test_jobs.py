@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Executor, Future
 from multiprocessing.connection import Connection
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 import unskew as us
+from unskew.engine import progress_bars
 from unskew.engine.progress import ProgressDisplay
 from unskew.errors import UnskewError
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
@@ -114,6 +116,31 @@ def test_jobs_run_in_parallel_and_return_in_order():
     assert seen[:2] == ["start a", "start b"]
     assert seen.index("finish b") < seen.index("finish a")
     assert {"a: 1", "b: 1", "c: 1"} < set(seen)
+
+
+class LateReports(Executor):
+    """Reports the round of a run when the next one is submitted, after its result."""
+
+    def __init__(self):
+        self.late = []
+
+    def submit(self, fn, report):
+        for each in self.late:
+            each(1, {})
+        self.late = [report]
+        future = Future()
+        future.set_result(fn(report))
+        return future
+
+
+@pytest.mark.parametrize("surface", ["terminal", "notebook"])
+def test_rounds_that_are_reported_after_the_result_do_not_matter(surface, monkeypatch, capsys):
+    monkeypatch.setattr(progress_bars, "_notebook_output", lambda: print)
+    runs = [Run(f"method {index}", "", "digits", index, 1) for index in range(3)]
+    jobs = [Job(run.method, lambda run=run: lambda on_round: run) for run in runs]
+    with progress_bars.open_bars(surface) as bars:
+        assert run_jobs(jobs, ProgressDisplay(bars, 3, 1), LateReports(), 1) == runs
+    assert "3/3" in "".join(capsys.readouterr())
 
 
 class Unpicklable(Exception):

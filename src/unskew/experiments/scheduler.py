@@ -209,6 +209,8 @@ def run_jobs(
 
     def wait() -> None:
         index, done = events.get()
+        if index not in futures:
+            return  # the last rounds of a run whose result was here before them
         if index not in callbacks:
             callbacks[index] = display.start(jobs[index].label, jobs[index].rounds)
         if done is not None:
