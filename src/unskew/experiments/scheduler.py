@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -26,6 +26,7 @@ from unskew.experiments.cluster.executor import Cluster, check_result
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
+from unskew.runs.folder import reject_existing_run
 from unskew.runs.run import Run
 
 
@@ -147,7 +148,10 @@ class RunScheduler:
         folder, settings = request.folder, request.settings
         chosen = {"workers": settings.workers or 1, "device": str(choose_device(settings))}
         request = replace(request, settings=settings.changed(chosen))
+        if not self.resume:
+            reject_existing_run(folder)  # a worker resumes: another one may have been lost
 
+        @cache
         def call() -> RunCall:
             return cluster.call(
                 request.data(),
@@ -155,7 +159,6 @@ class RunScheduler:
                 model=request.model or self.model,
                 settings=request.settings,
                 folder=folder.resolve(),
-                resume=self.resume,
                 notes=request.all_notes(),
                 stage_cache=None if self.stage_cache is None else self.stage_cache.resolve(),
             )
@@ -163,7 +166,14 @@ class RunScheduler:
         def collect(future: Future[CallResult]) -> Run:
             def read() -> Run:
                 check_result(future, folder)
-                return self._prepare(request, self._networks, resume=True)(_ignore)
+                sent = call()
+                saved = replace(
+                    request,
+                    data=lambda: cluster.federation(sent),
+                    notes=sent.notes,
+                    data_notes=dict,
+                )
+                return self._prepare(saved, self._networks, resume=True)(_ignore)
 
             return _or_skipped(request, read)
 
