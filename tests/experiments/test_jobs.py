@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import pytest
@@ -16,10 +17,11 @@ from torch import nn
 import unskew as us
 from unskew.engine import progress_bars
 from unskew.engine.progress import ProgressDisplay
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
-from unskew.experiments.scheduler import Job, run_jobs
-from unskew.methods import ClientSide, ServerSide
+from unskew.experiments.scheduler import Job, RunRequest, RunScheduler, run_jobs
+from unskew.methods import ClientSide, ServerSide, make_method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
@@ -317,6 +319,19 @@ def test_runs_use_all_cores_by_default(federation, monkeypatch, available, optio
     while not processes.empty():
         used.add(processes.get())
     assert len(used - {os.getpid()}) == (2 if len(available) == 2 else 0)
+
+
+def test_runs_on_a_gpu_are_executed_one_after_the_other(federation, monkeypatch):
+    """Whatever ``jobs`` says: a study asks for one run per core."""
+    requests = [
+        RunRequest("run", make_method(name), lambda: federation, Settings(device="cuda"))
+        for name in ("fedavg", "mean")
+    ]
+    scheduler = RunScheduler(None, False, 2, ProgressDisplay(None, 2, 1))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert scheduler._parallelism(requests) == 1
+    on_cpu = [replace(each, settings=Settings(device="cpu")) for each in requests]
+    assert scheduler._parallelism(on_cpu) == 2
 
 
 def test_there_is_at_least_one_core():

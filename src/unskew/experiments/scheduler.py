@@ -13,6 +13,7 @@ from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.initial_network import NetworkCache
+from unskew.engine.placement import is_accelerator
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.runners import choose_device
@@ -187,6 +188,8 @@ class RunScheduler:
         limit = min(len(requests), self.jobs or cores())
         if limit < 2 or not can_run_in_parallel(self.model):
             return 1
+        if any(is_accelerator(choose_device(request.settings)) for request in requests):
+            return 1  # one run fills a GPU, and a process that uses one cannot be forked
         if self.jobs is None:
             first = requests[0]
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
