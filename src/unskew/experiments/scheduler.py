@@ -221,6 +221,8 @@ def run_jobs(
         futures[index].add_done_callback(lambda _: events.put((index, None)))
 
     def wait() -> None:
+        if isinstance(executor, Cluster):
+            executor.flush()
         index, done = events.get()
         if index not in futures:
             return  # the last rounds of a run whose result was here before them

@@ -72,6 +72,12 @@ class Cluster(Executor):
         self._watched[future] = _WatchedRun(log, args[0], read)
         return future
 
+    def flush(self) -> None:
+        """Execute what was submitted, because nothing follows for now: Slurm waits to pack it."""
+        flush = getattr(self._workers, "flush", None)
+        if flush is not None:
+            flush()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let runs write their checkpoints, and leave the cluster."""
         del wait
