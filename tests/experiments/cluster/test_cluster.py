@@ -275,7 +275,7 @@ def test_errors_name_the_field(federation, tmp_path, workers, options, message):
 def test_options_of_clusters_are_checked(on, message, monkeypatch):
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
     with pytest.raises(UnskewError, match=f"^{message}"):
-        find_place(on, None, 1)
+        find_place(on, None, [])
 
 
 def test_kinds_of_cpu_are_recorded_and_named_where_they_differ(federation, tmp_path, monkeypatch):
@@ -294,16 +294,3 @@ def test_kinds_of_cpu_are_recorded_and_named_where_they_differ(federation, tmp_p
     assert note in str(both.table())
     assert note in (tmp_path / "report.html").read_text()
     assert read_runs([tmp_path])[0].metadata["cpus"] == [cpu.cpu_kind(), "another CPU"]
-
-
-@pytest.mark.extras("ray")
-@pytest.mark.parametrize("error", [ConnectionError("no node\nat all"), Exception("no node")])
-def test_a_ray_that_does_not_start_is_a_clear_error(error, monkeypatch):
-    from unskew.experiments.cluster import ray_cluster  # it needs Ray
-
-    def fail(**_):
-        raise error
-
-    monkeypatch.setattr(ray_cluster.ray, "init", fail)
-    with pytest.raises(UnskewError, match=r"^on: Ray cannot be reached on this machine: no node$"):
-        ray_cluster._connect(None)

@@ -88,7 +88,7 @@ def slurm(monkeypatch):
 def open_executor(options, folder, jobs=None):
     from unskew.experiments.cluster.slurm_cluster import open_workers
 
-    return open_workers(options, jobs, 2)(SimpleNamespace(command=folder))
+    return open_workers(options, jobs, 2, 0)(SimpleNamespace(command=folder))
 
 
 @pytest.mark.parametrize(

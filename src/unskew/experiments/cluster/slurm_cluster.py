@@ -50,8 +50,9 @@ _Waiting = tuple[Future[CallResult], Path, Call]
 """A call that is to be submitted, its future, and where its outcome will be."""
 
 
-def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
+def open_workers(options: str, jobs: int | None, cores: int, gpus: int) -> OpenWorkers:
     """Return what submits jobs; ``options`` are those of sbatch, and ``pack``."""
+    del gpus  # partitions differ in how they are asked for: gres=gpu:1, gpus-per-task=1
     found = dict(_option(each) for each in filter(None, map(str.strip, options.split(","))))
     minutes = math.ceil(_seconds(found.pop("time", _TIME)) / 60)
     pack = _whole_number(found.pop("pack", None))
