@@ -1,5 +1,6 @@
 """What a worker does with a call, and what it refuses."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -66,6 +67,16 @@ def test_an_existing_run_is_refused_before_anything_is_sent(federation, tmp_path
     options = OPTIONS | {"rounds": 9}
     with pytest.raises(FolderError, match="there is a run already; resume it with resume=True"):
         us.train(federation, on=workers, out=out, **options)
+
+
+def test_a_file_system_without_locks_is_refused(federation, tmp_path, monkeypatch, workers):
+    def flock(*_):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(FolderError, match=r"^out: .* is on a file system without file locks"):
+        us.train(federation, on=workers, out=tmp_path / "run", **OPTIONS)
+    assert not any(tmp_path.rglob(".unskew-cluster"))
 
 
 def test_changed_samples_are_noticed(federation, tmp_path):
