@@ -24,8 +24,8 @@ def asked(monkeypatch):
     """Let threads be a cluster, and return what the commands asked for."""
     asked = []
 
-    def find_place(on, jobs, cores):
-        asked.append((on, jobs, cores))
+    def find_place(on, jobs, settings):
+        asked.append((on, jobs, *(each.workers for each in settings)))
         return None if on is None else lambda _: ThreadPoolExecutor(1)
 
     for module in (comparison, training):
@@ -36,7 +36,7 @@ def asked(monkeypatch):
 def test_compare_prints_the_same_table(terminal, asked):
     here = terminal.output(*COMPARE, "--out", "here")
     away = terminal.output(*COMPARE, "--out", "away", "--on", "threads", "--jobs", "4")
-    assert asked == [(None, None, 1), ("threads", 4, 1)]
+    assert asked == [(None, None, None), ("threads", 4, None)]
     assert away.replace("away", "here") == here
     assert not Path("away", ".unskew-cluster").exists()
 
@@ -47,7 +47,7 @@ def test_a_configuration_names_a_cluster(terminal, asked):
     terminal.output(
         "run", "run.toml", "--on", "other", "--out", "second", "--set", "train.workers=2"
     )
-    assert asked == [("threads:2", None, 1), ("other", None, 2)]
+    assert asked == [("threads:2", None, None), ("other", None, 2)]
 
 
 def test_a_study_takes_on(terminal):

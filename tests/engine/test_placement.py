@@ -1,6 +1,8 @@
 """What is moved to an accelerator, and in which blocks: with the CPU as a stand-in for one."""
 
 import sys
+from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from marks import long_but
 from toys import small_federation
 from unskew.aggregation.uploads import Uploads
 from unskew.composition.values import Server
-from unskew.engine import placement
+from unskew.engine import chunks, placement
 from unskew.engine.chunks import Chunks
 from unskew.engine.client import ClientContext
 from unskew.engine.settings import Settings
@@ -25,7 +27,8 @@ from unskew.models import make
 from unskew.models.functional import FunctionalModel
 
 CLIENTS, SIZE, ROUNDS, PIXELS = 4, 20, 3, 144
-CPU, ACCELERATOR = torch.device("cpu"), torch.device("cpu", 0)
+CPU, ACCELERATOR, CHOSEN = torch.device("cpu"), torch.device("cpu", 0), torch.device("cpu", 1)
+"""The chosen device is not equal to that of its tensors, like mps and mps:0, cuda and cuda:0."""
 _TAKES_INDICES_OF_THE_CPU = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}
 
 
@@ -52,10 +55,10 @@ class StandIn(TorchDispatchMode):
         self._anywhere: dict[int, torch.Tensor] = {}
 
     def to_device(self, tensor, device):
-        if self.device_of(tensor) == device:
+        if (self.device_of(tensor) == ACCELERATOR) == _is_accelerator(device):
             return tensor
         copy = tensor.clone()
-        if device == ACCELERATOR:
+        if _is_accelerator(device):
             self.sent.append(tensor.numel())
             self._mark(copy)
         else:
@@ -84,6 +87,15 @@ class StandIn(TorchDispatchMode):
 
         return to
 
+    def only_on_the_cpu(self, original):
+        """Return a stand-in for ``Tensor.numpy``."""
+
+        def numpy(tensor, *args, **kwargs):
+            assert self.device_of(tensor) == CPU, "numpy() of a tensor on the accelerator"
+            return original(tensor, *args, **kwargs)
+
+        return numpy
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         inputs = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
@@ -95,7 +107,7 @@ class StandIn(TorchDispatchMode):
         if there and here and not moves:
             assert func in _TAKES_INDICES_OF_THE_CPU, f"{func} takes tensors of two devices"
         is_there = there and func is not torch.ops.aten.copy_.default
-        if kwargs.get("device") == ACCELERATOR or is_there:
+        if _is_accelerator(kwargs.get("device")) or is_there:
             for each in tree_leaves(result):
                 if isinstance(each, torch.Tensor):
                     self._mark(each)
@@ -103,6 +115,10 @@ class StandIn(TorchDispatchMode):
             # A backward pass makes zeros where there is no gradient, on the device of the others.
             self._anywhere[_address(result)] = result
         return result
+
+
+def _is_accelerator(device):
+    return device in (ACCELERATOR, CHOSEN)
 
 
 def _address(tensor):
@@ -113,11 +129,12 @@ def _address(tensor):
 
 @pytest.fixture
 def stand_in(monkeypatch):
+    import_module("unskew.experiments.training")  # what is imported later would not be patched
     stand_in = StandIn()
     fakes = {
         "to_device": stand_in.to_device,
-        "is_accelerator": lambda device: device == ACCELERATOR,
-        "choose_device": lambda _: ACCELERATOR,
+        "is_accelerator": _is_accelerator,
+        "choose_device": lambda _: CHOSEN,
     }
     for module in [each for name, each in sys.modules.items() if name.startswith("unskew.")]:
         for name in fakes.keys() & vars(module).keys():
@@ -125,6 +142,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: stand_in.to_device(tensor, CPU))
     monkeypatch.setattr(torch.Tensor, "device", property(stand_in.device_of))
     monkeypatch.setattr(torch.Tensor, "to", stand_in.moving(torch.Tensor.to))
+    monkeypatch.setattr(torch.Tensor, "numpy", stand_in.only_on_the_cpu(torch.Tensor.numpy))
     placement._moved.clear()
     with stand_in:
         yield stand_in
@@ -221,10 +239,10 @@ def test_no_method_mixes_devices(stand_in, method, runner):
 
 def test_a_model_that_was_changed_in_place_is_moved_again(stand_in):
     models, model = placement.ModelOnDevice(), torch.zeros(3)
-    assert models.of(model, ACCELERATOR) is models.of(model, ACCELERATOR)
+    assert models.of(model, CHOSEN) is models.of(model, ACCELERATOR)
     model += 1
-    assert models.of(model, ACCELERATOR).tolist() == [1, 1, 1]
-    assert models.of(torch.zeros(3), ACCELERATOR).tolist() == [0, 0, 0]
+    assert models.of(model, CHOSEN).tolist() == [1, 1, 1]
+    assert models.of(torch.zeros(3), CHOSEN).tolist() == [0, 0, 0]
     assert len(stand_in.sent) == 3
 
 
@@ -257,6 +275,13 @@ def test_blocks_follow_the_memory(federation):
     )
     assert large == pytest.approx(10 * small, rel=0.2)
     assert tiny == 1
+
+
+def test_blocks_keep_their_size_while_others_use_the_device(federation, stand_in, monkeypatch):
+    left = iter([2.0**25, 2.0**20])
+    monkeypatch.setattr(chunks, "free_memory", lambda _: next(left))
+    sizes = Chunks(replace(context_of(federation, "lenet5"), device=CHOSEN))
+    assert sizes.clients(SIZE) == sizes.clients(SIZE) > 1
 
 
 def test_blocks_count_what_autograd_saves(federation):

@@ -95,7 +95,9 @@ def test_a_device_that_is_not_available_is_rejected(device, monkeypatch):
 
 def test_auto_uses_an_accelerator_if_one_is_available(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert choose_device(Settings(device="auto")).type == "cuda"
+    # With a number, like the device of its tensors, to which it is compared.
+    for name in ("auto", "cuda"):
+        assert choose_device(Settings(device=name)) == torch.device("cuda", 0)
     assert choose_device(Settings(device="cpu")) == CPU
 
 

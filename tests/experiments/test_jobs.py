@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Executor, Future
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import pytest
@@ -13,11 +15,13 @@ import torch
 from torch import nn
 
 import unskew as us
+from unskew.engine import progress_bars
 from unskew.engine.progress import ProgressDisplay
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
-from unskew.experiments.scheduler import Job, run_jobs
-from unskew.methods import ClientSide, ServerSide
+from unskew.experiments.scheduler import Job, RunRequest, RunScheduler, run_jobs
+from unskew.methods import ClientSide, ServerSide, make_method
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.runs.run import Run
@@ -114,6 +118,31 @@ def test_jobs_run_in_parallel_and_return_in_order():
     assert seen[:2] == ["start a", "start b"]
     assert seen.index("finish b") < seen.index("finish a")
     assert {"a: 1", "b: 1", "c: 1"} < set(seen)
+
+
+class LateReports(Executor):
+    """Reports the round of a run when the next one is submitted, after its result."""
+
+    def __init__(self):
+        self.late = []
+
+    def submit(self, fn, report):
+        for each in self.late:
+            each(1, {})
+        self.late = [report]
+        future = Future()
+        future.set_result(fn(report))
+        return future
+
+
+@pytest.mark.parametrize("surface", ["terminal", "notebook"])
+def test_rounds_that_are_reported_after_the_result_do_not_matter(surface, monkeypatch, capsys):
+    monkeypatch.setattr(progress_bars, "_notebook_output", lambda: print)
+    runs = [Run(f"method {index}", "", "digits", index, 1) for index in range(3)]
+    jobs = [Job(run.method, lambda run=run: lambda on_round: run) for run in runs]
+    with progress_bars.open_bars(surface) as bars:
+        assert run_jobs(jobs, ProgressDisplay(bars, 3, 1), LateReports(), 1) == runs
+    assert "3/3" in "".join(capsys.readouterr())
 
 
 class Unpicklable(Exception):
@@ -290,6 +319,19 @@ def test_runs_use_all_cores_by_default(federation, monkeypatch, available, optio
     while not processes.empty():
         used.add(processes.get())
     assert len(used - {os.getpid()}) == (2 if len(available) == 2 else 0)
+
+
+def test_runs_on_a_gpu_are_executed_one_after_the_other(federation, monkeypatch):
+    """Whatever ``jobs`` says: a study asks for one run per core."""
+    requests = [
+        RunRequest("run", make_method(name), lambda: federation, Settings(device="cuda"))
+        for name in ("fedavg", "mean")
+    ]
+    scheduler = RunScheduler(None, False, 2, ProgressDisplay(None, 2, 1))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert scheduler._parallelism(requests) == 1
+    on_cpu = [replace(each, settings=Settings(device="cpu")) for each in requests]
+    assert scheduler._parallelism(on_cpu) == 2
 
 
 def test_there_is_at_least_one_core():

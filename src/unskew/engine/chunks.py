@@ -27,14 +27,22 @@ class Chunks:
     def clients(self, largest: int) -> int:
         """Return how many clients fit into one chunk; the largest has ``largest`` samples."""
         context, size = self._context, self._context.network.layout.size
-        memory: float | None = context.settings.memory_bytes
-        if memory is None:
-            if not is_accelerator(context.device):
-                return max(1, _CHUNK_NUMBERS // max(size, largest, 1))
-            memory = _MAX_SHARE * free_memory(context.device)
+        if self._memory is None:
+            return max(1, _CHUNK_NUMBERS // max(size, largest, 1))
         batch = min(context.settings.batch_size, max(1, largest))
         numbers = _MODEL_COPIES * size + largest + batch * self._numbers_per_sample
-        return int(max(1, min(_MAX_CLIENTS, memory // (4 * numbers))))
+        return int(max(1, min(_MAX_CLIENTS, self._memory // (4 * numbers))))
+
+    @cached_property
+    def _memory(self) -> float | None:
+        """The bytes for one chunk; None for a CPU whose settings name none.
+
+        Free memory is asked for once, so that chunks keep their size while others use the device.
+        """
+        settings, device = self._context.settings, self._context.device
+        if settings.memory_bytes is not None:
+            return settings.memory_bytes
+        return _MAX_SHARE * free_memory(device) if is_accelerator(device) else None
 
     @cached_property
     def _numbers_per_sample(self) -> int:

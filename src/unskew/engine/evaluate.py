@@ -197,7 +197,7 @@ def score(
         else:
             measured = network.goal.metrics(network, weights, buffers, batch)
         for name, values in measured.items():
-            found.setdefault(name, []).append(values.double().cpu())
+            found.setdefault(name, []).append(values.cpu().double())
     network.module.train()
     metrics = {name: torch.cat(values).numpy() for name, values in found.items()}
     if not predicted:

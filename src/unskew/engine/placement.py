@@ -54,15 +54,15 @@ class ModelOnDevice:
 
     def __init__(self) -> None:
         self._model: Tensor | None = None
-        self._moved: tuple[object, ...] = ()
+        self._version = -1
         self._copy = torch.empty(0)
 
     def of(self, model: Tensor, device: torch.device) -> Tensor:
-        """Return a model on a device, to be read; on the CPU it is the model itself."""
+        """Return a model on the run's device, to be read; on the CPU it is the model itself."""
         if not is_accelerator(device):
             return model
-        if self._model is not model or self._moved != (device, model._version):
-            self._model, self._moved = model, (device, model._version)
+        if self._model is not model or self._version != model._version:
+            self._model, self._version = model, model._version
             self._copy = to_device(model, device)
         return self._copy
 
@@ -75,8 +75,12 @@ def free_memory(device: torch.device) -> float:
 
 
 def take(samples: Tensor, rows: Tensor, device: torch.device) -> Tensor:
-    """Return rows of samples on a device; where the samples are there, only ``rows`` is moved."""
-    if samples.device == device:
+    """Return rows of samples on a device; where the samples are there, only ``rows`` is moved.
+
+    A run has one device besides the CPU. Its name may differ from that of its tensors: those of
+    ``mps`` are on ``mps:0``.
+    """
+    if is_accelerator(samples.device) == is_accelerator(device):
         return samples.index_select(0, to_device(rows, device))
     return to_device(samples.index_select(0, rows), device)
 

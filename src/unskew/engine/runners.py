@@ -35,17 +35,26 @@ _MAX_PARAMETERS = 1_000_000
 
 
 def choose_device(settings: Settings) -> torch.device:
-    """Return the requested device; raise if it is not available."""
+    """Return the requested device; raise if it is not available.
+
+    A GPU has a number, as in the device of its tensors.
+    """
     if settings.device == "cpu":
         return torch.device("cpu")
     # Asking for GPUs must not start CUDA: a process that has started it cannot be forked.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if settings.device == "auto":
-        return torch.device(next((name for name, available in found.items() if available), "cpu"))
-    device = torch.device(settings.device)
+    name = settings.device
+    if name == "auto":
+        name = next((each for each, available in found.items() if available), "cpu")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
     if not found[device.type] or (device.index or 0) >= max(1, torch.cuda.device_count()):
         raise UnskewError(f"device: {settings.device!r} is not available here; use 'cpu' or 'auto'")
+    if device.type == "cuda" and device.index is None:
+        chosen = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+        return torch.device("cuda", chosen)
     return device
 
 

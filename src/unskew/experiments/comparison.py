@@ -122,7 +122,7 @@ def compare(
     if jobs is not None and jobs < 1:
         raise UnskewError(f"jobs must be at least 1 (got {jobs})")
     tuning, started = make_plan(tune, settings, seed_list, level), time.monotonic()
-    deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, settings.workers or 1)
+    deciding, place = make_deciding_plan(decide, seeds), find_place(on, jobs, [settings])
     federations, folder = _FederationCache(federation), None if out is None else Path(out)
     _check_target(target, settings, federations, seed_list[0])
     if folder is not None:

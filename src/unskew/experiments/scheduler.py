@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -13,6 +13,7 @@ from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.initial_network import NetworkCache
+from unskew.engine.placement import is_accelerator
 from unskew.engine.preparation import planned_rounds
 from unskew.engine.progress import ProgressDisplay, RoundCallback
 from unskew.engine.round_loop import run_training
@@ -26,6 +27,7 @@ from unskew.experiments.cluster.executor import Cluster, check_result
 from unskew.experiments.processes import ForkedProcesses, can_run_in_parallel, cores
 from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
+from unskew.runs.folder import reject_existing_run
 from unskew.runs.run import Run
 
 
@@ -147,7 +149,10 @@ class RunScheduler:
         folder, settings = request.folder, request.settings
         chosen = {"workers": settings.workers or 1, "device": str(choose_device(settings))}
         request = replace(request, settings=settings.changed(chosen))
+        if not self.resume:
+            reject_existing_run(folder)  # a worker resumes: another one may have been lost
 
+        @cache
         def call() -> RunCall:
             return cluster.call(
                 request.data(),
@@ -155,7 +160,6 @@ class RunScheduler:
                 model=request.model or self.model,
                 settings=request.settings,
                 folder=folder.resolve(),
-                resume=self.resume,
                 notes=request.all_notes(),
                 stage_cache=None if self.stage_cache is None else self.stage_cache.resolve(),
             )
@@ -163,7 +167,14 @@ class RunScheduler:
         def collect(future: Future[CallResult]) -> Run:
             def read() -> Run:
                 check_result(future, folder)
-                return self._prepare(request, self._networks, resume=True)(_ignore)
+                sent = call()
+                saved = replace(
+                    request,
+                    data=lambda: cluster.federation(sent),
+                    notes=sent.notes,
+                    data_notes=dict,
+                )
+                return self._prepare(saved, self._networks, resume=True)(_ignore)
 
             return _or_skipped(request, read)
 
@@ -177,6 +188,8 @@ class RunScheduler:
         limit = min(len(requests), self.jobs or cores())
         if limit < 2 or not can_run_in_parallel(self.model):
             return 1
+        if any(is_accelerator(choose_device(request.settings)) for request in requests):
+            return 1  # one run fills a GPU, and a process that uses one cannot be forked
         if self.jobs is None:
             first = requests[0]
             setup = TrainingSetup.of(first.data(), first.method, self.model, first.settings)
@@ -208,7 +221,11 @@ def run_jobs(
         futures[index].add_done_callback(lambda _: events.put((index, None)))
 
     def wait() -> None:
+        if isinstance(executor, Cluster):
+            executor.flush()
         index, done = events.get()
+        if index not in futures:
+            return  # the last rounds of a run whose result was here before them
         if index not in callbacks:
             callbacks[index] = display.start(jobs[index].label, jobs[index].rounds)
         if done is not None:

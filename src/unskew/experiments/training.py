@@ -63,7 +63,7 @@ def train(
     findings = check_before_training(federation).to_notes()
     settings = Settings.of(settings, options)
     all_notes = {**(notes or {}), **findings}
-    place = find_place(on, None, settings.workers or 1)
+    place = find_place(on, None, [settings])
     if place is not None:
         request = RunRequest(
             label=make_method(method).spec,

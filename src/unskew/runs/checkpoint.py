@@ -255,6 +255,11 @@ def _state_index(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tens
 _COLUMNS = ("client", "file", "nbytes")
 
 
+def has_checkpoint(run: Path) -> bool:
+    """Return whether a run's folder has a checkpoint; it is not checked whether it is undamaged."""
+    return bool(_newest_checkpoint(run))
+
+
 def has_checkpoint_of(run: Path, end: tuple[int, int]) -> bool:
     """Return whether the newest checkpoint in a run's folder is of a stage and round.
 

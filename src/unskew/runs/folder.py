@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from unskew.errors import FolderError, UnskewError
 from unskew.runs.atomic import sync_file, write_bytes, write_json
-from unskew.runs.checkpoint import Checkpoints, Position
+from unskew.runs.checkpoint import Checkpoints, Position, has_checkpoint
 from unskew.runs.client_tables import ClientTables
 from unskew.runs.cpu import CPUS, cpu_kind, recorded_cpus
 from unskew.runs.file_names import CHECKPOINTS, CLIENTS, LOGS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
@@ -78,10 +78,7 @@ class RunFolder:
         stored = self._read_run()
         found = None if stored is None else self._checkpoints.load()
         if found is not None and not resume:
-            raise FolderError(
-                f"{self.path}: there is a run already; resume it with resume=True (--resume), or "
-                "choose another folder"
-            )
+            raise _there_is_a_run(self.path)
         requested = json.loads(json.dumps({"identity": identity, **metadata}))
         if stored is not None and found is not None:
             _reject_changes(self.path, stored, requested["identity"])
@@ -195,6 +192,19 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnskewError(f"out: cannot create the folder {self.path}: {error}") from None
+
+
+def reject_existing_run(path: Path) -> None:
+    """Raise if a folder holds a run that could be resumed."""
+    if has_checkpoint(path):
+        raise _there_is_a_run(path)
+
+
+def _there_is_a_run(path: Path) -> FolderError:
+    return FolderError(
+        f"{path}: there is a run already; resume it with resume=True (--resume), or choose another "
+        "folder"
+    )
 
 
 def _digest_of(path: Path, size: int) -> "hashlib._Hash":

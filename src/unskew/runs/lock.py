@@ -51,9 +51,14 @@ class FolderLock:
         except OSError:  # a file system without locks, or a folder that cannot be written
             pass
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the folder is locked; without it, nothing keeps others from writing there."""
+        return bool(self._lock.is_locked)
+
     def release(self) -> None:
         """Release the lock; repeated calls have no effect."""
-        if self._lock.is_locked:
+        if self.is_held:
             with suppress(OSError):  # Windows removes the file itself, after the release
                 self._file.unlink()
             self._lock.release()

@@ -69,6 +69,8 @@ def test_the_table_of_the_demo_is_the_local_one_although_a_worker_is_killed(
     away = us.compare(digits, methods, on=on, out=tmp_path / "away", **options)
     assert (tmp_path / "killed").exists()
     assert str(away.table_with_verdict()) == str(here.table_with_verdict())
+    for table in ("table.csv", "table.md", "table.tex"):
+        assert (tmp_path / "away" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
     for one, two in zip(away, here, strict=True):
         assert without_time(one) == without_time(two)
         assert torch.equal(vector_of(one), vector_of(two))
@@ -143,17 +145,8 @@ def test_the_same_command_resumes_one_that_was_killed(
 
 SEARCH = (
     *("compare", "--data", "digits", "--clients", "4", "--samples", "200", "--model", "logistic"),
-    *(
-        "--methods",
-        "fedavg,fedprox",
-        "--rounds",
-        "4",
-        "--seeds",
-        "2",
-        "--decide",
-        "--max-seeds",
-        "3",
-    ),
+    *("--methods", "fedavg,fedprox", "--rounds", "4", "--seeds", "2"),
+    *("--decide", "--max-seeds", "3"),
     *("--tune", "--tune-lr", "0.05,0.1", "--tune-budget", "8", "--tune-rounds", "2"),
 )
 STUDY = ("study", "run", "ida-table1", "--scale", "smoke", "--seeds", "1")

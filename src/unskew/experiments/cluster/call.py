@@ -1,10 +1,12 @@
 """A run as it is sent to a worker, and what the worker does with it."""
 
 import os
+import platform
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +21,7 @@ from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.errors import FolderError, FolderLockedError, UnskewError, add_traceback_note
+from unskew.experiments.cluster.versions import check_versions, own_versions
 from unskew.models.functional import Model
 from unskew.runs.run import Run
 from unskew.utils.threads import threads
@@ -47,7 +50,6 @@ class RunCall:
     model: Model | None
     settings: Settings
     folder: Path
-    resume: bool
     notes: Mapping[str, Any]
     stage_cache: Path | None
 
@@ -57,7 +59,15 @@ class RunCall:
         return self.settings.workers or 1
 
     def __call__(self) -> CallResult:
-        """Execute the run; wait if a worker of an earlier command, which was killed, still does."""
+        """Execute or resume the run.
+
+        If a worker of an earlier command, which was killed, still executes it, wait.
+        """
+        if not is_seen(self.command_folder):
+            raise FolderError(
+                f"out: the worker on {platform.node()} does not see {self.command_folder}; choose "
+                "a folder on storage that all machines share, at the same path"
+            )
         while self.command_folder.is_dir():
             try:
                 with threads(self.cores):
@@ -78,11 +88,11 @@ class RunCall:
                 if not self.command_folder.is_dir():
                     raise KeyboardInterrupt
 
-        federation = _federation(self.data, self.fingerprint)
+        federation = _federation(self.command_folder, self.data, self.fingerprint)
         return run_training(
             TrainingSetup.of(federation, self.method, self.model, self.settings),
             self.folder,
-            resume=self.resume,
+            resume=True,
             progress=stop_if_abandoned,
             notes=self.notes,
             stage_cache=self.stage_cache,
@@ -93,7 +103,8 @@ class RunCall:
 
         cloudpickle can send lambdas, and classes of a notebook or a script.
         """
-        packed: bytes = cloudpickle.dumps((str(Path.cwd()), sys.path, cloudpickle.dumps(self)))
+        call = cloudpickle.dumps(self)
+        packed: bytes = cloudpickle.dumps((own_versions(), str(Path.cwd()), sys.path, call))
         return packed
 
 
@@ -102,9 +113,10 @@ def execute_call(packed: bytes) -> CallResult:
 
     The result holds the stage and round at which the run ended, or an error.
     """
-    working_folder, path, pickled = cloudpickle.loads(packed)
+    versions, working_folder, path, pickled = cloudpickle.loads(packed)
     with _one_at_a_time:
         try:
+            check_versions(versions)
             _work_as(working_folder, path)
             call: RunCall = cloudpickle.loads(pickled)
             return call()
@@ -133,13 +145,30 @@ def error_of(result: CallResult) -> Exception | None:
     return error
 
 
-@lru_cache(maxsize=1)
-def _federation(folder: Path, fingerprint: str) -> Federation:
-    """Open a federation once for consecutive runs; its samples stay on disk until they are used."""
+def open_saved(folder: Path, fingerprint: str) -> Federation:
+    """Open a federation; its samples stay on disk until they are used."""
     federation = Federation.open(folder)
     if federation.fingerprint != fingerprint:
         raise UnskewError(f"{folder}: its samples were changed; remove the folder and start again")
     return federation
+
+
+@lru_cache(maxsize=1)
+def _federation(command_folder: Path, folder: Path, fingerprint: str) -> Federation:
+    """Open a federation once for consecutive runs of one command, which removes it in the end."""
+    del command_folder
+    return open_saved(folder, fingerprint)
+
+
+def is_seen(folder: Path) -> bool:
+    """Return whether a folder of shared storage exists.
+
+    A network file system may remember that there was none, until the folder above it is listed.
+    """
+    for parent in (folder.parent.parent, folder.parent):
+        with suppress(OSError):
+            list(parent.iterdir())
+    return folder.is_dir()
 
 
 def _work_as(working_folder: str, path: Sequence[str]) -> None:

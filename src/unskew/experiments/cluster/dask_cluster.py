@@ -16,9 +16,9 @@ _PATIENCE = "10s"
 """How long the scheduler may take to answer."""
 
 
-def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
+def open_workers(options: str, jobs: int | None, cores: int, gpus: int) -> OpenWorkers:
     """Return what connects to a scheduler; ``options`` is its address."""
-    del jobs, cores  # every worker executes one run
+    del jobs, cores, gpus  # every worker executes one run
     address = options or os.environ.get("DASK_SCHEDULER_ADDRESS", "")
     if not address:
         raise UnskewError(

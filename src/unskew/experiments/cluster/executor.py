@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from unskew.data.federation import Federation
 from unskew.engine.progress import RoundCallback
 from unskew.errors import UnskewError
-from unskew.experiments.cluster.call import CallResult, RunCall, error_of
+from unskew.experiments.cluster.call import CallResult, RunCall, error_of, open_saved
 from unskew.experiments.cluster.entry import execute_packed
 from unskew.experiments.cluster.shared_folder import SharedFolder, shared_folder_in
 from unskew.runs.checkpoint import has_checkpoint_of
@@ -33,6 +34,10 @@ _PATIENCE = 60
 """How long a file that a worker wrote may take to be seen on this machine, in seconds."""
 
 
+_MAX_OPEN = 16
+"""How many federations are kept open; each takes a few of the process's open files."""
+
+
 class Cluster(Executor):
     """Gives calls to the workers of a cluster."""
 
@@ -41,6 +46,7 @@ class Cluster(Executor):
         self.limits_jobs = getattr(workers, "limits_jobs", False)
         """Whether the workers themselves limit how many runs are executed at the same time."""
         self._watched: dict[Future[CallResult], _WatchedRun] = {}
+        self._open = lru_cache(_MAX_OPEN)(open_saved)
         self._is_left = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
@@ -50,6 +56,10 @@ class Cluster(Executor):
         data, fingerprint = self._shared.save(federation), federation.fingerprint
         command = self._shared.command
         return RunCall(command_folder=command, data=data, fingerprint=fingerprint, **fields)
+
+    def federation(self, call: RunCall) -> Federation:
+        """Return what :meth:`call` has saved: mapping it is quicker than loading it again."""
+        return self._open(call.data, call.fingerprint)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a :class:`RunCall`; the argument is the callback of its rounds."""
@@ -61,6 +71,12 @@ class Cluster(Executor):
         future: Future[CallResult] = self._workers.submit(execute_packed, fn.packed())
         self._watched[future] = _WatchedRun(log, args[0], read)
         return future
+
+    def flush(self) -> None:
+        """Execute what was submitted, because nothing follows for now: Slurm waits to pack it."""
+        flush = getattr(self._workers, "flush", None)
+        if flush is not None:
+            flush()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let runs write their checkpoints, and leave the cluster."""

@@ -1,8 +1,11 @@
 """Where runs are executed: the values of ``on``."""
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from importlib import import_module
 
+from unskew.engine.runners import choose_device
+from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.experiments.cluster.executor import OpenWorkers
 from unskew.utils.specs import lookup
@@ -11,10 +14,11 @@ On = str | Executor | None
 """A spec string such as ``"ray"``, any executor whose workers have unskew, or None."""
 
 
-def find_place(on: On, jobs: int | None, cores: int) -> OpenWorkers | None:
+def find_place(on: On, jobs: int | None, settings: Sequence[Settings]) -> OpenWorkers | None:
     """Return what connects to a cluster; None for this machine.
 
-    ``jobs`` is the number of runs at the same time, ``cores`` the number of cores of each.
+    ``jobs`` is the number of runs at the same time; what each of them needs follows from
+    ``settings``.
     """
     if isinstance(on, Executor):
         return lambda _: _Borrowed(on)
@@ -33,7 +37,9 @@ def find_place(on: On, jobs: int | None, cores: int) -> OpenWorkers | None:
         if (error.name or "").partition(".")[0] != package:
             raise
         raise UnskewError(f'on: {name} needs a package; pip install "unskew[{name}]"') from None
-    open_workers: OpenWorkers = found.open_workers(options, jobs, cores)
+    cores = max((each.workers or 1 for each in settings), default=1)
+    gpus = max((choose_device(each).type == "cuda" for each in settings), default=False)
+    open_workers: OpenWorkers = found.open_workers(options, jobs, cores, int(gpus))
     return open_workers
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -11,7 +12,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # without it, 
 
 import ray
 
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
 from unskew.experiments.cluster.executor import OpenWorkers
 from unskew.experiments.cluster.shared_folder import SharedFolder
 
@@ -19,26 +20,34 @@ _RETRIES = 3
 """How often a run resumes from its checkpoint after its worker or machine was lost."""
 
 
-def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
+def open_workers(options: str, jobs: int | None, cores: int, gpus: int) -> OpenWorkers:
     """Return what connects to the cluster of ``options`` or ``RAY_ADDRESS``, or starts one."""
     del jobs
     address = options or os.environ.get("RAY_ADDRESS") or None
 
     def connect(shared: SharedFolder) -> Executor:
         del shared
-        return _RayExecutor(address, cores)
+        return _RayExecutor(address, cores, gpus)
 
     return connect
 
 
 class _RayExecutor(Executor):
-    """Calls each function as a Ray task that reserves cores."""
+    """Calls each function as a Ray task that reserves cores and GPUs."""
 
-    def __init__(self, address: str | None, cores: int) -> None:
+    def __init__(self, address: str | None, cores: int, gpus: int) -> None:
         self._owns_connection = not ray.is_initialized()
         if self._owns_connection:
             _connect(address)
-        self._options = {"num_cpus": cores, "max_retries": _RETRIES}
+        # A task that reserves no GPU sees none.
+        self._options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": _RETRIES}
+        if gpus > ray.cluster_resources().get("GPU", 0):
+            warnings.warn(
+                "on: no machine of this Ray cluster has a GPU now, and runs wait for one; with "
+                "device=cpu (--device cpu) they need none",
+                UnskewWarning,
+                stacklevel=2,
+            )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a function on a worker."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unskew.data.federation import Federation
+from unskew.errors import FolderError
 from unskew.runs.lock import FolderLock, is_locked
 
 SHARED = ".unskew-cluster"
@@ -47,14 +48,20 @@ def shared_folder_in(out: Path) -> Iterator[SharedFolder]:
     After an error or Ctrl-C the data is kept for the remaining runs.
     """
     path = out.resolve() / SHARED
-    for other in path.glob(_COMMANDS):
-        if not is_locked(
-            other
-        ):  # its command was killed: its runs stop and are resumed by this one
-            shutil.rmtree(other, ignore_errors=True)
     command = path / _COMMANDS.replace("*", secrets.token_hex(4))
     command.mkdir(parents=True, mode=0o700)
     shared, lock = SharedFolder(path, command), FolderLock(command)
+    if not lock.is_held:
+        shared.end_command()
+        with suppress(OSError):
+            path.rmdir()
+        raise FolderError(
+            f"out: {out} is on a file system without file locks (flock), which keep two machines "
+            "from writing the same run; mount it with locks, or choose another folder"
+        )
+    for other in path.glob(_COMMANDS):
+        if not is_locked(other):  # its command was killed: its runs are resumed by this one
+            shutil.rmtree(other, ignore_errors=True)
     try:
         yield shared
     finally:

@@ -42,11 +42,17 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_BETWEEN_QUEUES = 5.0
 """How often outcomes are looked for, and how often Slurm is asked for its queue."""
 
+_SHUTDOWN_SECONDS = 10
+"""How long a command waits for Slurm to accept what it has just submitted."""
+
 Call = tuple[Callable[..., CallResult], tuple[Any, ...]]
+_Waiting = tuple[Future[CallResult], Path, Call]
+"""A call that is to be submitted, its future, and where its outcome will be."""
 
 
-def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
+def open_workers(options: str, jobs: int | None, cores: int, gpus: int) -> OpenWorkers:
     """Return what submits jobs; ``options`` are those of sbatch, and ``pack``."""
+    del gpus  # partitions differ in how they are asked for: gres=gpu:1, gpus-per-task=1
     found = dict(_option(each) for each in filter(None, map(str.strip, options.split(","))))
     minutes = math.ceil(_seconds(found.pop("time", _TIME)) / 60)
     pack = _whole_number(found.pop("pack", None))
@@ -54,6 +60,8 @@ def open_workers(options: str, jobs: int | None, cores: int) -> OpenWorkers:
         "time": minutes,
         "signal_delay_s": min(90, 15 * minutes),
         "cpus_per_task": cores,
+        # Some versions of srun do not take it from the job.
+        "srun_args": [f"--cpus-per-task={cores}"],
         "array_parallelism": jobs or _ANY_NUMBER,
         "job_name": "unskew",
         "additional_parameters": {key.replace("_", "-"): value for key, value in found.items()},
@@ -130,7 +138,8 @@ class _Job:
 
     def fail(self, reason: str) -> None:
         for future in self.calls:
-            future.set_exception(UnskewError(reason))
+            if not future.done():
+                future.set_exception(UnskewError(reason))
         self.calls.clear()
 
     def last_words(self) -> str:
@@ -142,7 +151,7 @@ class _Job:
 
 
 class _SlurmExecutor(Executor):
-    """Submits calls that arrive shortly after each other as one array of jobs."""
+    """Submits the calls that arrive before a :meth:`flush` as one array of jobs."""
 
     limits_jobs = True
 
@@ -156,52 +165,76 @@ class _SlurmExecutor(Executor):
         self._submitit.update_parameters(**parameters)
         self._outcomes, self._pack, self._parallel = folder / "outcomes", pack, jobs or 1
         self._outcomes.mkdir()
-        self._waiting: list[tuple[Future[CallResult], Path, Call]] = []
-        self._last_call = self._last_queue = 0.0
-        self._number, self._closed = 0, False
+        self._lock = threading.Lock()
+        """For what follows: calls arrive in one thread, and are submitted in another."""
+        self._waiting: list[_Waiting] = []
+        self._arrays: list[list[_Waiting]] = []
+        self._number, self._end = 0, ""
+        self._last_queue = 0.0
         self._jobs: list[_Job] = []
-        threading.Thread(target=self._work, daemon=True).start()
+        self._is_left = threading.Event()
+        self._worker = threading.Thread(target=self._work, daemon=True)
+        self._worker.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in a job."""
+        """Call a function in a job, which is submitted by the next :meth:`flush`."""
         del kwargs
         future: Future[CallResult] = Future()
-        self._number += 1
-        self._last_call = time.monotonic()
-        self._waiting.append((future, self._outcomes / f"{self._number}.json", (fn, args)))
+        with self._lock:
+            if self._end:
+                raise UnskewError(self._end)
+            self._number += 1
+            self._waiting.append((future, self._outcomes / f"{self._number}.json", (fn, args)))
         return future
+
+    def flush(self) -> None:
+        """Submit what was called so far, because nothing follows for now."""
+        with self._lock:
+            if self._waiting:
+                self._arrays.append(self._waiting)
+                self._waiting = []
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Cancel the jobs that are not done."""
         del wait, cancel_futures
-        self._closed = True
+        with self._lock:
+            self._end = self._end or "on: the command has left Slurm"
+        self._is_left.set()
+        self._worker.join(_SHUTDOWN_SECONDS)  # it may be submitting jobs
         ids = [str(job.job.job_id) for job in self._jobs if job.calls]
         if ids:
             subprocess.run(["scancel", *ids], check=False, capture_output=True)
 
     def _work(self) -> None:
         try:
-            while not self._closed:
+            while not self._is_left.wait(_SECONDS_BETWEEN_LOOKS):
                 self._look()
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
         except Exception as error:  # nobody else waits for this thread
-            for job in self._jobs:
-                job.fail(f"on: Slurm cannot be asked: {type(error).__name__}: {error}")
+            with self._lock:
+                self._end = f"on: Slurm cannot be asked: {type(error).__name__}: {error}"
+                waiting = [each for calls in (*self._arrays, self._waiting) for each in calls]
+            for job in (*self._jobs, _Job(None, {f: (path, call) for f, path, call in waiting})):
+                job.fail(self._end)
 
     def _look(self) -> None:
         """Submit what is waiting, collect outcomes, and repeat what was lost."""
-        if self._waiting and time.monotonic() - self._last_call > _SECONDS_BETWEEN_LOOKS:
-            waiting, self._waiting = self._waiting, []
-            size = self._pack or math.ceil(len(waiting) / _MAX_JOBS)
-            size = min(size, math.ceil(len(waiting) / self._parallel))  # all may run at once
-            packs = [waiting[first : first + size] for first in range(0, len(waiting), size)]
-            self._start([{f: (path, call) for f, path, call in pack} for pack in packs])
+        while self._arrays:
+            self._submit(self._arrays[0])
+            with self._lock:
+                del self._arrays[0]
         for job in self._jobs:
             job.collect()
         if time.monotonic() - self._last_queue > _SECONDS_BETWEEN_QUEUES:
             self._last_queue = time.monotonic()
             self._repeat_lost_jobs()
         self._jobs = [job for job in self._jobs if job.calls]
+
+    def _submit(self, calls: Sequence[_Waiting]) -> None:
+        """Submit calls as an array of jobs."""
+        size = self._pack or math.ceil(len(calls) / _MAX_JOBS)
+        size = min(size, math.ceil(len(calls) / self._parallel))  # all may run at once
+        packs = [calls[first : first + size] for first in range(0, len(calls), size)]
+        self._start([{f: (path, call) for f, path, call in pack} for pack in packs])
 
     def _start(
         self, packs: Sequence[dict[Future[CallResult], tuple[Path, Call]]], attempts: int = 1

@@ -65,9 +65,9 @@ def run_study_cases(
     Cases that follow others are run after them. Cases whose data is missing are skipped.
     """
     check_study(study)
-    place = find_place(on, jobs, cores=1)
     study_runs = StudyRuns(study)
     runnable = [case for case in study.cases if case.missing is None and case.methods]
+    place = find_place(on, jobs, [case.train.changed({"workers": 1}) for case in runnable])
     rounds = max((case.train.rounds for case in runnable), default=1)
     count = study.seeds * sum(len(case.methods) for case in runnable)
     parallelism = min(count, jobs or cores()) if can_run_in_parallel(None) else 1
