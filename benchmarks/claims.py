@@ -30,7 +30,11 @@ COLORS = {"held": "#2a7f3f", "not held": "#b3261e", "smaller than the paper's": 
 
 
 def rows_of(results: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return text, verdict and difference of the claims about accuracy, against one rival each."""
+    """Return text, verdict and difference of the claims about accuracy, against one rival each.
+
+    A claim that is not held or undecided is shown with the rival that makes it so, the others with
+    FedAvg, or with their first rival.
+    """
     rows = []
     for result in results:
         for claim in result["claims"]:
@@ -38,8 +42,10 @@ def rows_of(results: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any
             if not shown or not measure_of(claim["measure"]).in_points:
                 continue
             rival = next((d for d in shown if d["against"] == "FedAvg"), shown[0])
-            if claim["verdict"] == "not held":  # the rival that refutes it the most
+            if claim["verdict"] == "not held":
                 rival = min(shown, key=lambda d: float(d["mean"]))
+            elif claim["verdict"] == "undecided":
+                rival = max(shown, key=lambda d: float(d["p"]))
             text = f"{result['study']}: {claim['text']} [{rival['against']}]"
             rows.append((text, claim["verdict"], rival))
     return rows

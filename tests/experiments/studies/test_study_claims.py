@@ -206,7 +206,9 @@ def test_since_compares_changes_relative_to_a_case():
 def test_methods_that_learned_nothing_are_not_called_equivalent():
     claim = 'measure = "global"\nkind = "equivalent"\nmargin = 1.0\nabove = 25.0\nthan = ["Theirs"]'
     near = ([10.0, 10.1, 10.2], [10.1, 10.0, 10.2])
-    assert judged(claim, cells(*near)).verdict == "not testable at this scale"
+    found = judged(claim, cells(*near))
+    assert found.verdict == "not testable at this scale"
+    assert str(found).startswith("none of the compared methods reached 25 on average")
     higher = [[value + 60 for value in column] for column in near]
     assert judged(claim, cells(*higher)).verdict == "held"
 

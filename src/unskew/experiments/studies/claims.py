@@ -165,9 +165,8 @@ def _judge(file: StudyFile, claim: Claim, cells: Cells, scale: Scale) -> JudgedC
         return JudgedClaim(claim, _UNTESTABLE, "a case or method was not run")
     highest = max(float(np.mean(list(values.values()))) for values in (ours, *rivals.values()))
     if claim.above is not None and highest < claim.above:
-        return JudgedClaim(
-            claim, _UNTESTABLE, f"no method reached {claim.above:g}: too little training"
-        )
+        compared = f"none of the compared methods reached {claim.above:g} on average over the cases"
+        return JudgedClaim(claim, _UNTESTABLE, f"{compared}: too little training")
     found = _differences(claim, ours, rivals, _bystanders(claim, cells, names))
     printed = _by_seed(claim, names, lambda case, label: _paper(file, case, label, claim.measure))
     paper = [_paper_difference(printed[""], printed[name], claim) for name in rivals]

@@ -25,6 +25,7 @@ def rejudge_result(folder: Path) -> bool:
     study = open_study(result["study"], result["scale"], result["seeds"])
     judged = judge_claims(study.file, cells_in(result), study.scale)
     result["claims"] = to_jsonable([claim_values(one) for one in judged])
+    result["note"] = study.file.note
     write_json(path, result)
     write_bytes(folder / "result.md", markdown_of(study, result).encode())
     return True
