@@ -84,15 +84,22 @@ def draw_curves(path: Path, result: dict[str, Any]) -> None:
     from matplotlib.figure import Figure
 
     cases = [case for case in result["cases"] if case["curves"]]
-    figure = Figure(figsize=(4.5 * len(cases), 3.4), layout="constrained")
-    for axes, case in zip(figure.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
+    labels = sorted({label for case in cases for label in case["curves"]}, key=str.casefold)
+    colors = {label: f"C{i}" for i, label in enumerate(labels)}
+    columns = min(2, len(cases))
+    rows = -(-len(cases) // columns)
+    figure = Figure(figsize=(4.5 * columns, 3 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, case in zip(grid.flat, cases, strict=False):
         for label, curve in case["curves"].items():
             axes.errorbar(curve["rounds"], curve["mean"], curve["sd"], marker="o", ms=3, capsize=2,
-                          label=label)  # fmt: skip
+                          color=colors[label], label=label)  # fmt: skip
         axes.set(title=case["name"], xlabel="round", ylabel="test loss")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
+    for axes in grid.flat[len(cases) :]:
+        axes.set_axis_off()
     figure.savefig(path, dpi=110)
 
 
