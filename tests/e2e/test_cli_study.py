@@ -157,7 +157,7 @@ def test_two_phases_count_their_rounds(terminal):
 
 def test_missing_data_is_reported_before_training(terminal):
     message = terminal.error("study", "run", "fedfusion-table1", "--scale", "cpu")
-    assert "needs cifar10, fashion, sent140" in message
+    assert "needs fashion, mnist" in message
     assert "unskew data fetch" in message
 
 
