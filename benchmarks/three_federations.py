@@ -112,9 +112,9 @@ INTRODUCTION = """\
 FedAvg and other methods that give one global model, under label skew, under feature skew and on \
 natural clients; and methods that give personal models, under label skew. In each comparison, \
 every method has the same budget for its [search](tuning.md), counted in rounds of training. It \
-is then trained with three seeds and judged [against FedAvg](verdicts.md); if the answer is \
-open, with up to two more. The network has one hidden layer, so that runs are long enough to \
-converge.
+is then trained with three seeds and judged [against FedAvg](verdicts.md); if it is still \
+undecided, with up to two more. The network has one hidden layer, so that runs are long enough \
+to converge.
 
 - **At an edge** is a chosen value in the outer tenth of its searched range, or the first or \
 last value of its list: values beyond it were not tried and may be better.
