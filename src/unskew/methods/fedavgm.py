@@ -34,7 +34,7 @@ class FedAvgM(ServerSide):
 
     about: ClassVar[About] = About(title="Server momentum", paper="Hsu et al. 2019", kind="server")
     grid: ClassVar[SearchSpace] = {
-        "server_lr": LogRange(0.1, 10.0),
+        "server_lr": LogRange(0.1, 3.0),
         "server_momentum": (0.0, 0.7, 0.9, 0.97),
     }
 
