@@ -83,6 +83,12 @@ class Method(Objective, Coordinates):
         """The spec string, such as ``fedprox:mu=0.1+ida``."""
         return "+".join(spec_of(part, spec_name(type(part))) for part in self.parts)
 
+    @property
+    def given_spec(self) -> str:
+        """The spec string with all options that were given, also those at their default."""
+        parts = self.parts
+        return "+".join(spec_of(part, spec_name(type(part)), part.given_options) for part in parts)
+
     def __str__(self) -> str:
         return self.spec
 

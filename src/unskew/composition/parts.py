@@ -13,8 +13,10 @@ and return only those of their part. Hooks are pure: they return new values and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -74,8 +76,22 @@ def add_methods(*methods: "str | Part | Method") -> "Method":
     return method
 
 
+class _PartClass(type):
+    """The type of the classes of parts, which creates a part and notes its given options."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        """Create a part; its class must be a dataclass if it has options."""
+        check_options(cls)
+        part = super().__call__(*args, **options)
+        known = fields(cls)  # type: ignore[arg-type]  # all parts are dataclasses
+        positional = [field.name for field in known if not field.kw_only]
+        given = {*positional[: len(args)], *options} & {field.name for field in known}
+        vars(part)["given_options"] = frozenset(given)
+        return part
+
+
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
-class Part:
+class Part(metaclass=_PartClass):
     """The base of all parts."""
 
     buffers: Literal["average", "local"] = "average"
@@ -117,10 +133,13 @@ class Part:
             check_names(cls, {each.__name__: each for each in groups}, ("adds", "replaces"))
             check_declarations(cls, groups)
 
-    def __new__(cls, *_args: Any, **_options: Any) -> Self:
-        """Create a part; its class must be a dataclass if it has options."""
-        check_options(cls)
-        return super().__new__(cls)
+    @cached_property
+    def given_options(self) -> frozenset[str]:
+        """The options that were given when the part was created, also those at their default.
+
+        A search leaves them as they are. Parts with the same values are equal all the same.
+        """
+        return frozenset()
 
     @property
     def adds(self) -> frozenset[Aspect]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from unskew.composition.compose import compose
@@ -193,7 +192,7 @@ def with_options(method: Method, options: Mapping[Option, Any]) -> Method:
         raise UnskewError(f"method {method.spec!r} has no part {sorted(unknown)[0]!r}")
     changed = []
     for part in method.parts:
-        own = {field.name: getattr(part, field.name) for field in fields(part)}
+        own = {option: getattr(part, option) for option in part.given_options}
         own |= {option: value for (name, option), value in options.items() if name == part.name}
         changed.append(create(type(part), own, f"method {part.name!r}"))
     return compose(changed)

@@ -48,7 +48,7 @@ def python_text(runs: Runs) -> str:
     methods, settings = runs.methods, _changed(first.metadata.get("configuration", {}))
     found = recorded_searches(runs)
     if found:
-        methods = [search["requested"] for search in found.values()]
+        methods = [search.get("given", search["requested"]) for search in found.values()]
         settings |= {"tune": _tune(next(iter(found.values())))}
         settings.pop("lr", None)
     network = "your_network" if first.metadata.get("custom_network") else repr(first.network)

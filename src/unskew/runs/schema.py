@@ -125,6 +125,7 @@ class _Trial(_Part):
 
 class _Tuning(_Part):
     requested: str
+    given: str = ""
     chosen: _Trial
     edges: dict[str, str]
     results: list[_Trial]

@@ -5,7 +5,7 @@ one of them and sets its fields. Pydantic checks types and ranges, and this modu
 into one line that names the field.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -155,12 +155,15 @@ def _fields_of(model: object) -> dict[str, str]:
     return nested | {name: name for name in top_level}
 
 
-def spec_of(thing: object, name: str) -> str:
-    """Return the spec string of an object, with only the options that differ from the default."""
+def spec_of(thing: object, name: str, named: Set[str] = frozenset()) -> str:
+    """Return the spec string of an object, with only the options that differ from the default.
+
+    Options that are ``named`` are in it anyway.
+    """
     options = []
     for field in fields(thing):  # type: ignore[arg-type]
         value = getattr(thing, field.name)
-        if field.default is MISSING or value != field.default:
+        if field.name in named or field.default is MISSING or value != field.default:
             options.append(f"{field.name}={_text(value)}")
     return name + (":" + ",".join(options) if options else "")
 

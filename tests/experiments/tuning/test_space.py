@@ -1,6 +1,7 @@
 """What is searched for a method, and the quasi-random settings that fill it."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from unskew.errors import UnskewError
 from unskew.experiments.tuning.plan import make_plan
 from unskew.experiments.tuning.space import Space, check_disjoint, free_options
 from unskew.methods import METHODS, make_method, with_options
+from unskew.methods.fedprox import FedProx
 
 
 def space_of(spec, **tune):
@@ -31,9 +33,34 @@ def test_the_learning_rate_the_declared_options_and_the_norm_are_searched():
     ]  # fmt: skip
 
 
-def test_a_given_value_stays():
-    assert free_options(make_method("fedprox:mu=0.5")) == {}
-    assert list(space_of("fedavgm:server_lr=0.3").ranges) == ["lr", "fedavgm.server_momentum"]
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedprox:mu=0.5",
+        "fedprox:mu=0.01",
+        FedProx(mu=0.01),
+        pickle.loads(pickle.dumps(FedProx(mu=0.01))),
+    ],
+)
+def test_a_given_value_stays_also_if_it_is_the_default(method):
+    assert free_options(make_method(method)) == {}
+    assert list(free_options(make_method(method) + "moon")) == [
+        ("moon", option) for option in METHODS["moon"].grid
+    ]
+
+
+def test_other_options_than_the_given_ones_are_searched():
+    for given in ("server_lr=0.3", "server_lr=1"):
+        space = space_of(f"fedavgm:{given}")
+        assert list(space.ranges) == ["lr", "fedavgm.server_momentum"]
+        trial = space.trial({"lr": 0.1, "fedavgm.server_momentum": 0.5})
+        assert trial.method.parts[0].server_lr == make_method(f"fedavgm:{given}").parts[0].server_lr
+
+
+def test_what_was_given_does_not_distinguish_methods():
+    one, other = make_method("fedprox:mu=0.01"), make_method("fedprox")
+    assert (one, hash(one), one.spec) == (other, hash(other), other.spec)
+    assert (one.given_spec, other.given_spec) == ("fedprox:mu=0.01", "fedprox")
 
 
 def test_the_requested_setting_and_its_trial():

@@ -16,6 +16,7 @@ from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
 from unskew.report.page import read_comparison
+from unskew.report.reproduce import python_text
 from unskew.report.tuning_table import history_table, tuning_table
 from unskew.runs.read import read_runs, run_folders
 
@@ -75,6 +76,14 @@ def test_the_value_of_a_setting_is_that_of_runs_on_the_validation_splits():
             late = [v for t, v in zip(rounds, values, strict=True) if 2 * t > rounds[-1]]
             assert value == pytest.approx(sum(late) / len(late))
     assert search["level"] == "personal"
+
+
+def test_an_option_that_was_given_at_its_default_is_not_searched(tmp_path):
+    runs = tuned("fedprox:mu=0.01", jobs=1, out=tmp_path)
+    search = runs[0].metadata["tuning"]
+    assert {each["method"] for each in search["results"]} == {"fedprox"} == set(runs.methods)
+    assert (search["requested"], search["given"]) == ("fedprox", "fedprox:mu=0.01")
+    assert "['fedprox:mu=0.01'], seeds=[0, 1]" in python_text(read_runs([tmp_path]))
 
 
 def test_trials_train_on_a_part_and_runs_on_all(trained):

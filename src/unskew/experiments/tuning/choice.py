@@ -128,6 +128,8 @@ class Choice:
     """The search of one method; ``requested`` is the method's spec before it."""
 
     requested: str
+    given: str
+    """The same spec with the options that were given at their default, which stayed as well."""
     level: str
     plan: SearchPlan
     results: list[TrialResult]
@@ -149,6 +151,7 @@ class Choice:
         values: dict[str, Any] = to_jsonable(
             {
                 "requested": self.requested,
+                "given": self.given,
                 "chosen": self.chosen.to_dict(),
                 "edges": self.edges,
                 "level": self.level,

@@ -154,6 +154,7 @@ class MethodSearch:
         chosen = best_of(self._results, len(self._plan.seeds))
         return Choice(
             requested=self._method.spec,
+            given=self._method.given_spec,
             level=level_of(self._method, self._plan),
             plan=self._plan,
             results=self._results,

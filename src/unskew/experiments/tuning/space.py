@@ -171,21 +171,9 @@ def _at(searched: Searched, share: float) -> float | str:
 
 
 def free_options(method: Method) -> dict[Option, Searched]:
-    """Return what is searched of a method's options.
-
-    An option that was set to a value other than its default keeps that value.
-    """
-    return {
-        key: searched for key, searched in search_grid(method).items() if _is_default(method, key)
-    }
-
-
-def _is_default(method: Method, key: Option) -> bool:
-    name, option = key
-    part = next(part for part in method.parts if part.name == name)
-    return any(
-        field.name == option and getattr(part, option) == field.default for field in fields(part)
-    )
+    """Return what is searched of a method's options: those that were not given."""
+    given = {(part.name, option) for part in method.parts for option in part.given_options}
+    return {key: searched for key, searched in search_grid(method).items() if key not in given}
 
 
 def check_disjoint(methods: Sequence[Method]) -> None:
