@@ -9,6 +9,7 @@ READY  := $(VENV)/.ready
 READY_ALL := $(VENV)/.ready-all
 READY_DOCS := $(VENV)/.ready-docs
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # The tests in three parts (see CONTRIBUTING.md): `make test` runs the quick ones, `make test-all`
@@ -26,7 +27,7 @@ SEEDS   ?= 5
 # Differences that do not matter, in points: five seeds of this federation cannot resolve one point.
 MARGIN  ?= 2
 
-.PHONY: help demo docs test test-all test-rest test-lowest fuzz coverage notebook chromium slurm lint format clean
+.PHONY: help demo docs test test-all test-rest test-lowest test-newest fuzz coverage notebook chromium slurm lint format clean
 .NOTPARALLEL:
 help:            ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -106,6 +107,19 @@ test-rest: $(READY_ALL) chromium slurm
 test-lowest: $(LOWEST)/.ready ## run the quick tests with the lowest versions (ARGS="tests/runs …": a part of them)
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadscope -W ignore::DeprecationWarning -m "$(QUICK)" $(ARGS)
 
+# What `pip install` gives a user today: the wheel with the newest versions, of which only torch is
+# pinned. Flower holds typer and rich back; without extras (`EXTRAS=`), they are the newest too.
+test-newest: EXTRAS ?= dev,dp,flower,tune
+test-newest:     ## run the quick tests on the wheel with the newest versions (ARGS= a part; EXTRAS=)
+	@echo "[newest] installing the wheel with the newest versions into a new $(NEWEST) (1-2 minutes)"
+	@rm -rf $(NEWEST)
+	@$(PYTHON) -m venv $(NEWEST)
+	@$(NEWEST)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(NEWEST) .
+	@$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  "$$(grep ^torch== constraints.txt)" "$$(echo $(NEWEST)/unskew-*.whl)$(EXTRAS:%=[%])" \
+	  pytest pytest-xdist hypothesis
+	$(NEWEST)/bin/python -m pytest -n 2 --dist loadscope -m "$(QUICK)" $(ARGS)
+
 fuzz: $(READY_ALL) ## feed 10,000 damaged and unusual inputs to unskew (CASES=, SEED=)
 	$(BIN)/python tests/fuzz/campaign.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
@@ -115,15 +129,16 @@ coverage: $(READY_ALL) chromium slurm ## run all tests and print how much of the
 notebook: $(READY_ALL) ## execute the notebook of the documentation in place
 	$(BIN)/python tests/notebooks.py docs/first-comparison.ipynb
 
-lint: $(READY)   ## ruff, mypy --strict and the import contracts
+lint: $(READY)   ## ruff, mypy --strict, the import contracts and the declared dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry src
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:           ## remove what make and the tools made
-	rm -rf $(VENV) $(LOWEST) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) demo site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,10 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import click
-from click.core import ParameterSource
 from typer import Typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 from typer.models import CommandInfo
 
 from unskew.errors import UnskewError
@@ -23,8 +21,8 @@ _FIELD = re.compile(r"(settings: )?(\w+)(?=: (?!has |is |holds |exists)| '| must
 class CommandWithOptions(TyperCommand):
     """A command whose errors name its options."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its context is click's, or of the copy of click in a newer typer."""
         try:
             return super().invoke(ctx)
         except UnskewError as error:
@@ -69,16 +67,16 @@ def _commands(app: Typer) -> Iterator[CommandInfo]:
             yield from _commands(group.typer_instance)
 
 
-def _options(ctx: click.Context) -> dict[str, str]:
+def _options(ctx: Any) -> dict[str, str]:
     """Return the options by the fields they set; of several, the one that was typed."""
     options = {
         param.name: max(param.opts, key=len)
         for param in ctx.command.params
-        if isinstance(param, click.Option) and param.name is not None
+        if isinstance(param, TyperOption) and param.name is not None
     }
     for field, names in _OPTIONS.items():
         known = [name for name in names if name in options]
-        typed = [n for n in known if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+        typed = [n for n in known if ctx.get_parameter_source(n).name == "COMMANDLINE"]
         if known:
             options[field] = options[(typed or known)[0]]
     return options
