@@ -10,6 +10,8 @@ import pytest
 import unskew as us
 from unskew.errors import UnskewError
 from unskew.report.watch import Watch
+from unskew.runs.atomic import sha256
+from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.read import read_run, read_runs
 
 
@@ -144,3 +146,28 @@ def test_names_in_run_json_are_printable(folder, tmp_path):
     run = read_run(folder)
     assert (run.data, run.method) == ("a\\x1b[31m\\ud800", "fed\\x07avg")
     assert us.Runs([run]).report(tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/tmp/victim", "stage0-round000001/../.."])
+def test_a_manifest_leads_to_no_other_folder(folder, name):
+    manifest = folder / "checkpoints" / "manifest.json"
+    listed = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({name: next(iter(listed.values()))}))
+    with pytest.raises(UnskewError, match=r"manifest\.json: is damaged"):
+        Checkpoints(manifest.parent).load()
+
+
+@pytest.mark.parametrize("name", ["../../../victim.safetensors", "/tmp/victim"])
+def test_a_checkpoint_leads_to_no_other_folder(folder, name, tmp_path):
+    checkpoints = Checkpoints(folder / "checkpoints")
+    (checkpoint, files) = list(
+        json.loads((folder / "checkpoints/manifest.json").read_text()).items()
+    )[-1]
+    position = folder / "checkpoints" / checkpoint / "position.json"
+    content = json.loads(position.read_text())
+    position.write_text(json.dumps(content | {"states": {name: sha256(folder / "run.json")}}))
+    files["position.json"] = sha256(position)
+    (folder / "checkpoints/manifest.json").write_text(json.dumps({checkpoint: files}))
+    for use in (checkpoints.load, lambda: checkpoints.link_to(tmp_path / "copy")):
+        with pytest.raises(UnskewError, match="files that are not states"):
+            use()

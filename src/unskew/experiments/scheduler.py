@@ -29,6 +29,7 @@ from unskew.models.functional import Model
 from unskew.runs.checkpoint import has_checkpoint_of
 from unskew.runs.folder import reject_existing_run
 from unskew.runs.run import Run
+from unskew.utils.path_names import path_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +279,8 @@ def _train_on_ray() -> Callable[..., Run]:
 
 def folder_name(method: str) -> str:
     """Return a method's spec string as a folder name."""
-    return re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method).lstrip("-.")
+    name = re.sub(r"[^A-Za-z0-9.=+_-]+", "-", method).lstrip("-.")
+    return path_name(name or method)
 
 
 def _is_finished(request: RunRequest) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 import numpy as np
 from flwr.app import ConfigRecord, Context
@@ -23,9 +22,9 @@ from unskew.data.preprocessing.protocol import (
 )
 from unskew.data.preprocessing.transform import Transform
 from unskew.errors import UnskewError
+from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
 from unskew.flower.wire import Refusal
-from unskew.runs.atomic import write_bytes
 
 _RECORD = "unskew.preprocessing"
 PreprocessingStep = Literal["describe", "summarise", "apply"]
@@ -155,19 +154,21 @@ class NodePreprocessing:
         record = self.context.state.config_records.get(_RECORD, ConfigRecord())
         if record.get("run") == self.run and key in record:
             return str(record[key])
-        path = self._path(key)
-        return path.read_text(encoding="utf-8") if path is not None and path.is_file() else None
+        files = self._files()
+        content = None if files is None else files.read(_file(key))
+        return None if content is None else content.decode()
 
     def _write(self, key: str, text: str) -> None:
         record = self.context.state.config_records.get(_RECORD, ConfigRecord())
         kept = dict(record) if record.get("run") == self.run else {"run": self.run}
         self.context.state[_RECORD] = ConfigRecord({**kept, key: text})
-        path = self._path(key)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_bytes(path, text.encode())
+        files = self._files()
+        if files is not None:
+            files.write(_file(key), text.encode())
 
-    def _path(self, key: str) -> Path | None:
-        if self.folder is None:
-            return None
-        return self.folder / self.run / quote(self.name, safe="") / f"preprocessing-{key}.json"
+    def _files(self) -> NodeFiles | None:
+        return None if self.folder is None else NodeFiles(self.folder, self.run, self.name)
+
+
+def _file(key: str) -> str:
+    return f"preprocessing-{key}.json"

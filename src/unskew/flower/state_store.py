@@ -6,17 +6,17 @@ server, starts from the state it had before that round. This is why the last few
 """
 
 from pathlib import Path
-from urllib.parse import quote
 
 from flwr.app import ConfigRecord, Context
 from safetensors.torch import load, save
 
 from unskew.composition.values import Tensors
+from unskew.flower.node_files import NodeFiles
 from unskew.flower.wire import Refusal, StateVersion
-from unskew.runs.atomic import write_bytes
 from unskew.runs.state_files import contiguous_copy
 
 _RECORD = "unskew"
+_SUFFIX = ".safetensors"
 _EARLIER = 2
 """How many states before the newest are kept: the server can go back two checkpoints."""
 
@@ -26,7 +26,7 @@ class NodeStateStore:
 
     def __init__(self, context: Context, folder: Path | None, run: str, name: str) -> None:
         self._context = context
-        self._folder = None if folder is None else folder / run / quote(name, safe="")
+        self._files = None if folder is None else NodeFiles(folder, run, name)
         self._run = run
 
     def read(self, version: StateVersion | None) -> Tensors:
@@ -34,9 +34,8 @@ class NodeStateStore:
         if version is None:
             return {}
         content = self._in_memory().get(_key(version))
-        if content is None and self._folder is not None:
-            path = self._folder / f"{_key(version)}.safetensors"
-            content = path.read_bytes() if path.is_file() else None
+        if content is None and self._files is not None:
+            content = self._files.read(f"{_key(version)}{_SUFFIX}")
         if content is None:
             raise Refusal(
                 f"it has lost its state of stage {version[0] + 1}, round {version[1] + 1}"
@@ -54,12 +53,9 @@ class NodeStateStore:
             record |= {key: in_memory[key] for key in older if key in in_memory}
             kept_keys |= set(older)
         self._context.state[_RECORD] = ConfigRecord({"run": self._run, **record})
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_bytes(self._folder / f"{_key(version)}.safetensors", content)
-            for path in self._folder.glob("*.safetensors"):
-                if path.stem not in kept_keys:
-                    path.unlink(missing_ok=True)
+        if self._files is not None:
+            self._files.write(f"{_key(version)}{_SUFFIX}", content)
+            self._files.remove(f"{key}{_SUFFIX}" for key in self._stored() - kept_keys)
 
     def _in_memory(self) -> dict[str, bytes]:
         record = self._context.state.config_records.get(_RECORD, ConfigRecord())
@@ -68,8 +64,11 @@ class NodeStateStore:
         return {key: value for key, value in record.items() if isinstance(value, bytes)}
 
     def _keys(self, in_memory: dict[str, bytes]) -> set[str]:
-        files = [] if self._folder is None else self._folder.glob("*.safetensors")
-        return {*in_memory, *(path.stem for path in files)}
+        return in_memory.keys() | self._stored()
+
+    def _stored(self) -> set[str]:
+        files = set() if self._files is None else self._files.written()
+        return {name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)}
 
 
 def _key(version: StateVersion) -> str:

@@ -10,7 +10,7 @@ Clients' states are in files that checkpoints share, so that only changed states
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,14 @@ from unskew.composition.values import Server, Tensors
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
 from unskew.runs.file_names import CHECKPOINTS, MANIFEST
-from unskew.runs.leftovers import CHECKPOINT, remove_checkpoint, remove_leftovers, temporary_path
+from unskew.runs.leftovers import (
+    CHECKPOINT,
+    CHECKPOINT_FILES,
+    STATE_FILE,
+    remove_checkpoint,
+    remove_leftovers,
+    temporary_path,
+)
 from unskew.runs.state_files import StateFile, StateRecord, contiguous_copy
 from unskew.runs.states import MEMORY, ClientStates, StateStore
 
@@ -171,7 +178,10 @@ class Checkpoints:
             return {}
         try:
             listed = json.loads(self._manifest.read_text())
-            return {name: dict(files) for name, files in listed.items()}
+            checkpoints = {name: dict(files) for name, files in listed.items()}
+            if all(map(_is_checkpoint, checkpoints, checkpoints.values())):
+                return checkpoints
+            raise ValueError("it lists other files")
         except (ValueError, TypeError, AttributeError):
             raise UnskewError(
                 f"{self._manifest}: is damaged, so the run cannot be resumed; choose another folder"
@@ -189,7 +199,7 @@ class Checkpoints:
                 remove_checkpoint(self._folder / name)
         files: set[str] = set()
         for name in kept:  # a damaged checkpoint keeps no files
-            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            with suppress(OSError, UnskewError, ValueError, KeyError, TypeError, RecursionError):
                 files.update(_read_position(self._folder / name)["states"])
         self.store.tidy(files)
 
@@ -290,7 +300,14 @@ def _name_of(stage: int, round_: int) -> str:
 
 def _read_position(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "position.json").read_text())
+    if not all(map(STATE_FILE.fullmatch, content["states"])):
+        raise UnskewError(f"{folder}: lists files that are not states; choose another folder")
     return content
+
+
+def _is_checkpoint(name: str, files: Iterable[str]) -> bool:
+    """Return whether names in a manifest are those of a checkpoint and of its files."""
+    return bool(CHECKPOINT.fullmatch(name)) and set(files) <= set(CHECKPOINT_FILES)
 
 
 def _link(source: Path, target: Path) -> None:

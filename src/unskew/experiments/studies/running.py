@@ -22,6 +22,7 @@ from unskew.report.page import write_page
 from unskew.runs.atomic import write_bytes, write_json
 from unskew.utils.folders import check_folder
 from unskew.utils.jsonable import to_jsonable
+from unskew.utils.path_names import path_name
 
 _RESULT = "result.json"
 _DPI = 110
@@ -96,4 +97,4 @@ def _write_pages(out: Path, figures: Path, study_runs: StudyRuns, command: str |
 
 def slug(text: str) -> str:
     """Return a text as a file name."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return path_name(re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or text)

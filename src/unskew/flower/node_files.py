@@ -1,0 +1,72 @@
+"""The files that a node writes for a run: below its state folder, and nowhere else."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from unskew.flower.wire import Refusal
+from unskew.runs.atomic import write_bytes
+from unskew.utils.path_names import path_name
+
+_MANIFEST = ".manifest.json"
+"""A name that no file can be given from outside."""
+
+
+class NodeFiles:
+    """The files in one folder below a node's state folder.
+
+    ``parts`` lead to that folder, such as a run's id and the node's name. They and the names of the
+    files may be anything that a server sends. A link below the state folder is refused, since it
+    may lead out of it. Only files that the folder's manifest lists are removed; a name is listed
+    before its file is written.
+    """
+
+    def __init__(self, state: Path, *parts: str) -> None:
+        self._root = state.resolve()
+        self._folder = self._root.joinpath(*map(path_name, parts))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        path = self._at(path_name(name))
+        return path.read_bytes() if path.is_file() else None
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file atomically, readable only by its owner, and return its path."""
+        path = self._at(path_name(name))
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written = self.written()
+        if path.name not in written:
+            self._list({*written, path.name})
+        write_bytes(path, content)
+        return path
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, except for those that this class has not written."""
+        written = self.written()
+        listed = {path_name(name) for name in names} & written
+        for name in listed:
+            self._at(name).unlink(missing_ok=True)
+        if listed:
+            self._list(written - listed)
+
+    def written(self) -> set[str]:
+        """Return the files that the manifest lists."""
+        manifest = self._at(_MANIFEST)
+        try:
+            names = json.loads(manifest.read_bytes()) if manifest.is_file() else []
+        except (ValueError, RecursionError):
+            names = []
+        return {name for name in names if isinstance(name, str)} if type(names) is list else set()
+
+    def _at(self, safe_name: str) -> Path:
+        """Return the path of a file; refuse if a link is in the way."""
+        path = self._folder / safe_name
+        for place in (path, *path.parents):
+            if place == self._root:
+                return path
+            if place.is_symlink():
+                raise Refusal("a link in its state folder leads elsewhere; it writes no state")
+        raise Refusal("its state folder was moved")
+
+    def _list(self, names: set[str]) -> None:
+        write_bytes(self._at(_MANIFEST), json.dumps(sorted(names)).encode())
