@@ -234,3 +234,14 @@ def test_the_preview_lists_what_nodes_send(tmp_path):
                 assert ", ".join(columns_sent[column]) == found.removeprefix("-")
     with pytest.raises(UnskewError, match="pooled is not possible on nodes"):
         preview_preprocessing("pooled")
+
+
+def test_false_statistics_of_one_node_hardly_change_the_accuracy(tmp_path):
+    tests = hospital_rows(200, seed=7)
+    common = (tests, [row["outcome"] for row in tests])
+    options = {"common": common, "rounds": 10, "evaluate_every": 10, "epochs": 2}
+    honest = run_on_nodes(tmp_path, **options).run
+    lie = with_column("age", mean=1e90, squares=1e190)
+    spoilt = run_on_nodes(tmp_path, spoil=changed(2, lie), **options).run
+    assert spoilt.clients == 4
+    assert spoilt.accuracy > honest.accuracy - 0.05

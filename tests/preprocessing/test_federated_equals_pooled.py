@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unskew.data.preprocessing.cells import Column
@@ -82,6 +82,8 @@ def test_the_fitted_transformation_is_the_pooled_one(clients):
         with pytest.raises(UnskewError, match="no feature column has a value"):
             prepared(split)
         return
+    moments = [Moments.of(each["x"][~np.isnan(each["x"])]) for each in split]
+    assume(Moments.bounded(moments) == moments)  # otherwise, one client is unlike all others
     federated, pooled = prepared(split).transform, prepared(split, "pooled").transform
     for ours, theirs in zip(federated.columns, pooled.columns, strict=True):
         tolerance = 1e-9 * max(1, abs(theirs.center))
@@ -193,8 +195,8 @@ def test_texts_get_a_vocabulary_of_the_most_frequent_words():
     notes = [{"note": ["the cough is the worst", "cough and the fever"]},
              {"note": ["no fever and no more cough"]}]  # fmt: skip
     transform = prepared(notes, "federated:words=5,length=4").transform
-    assert transform.vocabulary == ("<pad>", "<unk>", "cough", "the", "and")
-    assert apply(transform, {"note": ["the unseen cough", ""]}) == [[3, 1, 2, 0], [0] * 4]
+    assert transform.vocabulary == ("<pad>", "<unk>", "the", "and", "cough")
+    assert apply(transform, {"note": ["the unseen cough", ""]}) == [[2, 1, 4, 0], [0] * 4]
     assert prepared(notes, "pooled:words=5,length=4").transform == transform
 
 

@@ -137,7 +137,8 @@ class PreprocessingExchange:
             lambda k, message: self._summary(k, message, schema),
         )
         summaries = [reply["columns"] for reply in replies.values()]
-        transform, classes = fit(summaries, schema, prepare), None
+        samples = [self._samples[k] for k in replies]
+        transform, classes = fit(summaries, schema, prepare, samples), None
         sent = sent.plus(up=summaries, down=transform.to_json(), clients=len(self.clients))
         if not self._is_regression:
             labels = [reply["labels"] for reply in replies.values()]

@@ -38,7 +38,7 @@ def preview_preprocessing(spec: str) -> list[dict[str, str]]:
             else declared_schema(list(columns), _DECLARED, prepare, "toy")
         )
         summary = summarise_columns(columns, schema, prepare, noise_of(0, 0))
-        fitted = fit([summary], schema, prepare).to_json()["columns"]
+        fitted = fit([summary], schema, prepare, [_SAMPLES]).to_json()["columns"]
         for (name, known), step in zip(schema.items(), fitted, strict=True):
             down = _names(key for key in step if key not in ("name", "kind"))
             rows.append(_row("summarise", known.kind, summary[name], down))

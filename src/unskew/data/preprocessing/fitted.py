@@ -119,7 +119,8 @@ def prepare_clients(
         ]
     except UnskewError as error:
         raise UnskewError(f"{where}: {error}") from None
-    transform = fit(summaries, schema, prepare)
+    rows = [len(next(iter(columns.values()))) for columns in clients]
+    transform = fit(summaries, schema, prepare, rows)
     sent = sent.plus(up=summaries, down=transform.to_json(), clients=count)
     if classes is not None:
         sent = sent.plus(up=labels, down=classes.to_json(), clients=count)

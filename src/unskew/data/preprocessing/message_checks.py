@@ -83,7 +83,7 @@ def _check_column(part: Message, column: Declared, prepare: Prepare, samples: in
         return
     if column.kind == "text":
         _check_keys(part, ("counts",))
-        _check_counts(part["counts"], _MAX_WORDS, None)
+        _check_counts(part["counts"], _MAX_WORDS, samples * prepare.length)
         return
     counted = column.kind == "category" and column.levels is None
     counted &= prepare.categories == "onehot"
@@ -94,19 +94,33 @@ def _check_column(part: Message, column: Declared, prepare: Prepare, samples: in
     present = samples - part["missing"]
     if counted:
         _check_counts(part["counts"], MAX_LEVELS, present)
+        if sum(part["counts"].values()) != present:
+            raise ValueError("counts and missing must add up to its samples")
     if moments:
         _check_count(part["count"], samples, "count")
         if part["count"] != present:
             raise ValueError(f"count and missing must add up to its {samples} samples")
-        _check_number(part["mean"], "mean", LARGEST)
-        _check_number(part["squares"], "squares")
-        if part["squares"] < 0:
-            raise ValueError("squares must not be negative")
+        _check_moments(part, column.bounds or (-LARGEST, LARGEST))
     if "sketch" in part:
-        _check_sketch(part["sketch"], present, prepare.points)
+        _check_sketch(part["sketch"], present, prepare.points, column.bounds)
 
 
-def _check_sketch(sketch: Any, present: int, points: int) -> None:
+def _check_moments(part: Message, bounds: tuple[float, float]) -> None:
+    """Check that values in this range can have this mean and these squared deviations."""
+    (low, high), mean, count = bounds, part["mean"], part["count"]
+    _check_number(mean, "mean", LARGEST)
+    _check_number(part["squares"], "squares")
+    rounding = 1e-9 * max(abs(low), abs(high))
+    if count and not low - rounding <= mean <= high + rounding:
+        raise ValueError("its mean must be in the range of the column")
+    largest = count * max(high - mean, 0) * max(mean - low, 0)  # half the values at either end
+    if not 0 <= part["squares"] <= largest * (1 + 1e-9) + count * rounding**2:
+        raise ValueError("squares must be from 0 to what the range of the column allows")
+
+
+def _check_sketch(
+    sketch: Any, present: int, points: int, bounds: tuple[float, float] | None
+) -> None:
     if not isinstance(sketch, dict) or set(sketch) != {"values", "weights"}:
         raise ValueError("its sketch must have values and weights")
     values, weights = sketch["values"], sketch["weights"]
@@ -120,6 +134,8 @@ def _check_sketch(sketch: Any, present: int, points: int) -> None:
         _check_count(weight, present, "a weight of its sketch")
     if sum(weights) != present or sorted(values) != values:
         raise ValueError("its sketch must have increasing values whose weights add up to count")
+    if bounds and values and not bounds[0] <= values[0] <= values[-1] <= bounds[1]:
+        raise ValueError("its sketch must have values in the range of the column")
 
 
 def _check_keys(part: Mapping[str, Any], keys: Sequence[str]) -> None:
@@ -127,15 +143,15 @@ def _check_keys(part: Mapping[str, Any], keys: Sequence[str]) -> None:
         raise ValueError(f"its summary must have {', '.join(keys) or 'nothing'}")
 
 
-def _check_counts(counts: Any, limit: int, total: int | None) -> None:
+def _check_counts(counts: Any, limit: int, total: int) -> None:
     if not isinstance(counts, dict) or len(counts) > limit:
         raise ValueError(f"counts must be a JSON object of at most {limit} entries")
     for text, count in counts.items():
         if not 0 < len(text) <= _MAX_NAME:
             raise ValueError("a counted text is empty or too long")
-        _check_count(count, 2**53, "a count")
-    if total is not None and sum(counts.values()) != total:
-        raise ValueError("counts and missing must add up to its samples")
+        _check_count(count, total, "a count")
+    if sum(counts.values()) > total:
+        raise ValueError(f"counts must add up to at most {total}")
 
 
 def _check_count(value: Any, limit: int, what: str) -> None:

@@ -7,9 +7,13 @@ changes a bit, and deviations are taken from the mean, so large numbers lose no 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
+
+_FARTHEST = 2.0
+"""A client's values may spread this many times as far from the median as any other client's."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,37 @@ class Moments:
         )
         return Moments(count, mean, squares)
 
+    @staticmethod
+    def bounded(parts: "Sequence[Moments]") -> "list[Moments]":
+        """Return the moments of several clients, of which one may have sent anything.
+
+        Clients are compared by how far their values spread around the median of their means. The
+        one that spreads farthest is moved towards that median until it spreads twice as far as the
+        next one. So a single client changes the common mean by less than the others' own spread,
+        and clients within that limit keep all their bits. Of one or two clients, nothing tells
+        which one is wrong.
+        """
+        center, limit = _limit(parts)
+        spreads = [part._spread(center) for part in parts]
+        return [
+            part if spread <= limit else part._moved(center, limit / spread)
+            for part, spread in zip(parts, spreads, strict=True)
+        ]
+
+    @staticmethod
+    def range_of(parts: "Sequence[Moments]") -> tuple[float, float]:
+        """Return the range in which :meth:`bounded` leaves the values of a client."""
+        center, limit = _limit(parts)
+        return center - limit, center + limit
+
+    def _spread(self, center: float) -> float:
+        """Return the root of the mean squared distance of the values from a point."""
+        return math.hypot(self.std, self.mean - center) if self.count else 0.0
+
+    def _moved(self, center: float, share: float) -> "Moments":
+        mean = center + (self.mean - center) * share
+        return Moments(self.count, mean, self.squares * share * share)
+
     @property
     def std(self) -> float:
         """The standard deviation of the values, not an estimate of a population's."""
@@ -54,3 +89,14 @@ class Moments:
         """The number to divide by: the standard deviation, or 1 if the values are all the same."""
         is_constant = self.std <= 10 * np.finfo(np.float64).eps * abs(self.mean)
         return 1.0 if is_constant else self.std
+
+
+def _limit(parts: Sequence[Moments]) -> tuple[float, float]:
+    """Return the median of the clients' means, and how far a client's values may spread from it."""
+    known = [part for part in parts if part.count]
+    if len(known) < 3:
+        return 0.0, math.inf
+    center = median(part.mean for part in known)
+    second = sorted(part._spread(center) for part in known)[-2]
+    # Where all clients but one have the same value, nothing says how far values may spread.
+    return center, _FARTHEST * second if second > 0 else math.inf

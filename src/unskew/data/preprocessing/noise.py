@@ -44,6 +44,12 @@ class NoisySums:
         exact = np.array([len(unit), unit.sum(), np.square(unit).sum()])
         return NoisySums(*(exact + rng.laplace(0.0, noise_scale, 3)).tolist())
 
+    def possible(self, samples: int) -> "NoisySums":
+        """Return the sums moved to what a client with this many samples can have without noise."""
+        count = min(max(self.count, 0.0), float(samples))
+        total = min(max(self.sum, -count / 2), count / 2)
+        return NoisySums(count, total, min(max(self.squares, 0.0), count / 4))
+
     @staticmethod
     def merged(parts: "Sequence[NoisySums]") -> "NoisySums":
         """Add up the sums of all clients."""

@@ -123,12 +123,17 @@ def summarise_columns(
     return {n: _noisy_summary(n, columns[n], column, scale, rng) for n, column in known.items()}
 
 
-def fit(messages: Sequence[Message], schema: Schema, prepare: Prepare) -> Transform:
-    """Merge the summaries of all clients into the transformation that all of them apply."""
+def fit(
+    messages: Sequence[Message], schema: Schema, prepare: Prepare, samples: Sequence[int]
+) -> Transform:
+    """Merge the summaries of all clients into the transformation that all of them apply.
+
+    ``samples`` are the clients' numbers of training samples.
+    """
     steps = []
     for name, column in schema.items():
         parts = [] if column.kind == "empty" else [message[name] for message in messages]
-        steps.append(_step(name, column, parts, prepare))
+        steps.append(_step(name, column, parts, prepare, samples))
     return Transform(columns=tuple(steps))
 
 
@@ -165,7 +170,8 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
             summary["sketch"] = QuantileSketch.of(values, points).to_json()
         return summary
     if declared.kind == "text":
-        counts = Counter(word for text in column.texts().tolist() for word in tokenise(text))
+        texts = (tokenise(text)[: prepare.length] for text in column.texts().tolist())
+        counts = Counter(word for words in texts for word in words)
         return {"counts": dict(sorted(counts.items()))}
     if declared.kind == "category" and declared.levels is None and prepare.categories == "onehot":
         levels, numbers = np.unique(column.texts()[column.is_present()], return_counts=True)
@@ -178,14 +184,20 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
     return missing
 
 
-def _step(name: str, declared: Declared, parts: Sequence[Message], prepare: Prepare) -> ColumnStep:
+def _step(
+    name: str,
+    declared: Declared,
+    parts: Sequence[Message],
+    prepare: Prepare,
+    samples: Sequence[int],
+) -> ColumnStep:
     # With a budget nobody counts gaps, so there is always a feature that marks them.
     gap = prepare.budget is not None or any(part.get("missing") for part in parts)
     kind = declared.kind
     if kind == "empty":
         return ColumnStep(name=name, kind=kind)
     if kind in ("number", "date"):
-        center, scale = _center_and_scale(declared, parts, prepare)
+        center, scale = _center_and_scale(declared, parts, prepare, samples)
         return ColumnStep(
             name=name, kind=kind, center=center, scale=scale, gap=gap,
             low=declared.low, high=declared.high,
@@ -205,19 +217,23 @@ def _step(name: str, declared: Declared, parts: Sequence[Message], prepare: Prep
 
 
 def _center_and_scale(
-    declared: Declared, parts: Sequence[Message], prepare: Prepare
+    declared: Declared, parts: Sequence[Message], prepare: Prepare, samples: Sequence[int]
 ) -> tuple[float, float]:
     if prepare.mode == "local":
         return 0.0, 1.0
     if prepare.budget is not None and declared.bounds is not None:
-        sums = NoisySums.merged([NoisySums(**part) for part in parts])
-        moments = sums.moments(*declared.bounds)
+        sums = [NoisySums(**part).possible(n) for part, n in zip(parts, samples, strict=True)]
+        moments = NoisySums.merged(sums).moments(*declared.bounds)
         return moments.mean, moments.scale
     keys = ("count", "mean", "squares")
-    moments = Moments.merged([Moments(*(part[key] for key in keys)) for part in parts])
+    sent = [Moments(*(part[key] for key in keys)) for part in parts]
+    moments = Moments.merged(Moments.bounded(sent))
     if prepare.scale == "standard":
         return moments.mean, moments.scale
-    sketch = QuantileSketch.merged(QuantileSketch.from_json(part["sketch"]) for part in parts)
+    low, high = Moments.range_of(sent)
+    sketch = QuantileSketch.merged(
+        QuantileSketch.from_json(part["sketch"]).bounded(low, high) for part in parts
+    )
     if not sketch.count:
         return moments.mean, moments.scale
     spread = sketch.quantile(0.75) - sketch.quantile(0.25)

@@ -47,6 +47,10 @@ class QuantileSketch:
         totals = np.bincount(index, weights, minlength=len(distinct)).astype(np.int64)
         return QuantileSketch(distinct, totals, sum(part.rank_error for part in parts))
 
+    def bounded(self, low: float, high: float) -> "QuantileSketch":
+        """Return the sketch with its values moved into a range."""
+        return QuantileSketch(np.clip(self.values, low, high), self.weights, self.rank_error)
+
     @property
     def count(self) -> int:
         """The number of values that the sketch stands for."""
