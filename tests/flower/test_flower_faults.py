@@ -1,5 +1,7 @@
 """Replies are checked, missing nodes are recorded, and rounds continue."""
 
+import re
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -184,6 +186,32 @@ def test_a_run_does_not_start_below_the_quorum():
         grids.run_on_grid(federation, "fedavg", grid=grids.grid_of(app, 2), quorum=3, **OPTIONS)
 
 
+def test_without_a_quorum_the_nodes_own_reasons_are_repeated():
+    def samples(context):
+        if context.node_config["partition-id"] < 3:
+            raise KeyError("secret 4711")
+        return small_federation()
+
+    app = grids.client_app(grids.MODEL, samples, "fedavg", state=None)
+    grid = grids.grid_of(app, 4)
+    with pytest.raises(UnskewError) as error:
+        grids.Strategy("fedavg", nodes=4, quorum=2, wait=0.0, **OPTIONS).start(grid)
+    text = str(error.value)
+    assert text.startswith(
+        "nodes: 4 connected, of which 1 can take part, and the quorum is 2; their logs say more; "
+    )
+    assert re.search(r"; 3 nodes: it raised KeyError \(test_flower_faults.py, line \d+\)", text)
+    assert "secret" not in text
+
+
+def test_a_run_on_nodes_that_all_fail_does_not_wait():
+    app = grids.client_app(grids.MODEL, lambda context: 1 / 0, "fedavg", state=None)
+    started = time.monotonic()
+    with pytest.raises(UnskewError, match=r"3 connected, of which 0 can take part.* ZeroDivision"):
+        grids.Strategy("fedavg", nodes=3, wait=60).start(grids.grid_of(app, 3))
+    assert time.monotonic() - started < 30
+
+
 class LeakyErrors(ClientSide):
     """A method that puts samples into its error messages."""
 
@@ -195,7 +223,9 @@ class LeakyErrors(ClientSide):
 
 def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
     strategy = grids.run_on_grid(small_federation(), LeakyErrors(), **OPTIONS)
-    assert strategy.run.metrics[0]["rejected"] == {"1": "1: it raised ValueError in prepare"}
+    (why,) = strategy.run.metrics[0]["rejected"].values()
+    place = r"\(test_flower_faults.py, line \d+\)"
+    assert re.fullmatch(rf"1: it raised ValueError in prepare {place}", why)
     sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
     assert all("secret" not in str(reply.content) for reply in sent)
 

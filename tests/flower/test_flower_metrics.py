@@ -50,7 +50,7 @@ def spread(y, scores):
 )
 def test_metrics_and_tasks_are_those_of_a_simulation(method, regression, options):
     federation = data(regression=regression)
-    apps = {"metrics": [spread]}
+    apps = {"metrics": ["auc", "pooled_auc", "accuracy", spread]}
     on_flower = on_grid(federation, method, apps=apps, **options)
     simulated = us.train(
         federation, method, model="mlp:hidden=6", runner="loop", progress=False, **OPTIONS | options

@@ -11,6 +11,7 @@ import unskew as us
 from unskew.cli import flower_up
 from unskew.flower.loopback.apps import load_task, read_app_config, with_changes
 from unskew.flower.loopback.federation import EndedRun
+from unskew.flower.loopback.programs import last_error
 
 
 @pytest.fixture
@@ -100,6 +101,33 @@ def test_a_failed_run_is_reported_with_its_last_lines(unskew, app, monkeypatch):
     assert code == 2
     assert errors.startswith("error: the run ended as finished:failed; logs are in app/runs/1/logs")
     assert "    last line" in errors
+
+
+def test_the_reasons_of_server_and_nodes_are_repeated(unskew, app, monkeypatch):
+    traceback = "Traceback (most recent call last):\n  File ...\n"
+    log = f"{traceback}unskew.errors.UnskewError: nodes: 3 connected, of which 0 can take part\nend"
+    errors = {"node-0": "KeyError: 'age'", "node-1": "KeyError: 'age'", "node-2": "metrics: odd"}
+    failed = EndedRun(1, "finished:failed", log, errors)
+    monkeypatch.setattr(SimulatedLoopback, "run", lambda *arguments: failed)
+    code, _, shown = unskew("flower", "up", app)
+    assert code == 2
+    assert shown.splitlines() == [
+        "error: the run ended as finished:failed: nodes: 3 connected, of which 0 can take part; "
+        "logs are in app/runs/1/logs",
+        "    node-0, node-1: KeyError: 'age'",
+        "    node-2: metrics: odd",
+    ]
+    assert last_error(f"{traceback}KeyError: 'age'\n[INFO] end") == "KeyError: 'age'"
+    assert last_error("INFO: all is well") is None
+
+
+def test_a_run_that_recorded_nothing_is_not_announced(unskew, app, monkeypatch):
+    done = EndedRun(1, "finished:completed", "")
+    monkeypatch.setattr(SimulatedLoopback, "run", lambda *arguments: done)
+    code, output, shown = unskew("flower", "up", app)
+    assert code == 2
+    assert "run:" not in output
+    assert 'recorded nothing here; give out=context.run_config["out"] to its Strategy' in shown
 
 
 def test_a_run_can_be_resumed(unskew, app):

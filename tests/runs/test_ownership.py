@@ -35,6 +35,7 @@ def finished(federation, tmp_path_factory):
         ["run.json"],
         [".notes.txt.12"],
         ["clients.jsonl"],
+        ["states/node-0/mine.txt"],
     ],
 )
 def test_a_folder_with_foreign_files_is_refused_and_unchanged(federation, tmp_path, names, resume):
@@ -74,6 +75,14 @@ def test_files_beside_a_run_are_kept(federation, finished, tmp_path):
     assert run.rounds == 2
     assert us.train(federation, out=out, resume=True, **OPTIONS | {"rounds": 5}).rounds == 5
     assert {(out / name).read_text() for name in foreign} == {"mine"}
+
+
+def test_what_nodes_keep_may_precede_a_run(federation, tmp_path):
+    """``flower up`` starts its nodes first, and a raw table is prepared before the first round."""
+    for name in ("logs/node-0.log", "states/node-0/run/0/preprocessing-fitted.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert us.train(federation, out=tmp_path, **OPTIONS).rounds == 2
 
 
 def test_a_run_interrupted_at_its_start_is_started_again(federation, tmp_path):

@@ -14,6 +14,8 @@ import typer
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, read_app_config, with_changes
 from unskew.flower.loopback.federation import EndedRun, Loopback
+from unskew.flower.loopback.programs import last_error
+from unskew.runs.file_names import RUN, SERVER_LOGS
 from unskew.runs.tail import Tail
 
 _COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")
@@ -52,6 +54,11 @@ def run_and_check(options: UpOptions) -> bool:
         changes = _changed_values(config, options.app)
         ended = federation.run(options.app, changes, options.timeout, RoundPrinter(out).print_new)
     _require_completed(ended, out)
+    if not (out / RUN).is_file():
+        raise UnskewError(
+            f"{out}: the run has completed, but its server app recorded nothing here; give "
+            'out=context.run_config["out"] to its Strategy'
+        )
     typer.echo(f"run: {out}   (unskew report {out} writes a report)")
     if not options.check_parity:
         return True
@@ -85,12 +92,20 @@ def _next_folder(parent: Path) -> Path:
 
 
 def _require_completed(ended: EndedRun, out: Path) -> None:
-    if not ended.completed:
-        last_lines = "\n".join(f"    {line}" for line in ended.log.splitlines()[-15:])
-        raise UnskewError(
-            f"the run ended as {ended.status}; logs are in {out / 'logs'}, the last lines:\n"
-            + last_lines
-        )
+    if ended.completed:
+        return
+    logs, reason = out / SERVER_LOGS, last_error(ended.log)
+    if reason is None:
+        lines = ended.log.splitlines()[-15:]
+        start = f"the run ended as {ended.status}; logs are in {logs}, the last lines:"
+    else:
+        lines = []
+        start = f"the run ended as {ended.status}: {reason}; logs are in {logs}"
+    nodes: dict[str, list[str]] = {}
+    for name, error in ended.node_errors.items():
+        nodes.setdefault(error, []).append(name)
+    lines += [f"{', '.join(names)}: {error}" for error, names in nodes.items()]
+    raise UnskewError("\n".join([start, *(f"    {line}" for line in lines)]))
 
 
 class RoundPrinter:

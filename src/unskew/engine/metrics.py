@@ -102,6 +102,19 @@ def make_metric(
     return PredictionMetric(Metric(chosen, more_is_better, is_share), function)
 
 
+def metrics_of_user(specs: Iterable[MetricSpec]) -> tuple[PredictionMetric, ...]:
+    """Return the metrics that names alone do not define; check the names of the others."""
+    found = []
+    for spec in specs:
+        if not isinstance(spec, str):
+            found.append(spec if isinstance(spec, PredictionMetric) else make_metric(spec))
+        elif names_file(spec):
+            found.append(make_metric(function_from_file(spec)))
+        elif spec not in ("accuracy", "loss"):
+            build(FORMULAS, spec.removeprefix(POOLED), "metric")
+    return tuple(found)
+
+
 def plan_metrics(
     metrics: Sequence[MetricSpec],
     metric: MetricSpec | None,

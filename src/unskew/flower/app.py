@@ -2,10 +2,12 @@
 
 import json
 import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Sequence
 from logging import ERROR
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -15,7 +17,7 @@ from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
-from unskew.engine.metrics import make_metric
+from unskew.engine.metrics import MetricSpec, metrics_of_user
 from unskew.flower.node import Node, refusal
 from unskew.flower.node_preprocessing import PrepareRequest
 from unskew.flower.site import Data, DataFn, Site
@@ -31,11 +33,14 @@ from unskew.flower.wire import (
     log,
 )
 from unskew.methods import make_method
-from unskew.stats.formulas import PredictionMetric
 
 Handler = Callable[[Node, Message, Context], RecordDict]
 
 _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
+
+_INSTALLED = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_NOT_OF_THE_USER = (str(Path(__file__).parents[1]), *_INSTALLED, "<")
+"""How the files of unskew, of other packages and of Python itself begin."""
 
 
 def client_app(
@@ -48,7 +53,7 @@ def client_app(
     state: str | Path | Literal["auto"] | None = "auto",
     noise: Literal["secret", "seeded"] = "secret",
     task: TaskName | None = None,
-    metrics: Sequence[Callable[[Any, Any], float] | PredictionMetric] = (),
+    metrics: Sequence[MetricSpec] = (),
 ) -> ClientApp:
     """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
@@ -70,12 +75,10 @@ def client_app(
     ``task`` is that of :meth:`unskew.Federation.from_arrays`, for samples given as arrays
     and for raw tables that do not set theirs.
     ``metrics`` are the functions of the strategy's metrics; those with a name in unskew need not be
-    given.
+    given, but may be.
     """
     chosen = make_method(method)
-    computed = tuple(
-        each if isinstance(each, PredictionMetric) else make_metric(each) for each in metrics
-    )
+    computed = metrics_of_user(metrics)
     app = ClientApp()
 
     def node(context: Context) -> Node:
@@ -129,7 +132,14 @@ def _describe_without_data(error: Exception) -> str:
     log(ERROR, "unskew: this node failed", exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None
     cause = error.__cause__ if isinstance(error, ClientFailed) and error.__cause__ else error
-    return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "")
+    return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "") + _place(cause)
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of the user's code that an error passed through, as file and number."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(_NOT_OF_THE_USER)]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
 def _state_folder(context: Context) -> Path:

@@ -13,15 +13,16 @@ from flwr.app import ConfigRecord, RecordDict
 from unskew.errors import UnskewError
 from unskew.flower.greeting import Admission, NodeInfo, parse_node_info
 from unskew.flower.node_keys import NodeKeys
-from unskew.flower.transport import GridLink, send
+from unskew.flower.transport import NO_REPLY, GridLink, send
 from unskew.flower.wire import NODE_INFO, QUERY, REQUEST, log
 from unskew.runs.atomic import write_json
+from unskew.utils.wording import plural
 
 _POLL = 0.5
 """Seconds between two looks at which nodes are connected."""
 _MIN_REPLY_TIMEOUT = 60.0
 """Seconds that a node has at least to report its name and its samples."""
-_MAX_LOGGED_NAMES = 20
+_MAX_LOGGED_NAMES, _MAX_REASONS = 20, 3
 
 
 class NodeRegistry:
@@ -43,6 +44,8 @@ class NodeRegistry:
         """What nodes reported, by Flower's node id and in the order in which they connected."""
         self._refused: dict[int, str] = {}
         """The nodes that take no part in the run, by node id, with the reason."""
+        self._failed: dict[int, str] = {}
+        """The connected nodes whose last reply was an error, by node id, with the reason."""
         self._next_query: dict[int, float] = {}
         self.names: list[str] = []
         self.run = uuid.uuid4().hex
@@ -55,8 +58,9 @@ class NodeRegistry:
         least ``quorum``. Nodes that are refused count as connected, so no one waits for them.
         """
         deadline = time.monotonic() + wait
-        while len(self._id_by_name()) + len(self._refused) < minimum:
-            if time.monotonic() >= deadline:
+        while len(present := self._id_by_name()) + len(self._refused) < minimum:
+            all_fail = not present and len(self._failing()) >= minimum
+            if all_fail or time.monotonic() >= deadline:
                 break
             time.sleep(_POLL)
         self._refuse_contested_names()
@@ -65,11 +69,7 @@ class NodeRegistry:
         for name, reason in self._admission.refused(infos).items():
             self._refuse(present.pop(name), f"{name}: {reason}")
         if len(present) < quorum:
-            refused = "".join(f"; refused: {why}" for why in list(self._refused.values())[:3])
-            raise UnskewError(
-                f"nodes: {len(present)} connected within {wait:g} s, and the quorum is {quorum}; "
-                f"start more SuperNodes, increase wait, or lower the quorum{refused}"
-            )
+            raise self._too_few(len(present), quorum, wait)
         if len(present) < minimum:
             log(
                 WARNING,
@@ -135,8 +135,11 @@ class NodeRegistry:
         content = RecordDict({REQUEST: ConfigRecord({"run": self.run})})
         contents = {node: (node, content) for node in nodes}
         replies = send(self._grid, QUERY, contents, self._reply_timeout)
+        errors = {n: why for n, why in replies.missing.items() if not why.startswith(NO_REPLY)}
+        self._failed |= {**replies.refused, **errors}
         reported = {}
         for node, reply in replies.contents.items():
+            self._failed.pop(node, None)
             try:
                 reported[node] = parse_node_info(str(reply.config_records[NODE_INFO]["json"]))
             except ValueError as error:
@@ -152,6 +155,27 @@ class NodeRegistry:
                 why,
             )
         return reported
+
+    def _failing(self) -> dict[int, str]:
+        """Return the connected nodes whose last reply was an error, with the reason."""
+        connected = set(self._grid.get_node_ids())
+        return {node: why for node, why in self._failed.items() if node in connected}
+
+    def _too_few(self, present: int, quorum: int, wait: float) -> UnskewError:
+        """Return the error of a run without a quorum; it repeats what the nodes gave as reasons."""
+        refused = [f"refused: {why}" for why in self._refused.values()]
+        failed = self._failing()
+        times = Counter(failed.values())
+        shared = [f"{plural(times[why], 'node')}: {why}" for why in times]
+        reasons = "".join(f"; {why}" for why in [*shared, *refused][:_MAX_REASONS])
+        connected = present + len(failed) + len(refused)
+        if failed:
+            what = f"{connected} connected, of which {present} can take part"
+            fix = "their logs say more"
+        else:
+            what = f"{present} connected within {wait:g} s"
+            fix = "start more SuperNodes, increase wait, or lower the quorum"
+        return UnskewError(f"nodes: {what}, and the quorum is {quorum}; {fix}{reasons}")
 
     def _refuse(self, node: int, reason: str) -> None:
         self._refused[node] = reason

@@ -9,6 +9,9 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from unskew.flower.wire import MAX_REASON, REFUSAL
 from unskew.utils.printable import printable
 
+NO_REPLY = "no reply"
+"""How the reason begins if a node did not reply in time."""
+
 
 class GridLink(Protocol):
     """The part of Flower's grid that unskew uses."""
@@ -53,7 +56,7 @@ def send(
     client_of = {message.metadata.message_id: k for k, message in messages.items()}
     received: dict[int, RecordDict] = {}
     refused: dict[int, str] = {}
-    missing = dict.fromkeys(contents, f"no reply within {timeout:g} s")
+    missing = dict.fromkeys(contents, f"{NO_REPLY} within {timeout:g} s")
     for reply in replies:
         k = client_of.get(reply.metadata.reply_to_message_id)
         if k is None:

@@ -35,5 +35,8 @@ LOCK = "run.lock"
 SERVER_LOGS = "logs"
 """The folder of the logs that ``flower up`` writes while it starts a federation."""
 
+NODE_STATES = "states"
+"""The folder of what the nodes of ``flower up`` keep, one folder per node, beside the logs."""
+
 PAGE = "report.html"
 """The report page of a comparison."""

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +24,8 @@ from unskew.flower.loopback.environment import (
     program,
     wait_until,
 )
-from unskew.flower.loopback.programs import Program, Programs
+from unskew.flower.loopback.programs import Program, Programs, last_error
+from unskew.runs.file_names import NODE_STATES, SERVER_LOGS
 
 _START = 120.0
 """Seconds to wait for the SuperLink to listen; it takes a few on an idle machine."""
@@ -41,6 +42,8 @@ class EndedRun:
     run_id: int
     status: str
     log: str
+    node_errors: Mapping[str, str] = field(default_factory=dict)
+    """The last error in the log of each node that has one."""
 
     @property
     def completed(self) -> bool:
@@ -62,7 +65,7 @@ class Loopback:
         self.folder, self.nodes, self.tls = folder.resolve(), nodes, tls
         self.out = self.folder if out is None else out.resolve()
         self.port, *self._node_ports = free_ports(1 + nodes)
-        self.programs = Programs(self.out / "logs", environment())
+        self.programs = Programs(self.out / SERVER_LOGS, environment())
         self._files: ServerFiles | None = None
         self._keys: dict[int, NodeKey] = {}
         self._runs = 0
@@ -121,7 +124,7 @@ class Loopback:
                 *options,
             ],
             **self._home(node_name(node)),
-            UNSKEW_STATE=str(self.out / "states" / node_name(node)),
+            UNSKEW_STATE=str(self.out / NODE_STATES / node_name(node)),
         )
 
     def register(self, keys: Mapping[int, NodeKey]) -> None:
@@ -191,7 +194,10 @@ class Loopback:
         if run_id is None:
             raise UnskewError(f"flwr run could not submit the app; {run.tail()}")
         printed = self.flwr(["list", "--run-id", str(run_id), CONNECTION, "--format", "json"])
-        return EndedRun(run_id, str(json.loads(printed)["runs"][0]["status"]), log)
+        names = [node_name(node) for node in range(self.nodes)]
+        errors = {name: last_error(self.programs[name].text()) for name in names}
+        found = {name: error for name, error in errors.items() if error is not None}
+        return EndedRun(run_id, str(json.loads(printed)["runs"][0]["status"]), log, found)
 
     def _home(self, name: str) -> dict[str, str]:
         """Give each program its own FLWR_HOME, as if it ran on a separate machine."""

@@ -1,5 +1,6 @@
 """Programs in the background, each with a log, that are stopped with all their descendants."""
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 
 from unskew.errors import UnskewError
 from unskew.flower.loopback.process_tree import descendants, terminate, with_descendants
+from unskew.utils.printable import printable
 
 _TAIL = 15
 """How many lines of a log are shown when something fails."""
@@ -81,6 +83,18 @@ class Program:
         """Return the last lines the program printed, indented, after the path of the log."""
         last = self.text().splitlines()[-lines:]
         return "\n".join([f"the end of {self.log}:", *(f"    {line}" for line in last)])
+
+
+_ERROR = re.compile(r"^(?:\w+\.)*(?P<kind>[A-Z]\w*(?:Error|Exception|Refusal)): (?P<text>.+)$")
+
+
+def last_error(log: str) -> str | None:
+    """Return the last line of a log that ends a traceback; of unskew's errors, the text alone."""
+    found = [match for line in log.splitlines() if (match := _ERROR.match(line))]
+    if not found:
+        return None
+    kind, text = found[-1]["kind"], printable(found[-1]["text"])
+    return text if kind == UnskewError.__name__ else f"{kind}: {text}"
 
 
 class Programs:
