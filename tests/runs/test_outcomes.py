@@ -1,13 +1,18 @@
 """What metrics reveal: no better than one class, diverged, identical to another method."""
 
+import json
+
 import pytest
 
 import unskew as us
 from reports import made_run
 from toys import small_federation
+from unskew.engine.metrics import plan_metrics
+from unskew.experiments.tuning.choice import Measured
 from unskew.runs.metadata import federation_metadata
 from unskew.runs.outcomes import identity, outcomes_of
 from unskew.runs.runs import Runs
+from unskew.stats.metric import ACCURACY
 
 
 def run_with(accuracy, majority):
@@ -22,17 +27,48 @@ def run_with(accuracy, majority):
      (1.0, 1.0, False), (0.5, None, False)],
 )  # fmt: skip
 def test_no_better_than_the_most_frequent_class(accuracy, majority, is_said):
-    found = outcomes_of([run_with(accuracy, majority)], "global")
+    found = outcomes_of([run_with(accuracy, majority)], "global", ACCURACY)
     said = "collapsed: no better than always predicting the most frequent class (56.00 %)"
     assert [outcome.sentence.startswith(said) for outcome in found] == [True] * is_said
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "auc"])
-def test_the_most_frequent_class_is_named_whatever_is_judged(metric):
-    run = run_with(0.56, 0.56)
-    metric = {"name": metric, "more_is_better": True, "is_share": True, "worst_key": None}
-    run.metadata |= {"metric": metric, "metrics": [metric]}
-    assert [outcome.words for outcome in outcomes_of([run], "global")] == ["collapsed"]
+@pytest.mark.parametrize(
+    ("name", "value", "without_skill"),
+    [
+        *(("auc", 0.79, ""), ("auc", 0.504, "50.00 %"), ("auc", 0.51, ""), ("auc", 0.3, "50.00 %")),
+        *(("balanced_accuracy", 0.254, "25.00 %"), ("balanced_accuracy", 0.5, "")),
+        *(("sensitivity:specificity=0.8", 0.2, "20.00 %"), ("f1", 0.0, ""), ("brier", 0.02, "")),
+    ],
+)
+def test_a_run_that_is_judged_by_another_metric_collapses_in_that_metric(
+    name, value, without_skill
+):
+    """Its accuracy is that of the most frequent class, as with 3 % positives."""
+    plan = plan_metrics([], name, "multiclass" if name == "balanced_accuracy" else "binary", 4, "")
+    run = run_with(0.97, 0.97)
+    run.metadata |= json.loads(json.dumps(plan.to_dict()))
+    for row in run.metrics:
+        row["global"][run.metric.name] = value
+    found = [outcome.sentence for outcome in outcomes_of([run], "global", run.metric)]
+    said = (
+        f"collapsed: no better than the {run.metric.name} of a prediction that ignores the sample"
+    )
+    assert [text.startswith(f"{said} ({without_skill})") for text in found] == (
+        [True] if without_skill else []
+    )
+    assert Runs([run]).failures("fedavg") == ({0: "collapsed"} if without_skill else {})
+    rounds = len(run.metrics)
+    failure = "collapsed" if without_skill else ""
+    assert Measured.of(run, "global", rounds, is_last=True).failure == failure
+
+
+def test_personal_models_are_compared_with_one_class_on_the_clients_tests():
+    run = made_run(accuracies=[0.9] * 3)
+    run.metadata["data"] = {"majority": {"global": 0.9, "local": 0.4}}
+    assert [each.words for each in outcomes_of([run], "personal", ACCURACY)] == ["collapsed"]
+    for row in run.metrics:
+        row["personal"] = {**row["personal"], "accuracy": 0.41}
+    assert outcomes_of([run], "personal", ACCURACY) == []
 
 
 def test_the_share_is_that_of_the_best_constant_prediction():
@@ -57,7 +93,7 @@ def test_divergence_is_a_loss_far_above_its_minimum_and_its_start(losses, reason
     run = made_run(accuracies=[0.5] * 7)
     for row, loss in zip(run.metrics, [*losses, *losses[-1:] * 4], strict=True):
         row["train_loss"] = loss
-    found = [outcome.sentence for outcome in outcomes_of([run], "global")]
+    found = [outcome.sentence for outcome in outcomes_of([run], "global", ACCURACY)]
     assert [text.partition(": ")[2].partition(";")[0] for text in found] == [reason] * bool(reason)
 
 
@@ -65,7 +101,7 @@ def test_rounds_in_which_all_clients_failed_have_diverged():
     run = made_run(accuracies=[0.5] * 7)
     for row in run.task_metrics[-5:]:
         row |= {"train_loss": None, "kept_model": "no usable uploads"}
-    (outcome,) = outcomes_of([run, made_run(seed=1)], "global")
+    (outcome,) = outcomes_of([run, made_run(seed=1)], "global", ACCURACY)
     assert outcome.sentence.startswith("diverged in 1 of 2 seeds: no client's training ended")
     assert outcome.words == "diverged in 1 of 2 seeds"
 
@@ -106,12 +142,12 @@ def test_some_of_the_judged_evaluations_may_have_collapsed(accuracies, count):
     run = made_run(accuracies=accuracies)
     run.metadata["data"] = {"majority": {"global": 0.1}}
     steady = made_run(seed=1, accuracies=[0.7] * 7)
-    words = [outcome.words for outcome in outcomes_of([run, steady], "global")]
+    words = [outcome.words for outcome in outcomes_of([run, steady], "global", ACCURACY)]
     if count is None:
         assert words == ["collapsed in 1 of 2 seeds"]
         return
     assert words == ["unstable in 1 of 2 seeds"] * bool(count)
-    assert outcomes_of([run, steady], "global", "last") == []
+    assert outcomes_of([run, steady], "global", ACCURACY, "last") == []
     runs = Runs([run, steady, *(made_run("ida", seed) for seed in (0, 1))])
     assert not runs.verdict().failed
     assert runs.failures("fedavg") == {}

@@ -99,7 +99,7 @@ def plan(*names, metric=None, task="binary", classes=2):
 def test_a_plan_names_what_is_computed_and_judged():
     found = plan("f1", metric="pooled_auc")
     assert [each.name for each in found.computed] == ["f1", "auc"]
-    assert found.judged == Metric("pooled_auc", more_is_better=True, is_share=True)
+    assert found.judged == Metric("pooled_auc", more_is_better=True, is_share=True, no_skill=0.5)
     assert (found.judged.worst, found.judged.pooled) == ("auc_min", None)
     assert plan().computed == ()
     assert (plan().judged, plan(metric="accuracy").judged) == (None, ACCURACY)

@@ -228,10 +228,7 @@ class _Resolver:
                     f"metric: recall: label must be below {self._classes}, the number of classes "
                     f"(got {formula.label})"
                 )
-        return [
-            PredictionMetric(Metric(each.name(name), each.more_is_better, each.is_share), each)
-            for each in formulas
-        ]
+        return [PredictionMetric(each.metric(name, self._classes), each) for each in formulas]
 
     def _names(self) -> list[str]:
         """Return the metrics of the task."""

@@ -1,5 +1,8 @@
 """What the metrics of runs reveal about their methods: learnt nothing, diverged, same as another.
 
+A run has learnt nothing, or has collapsed, if the metric that is judged is no better than that of
+predictions that ignore the sample, at the level that is judged.
+
 Each outcome is a sentence below the table and, where the verdict does not say it already, a few
 words beside the method's row.
 """
@@ -10,11 +13,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from unskew.stats.metric import Metric
+
 if TYPE_CHECKING:
     from unskew.runs.run import FinalBy, Run
 
 _TOLERANCE = 0.005
-"""An accuracy this little above that of the most frequent class is no better."""
+"""A share this little above that of predictions that ignore the sample is no better."""
 
 _LAST = 5
 """How many of the last rounds are looked at for divergence; one alone depends on its cohort."""
@@ -36,9 +41,11 @@ class Outcome:
     """Whether it is about runs that failed."""
 
 
-def outcomes_of(runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean") -> list[Outcome]:
+def outcomes_of(
+    runs: "Sequence[Run]", level: str, metric: Metric, final: "FinalBy" = "mean"
+) -> list[Outcome]:
     """Return what the runs of one method, one per seed, show about it."""
-    failed = failures_of(runs, level, final)
+    failed = failures_of(runs, level, metric, final)
     failures = list(failed.values())
     found = [
         _outcome([each for each in failures if each.kind == kind], len(runs))
@@ -46,16 +53,17 @@ def outcomes_of(runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean") ->
         if any(each.kind == kind for each in failures)
     ]
     others = [run for run in runs if run.seed not in failed] if final == "mean" else []
-    unstable = [counts for run in others if (counts := _late_collapses(run, level))[0]]
-    return [*found, _instability(unstable, len(runs))] if unstable else found
+    unstable = [counts for run in others if (counts := _late_collapses(run, level, metric))[0]]
+    return [*found, _instability(unstable, len(runs), metric)] if unstable else found
 
 
 def failures_of(
-    runs: "Sequence[Run]", level: str, final: "FinalBy" = "mean"
+    runs: "Sequence[Run]", level: str, metric: Metric, final: "FinalBy" = "mean"
 ) -> "dict[int, Failure]":
     """Return how the runs of one method failed, by seed, for the seeds in which they did."""
     found = {
-        run.seed: failure_of(run, level, run.final_value(level, "accuracy", final)) for run in runs
+        run.seed: failure_of(run, level, metric, run.final_value(level, metric.name, final))
+        for run in runs
     }
     return {seed: failure for seed, failure in found.items() if failure is not None}
 
@@ -74,21 +82,20 @@ _ADVICE: dict[str, str] = {
 }
 
 
-def failure_of(run: "Run", level: str, accuracy: float) -> Failure | None:
-    """Return how a run failed, if it did; ``accuracy`` is the one by which it is judged.
+def failure_of(run: "Run", level: str, metric: Metric, value: float) -> Failure | None:
+    """Return how a run failed, if it did; ``value`` is the one by which it is judged.
 
     It diverged if no client's training ended with finite numbers, or if the training loss rose to
     ten times its minimum and twice its first value; the median of the last five rounds counts. It
     collapsed if its accuracy is at most half a percentage point above that of always predicting the
-    most frequent class.
+    most frequent class or, judged by another metric, above that metric's value without skill.
     """
     if reason := _diverged(run):
         return Failure("diverged", reason)
-    share = _majority_share(run, level)
-    if share is None or share >= 1 or math.isnan(accuracy) or accuracy > share + _TOLERANCE:
+    no_skill = _no_skill(run, level, metric)
+    if no_skill is None or math.isnan(value) or not _is_at_chance(metric, value, no_skill):
         return None
-    text = f"no better than always predicting the most frequent class ({100 * share:.2f} %)"
-    return Failure("collapsed", text)
+    return Failure("collapsed", f"no better than {_guess(metric)} ({metric.text(no_skill)})")
 
 
 def _outcome(failures: Sequence[Failure], seeds: int) -> Outcome:
@@ -98,26 +105,27 @@ def _outcome(failures: Sequence[Failure], seeds: int) -> Outcome:
     return Outcome(f"{words}: {reason}; {_ADVICE[kind]}", words, is_failure=True)
 
 
-def _late_collapses(run: "Run", level: str) -> tuple[int, int]:
+def _late_collapses(run: "Run", level: str, metric: Metric) -> tuple[int, int]:
     """Return how many of the evaluations that are judged are at chance again, and their number.
 
-    Those before the accuracy was first above chance do not count: the run had not learnt yet.
+    Those before the metric was first above chance do not count: the run had not learnt yet.
     """
-    share, values = _majority_share(run, level), run.final_values(level, "accuracy")
-    if share is None or share >= 1:
+    no_skill, values = _no_skill(run, level, metric), run.final_values(level, metric.name)
+    if no_skill is None:
         return 0, len(values)
-    at_chance = [value <= share + _TOLERANCE for value in run.curve(level, "accuracy")[1]]
+    curve = run.curve(level, metric.name)[1]
+    at_chance = [_is_at_chance(metric, value, no_skill) for value in curve]
     learnt = at_chance.index(False) if False in at_chance else len(at_chance)
     return sum(at_chance[max(learnt, len(at_chance) - len(values)) :]), len(values)
 
 
-def _instability(counts: Sequence[tuple[int, int]], seeds: int) -> Outcome:
+def _instability(counts: Sequence[tuple[int, int]], seeds: int, metric: Metric) -> Outcome:
     """Return that some, but not all, of the evaluations that are averaged had collapsed."""
     words = f"unstable in {len(counts)} of {seeds} seeds" if seeds > 1 else "unstable"
     at_chance, judged = max(counts)
     return Outcome(
         f"{words}: up to {at_chance} of the {judged} evaluations that are averaged are no better "
-        f"than always predicting the most frequent class; {_ADVICE['diverged']}",
+        f"than {_guess(metric)}; {_ADVICE['diverged']}",
         words,
     )
 
@@ -134,9 +142,27 @@ def identity(runs: "Sequence[Run]", others: "Sequence[Run]") -> Outcome | None:
     return Outcome(f"identical to {other}{because}")
 
 
-def _majority_share(run: "Run", level: str) -> float | None:
-    share = run.metadata.get("data", {}).get("majority", {}).get(level)
-    return float(share) if isinstance(share, int | float) else None
+def _no_skill(run: "Run", level: str, metric: Metric) -> float | None:
+    """Return the metric's value for predictions that ignore the sample; None if it is not known.
+
+    For the accuracy it is that of always predicting the class that is best on the level's tests.
+    """
+    if metric.name != "accuracy":
+        return metric.no_skill
+    tests = "global" if level == "global" else "local"
+    share = run.metadata.get("data", {}).get("majority", {}).get(tests)
+    return float(share) if isinstance(share, int | float) and share < 1 else None
+
+
+def _is_at_chance(metric: Metric, value: float, no_skill: float) -> bool:
+    return metric.sign * (value - no_skill) <= _TOLERANCE
+
+
+def _guess(metric: Metric) -> str:
+    """Return in words the predictions that ignore the sample."""
+    if metric.name == "accuracy":
+        return "always predicting the most frequent class"
+    return f"the {metric.name} of a prediction that ignores the sample"
 
 
 def _diverged(run: "Run") -> str:

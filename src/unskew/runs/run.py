@@ -158,7 +158,7 @@ class Run:
         """Remarks that explain the result, derived from the diagnostics of the rounds."""
         unfinished = [] if self.is_finished else [unfinished_text([self])]
         level = "global" if any("global" in row for row in self.metrics) else "local"
-        outcomes = [outcome.sentence for outcome in outcomes_of([self], level)]
+        outcomes = [outcome.sentence for outcome in outcomes_of([self], level, self.metric)]
         return [*unfinished, *remarks_on(self.task_metrics), *outcomes]
 
     @property

@@ -190,7 +190,7 @@ class Runs(Sequence[Run]):
 
     def _failed(self, level: str) -> dict[str, str]:
         """Return in words how methods failed at a level, for those that did."""
-        found = {m: outcomes_of(self.of(m), level, self.final) for m in self._trained}
+        found = {m: outcomes_of(self.of(m), level, self.metric, self.final) for m in self._trained}
         failed = {m: [each for each in all_ if each.is_failure] for m, all_ in found.items()}
         return {m: joined([each.words for each in all_]) for m, all_ in failed.items() if all_}
 
@@ -286,12 +286,12 @@ class Runs(Sequence[Run]):
         earlier = order[: order.index(method)]
         same = (identity(runs, self.of(other)) for other in earlier)
         identical = next((outcome for outcome in same if outcome), None)
-        found = outcomes_of(runs, self.level, self.final)
+        found = outcomes_of(runs, self.level, self.metric, self.final)
         return found if identical is None else [identical, *found]
 
     def failures(self, method: str) -> dict[int, str]:
         """Return the seeds with which a method's training failed: it diverged, or collapsed."""
-        found = failures_of(self.of(method), self.level, self.final)
+        found = failures_of(self.of(method), self.level, self.metric, self.final)
         return {seed: failure.kind for seed, failure in found.items()}
 
     def table(self, target: float | None = None) -> Table:

@@ -148,6 +148,7 @@ class _Metric(_Part):
     more_is_better: bool
     is_share: bool
     worst_key: str | None
+    no_skill: float | None = None
 
 
 class _Finding(_Part):

@@ -44,6 +44,16 @@ class Formula(ABC):
         """Return the name of the metric, given that of the formula."""
         return key
 
+    def no_skill(self, classes: int) -> float | None:
+        """Return the value of predictions that ignore the sample; None if it depends on data."""
+        del classes
+        return None
+
+    def metric(self, key: str, classes: int) -> Metric:
+        """Return what a report needs to know of it, given the name of the formula."""
+        skill = self.no_skill(classes)
+        return Metric(self.name(key), self.more_is_better, self.is_share, no_skill=skill)
+
     def __call__(self, y: Array, scores: Array) -> float:
         """Return the value, NaN where it is undefined."""
         if not len(y) or not np.isfinite(scores).all():
@@ -84,6 +94,11 @@ class AUC(Formula):
         if scores.ndim == 1:
             return float(roc_auc_score(y, scores))
         return float(np.mean([roc_auc_score(y == c, scores[:, c]) for c in present]))
+
+    def no_skill(self, classes: int) -> float:
+        """Return one half: any order of the samples is as good."""
+        del classes
+        return 0.5
 
 
 @dataclass(frozen=True, config=OPTIONS)
@@ -141,6 +156,10 @@ class BalancedAccuracy(Formula):
 
         return float(balanced_accuracy_score(y, _predicted(scores)))
 
+    def no_skill(self, classes: int) -> float:
+        """Return the recall of one class, 1, among those of the others, 0."""
+        return 1 / classes
+
 
 @dataclass(frozen=True, config=OPTIONS)
 class Sensitivity(Formula):
@@ -159,6 +178,11 @@ class Sensitivity(Formula):
             return math.nan
         false, true, _ = roc_curve(y, scores, drop_intermediate=False)
         return float(true[false <= 1 - self.specificity + 1e-12].max())
+
+    def no_skill(self, classes: int) -> float:
+        """Return the share of all samples that may be called class 1."""
+        del classes
+        return 1 - self.specificity
 
     def name(self, key: str) -> str:
         """Return the name, with a specificity that is not the default."""

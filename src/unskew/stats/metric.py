@@ -1,7 +1,7 @@
 """The metric by which runs are compared: its name, its direction and its format."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 POOLED = "pooled_"
 """The prefix of a metric over the test samples of all clients together."""
@@ -19,6 +19,8 @@ class Metric:
     is_share: bool = False
     worst_key: str | None = None
     """Where a summary over clients keeps the worst client's value, if not under ``NAME_min``."""
+    no_skill: float | None = None
+    """The value of a prediction that ignores the sample, where it is the same for all data."""
 
     @property
     def worst(self) -> str:
@@ -46,7 +48,7 @@ class Metric:
         """The metric over the samples of all clients together; None if it is this one."""
         if self.worst_key is not None or self.is_pooled:
             return None
-        return Metric(POOLED + self.name, self.more_is_better, self.is_share)
+        return replace(self, name=POOLED + self.name)
 
     def reaches(self, value: float, target: float) -> bool:
         """Return whether a value is at least as good as the target."""

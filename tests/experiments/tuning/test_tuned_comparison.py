@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 import unskew as us
@@ -84,6 +85,24 @@ def test_an_option_that_was_given_at_its_default_is_not_searched(tmp_path):
     assert {each["method"] for each in search["results"]} == {"fedprox"} == set(runs.methods)
     assert (search["requested"], search["given"]) == ("fedprox", "fedprox:mu=0.01")
     assert "['fedprox:mu=0.01'], seeds=[0, 1]" in python_text(read_runs([tmp_path]))
+
+
+def test_with_few_positives_good_settings_have_not_collapsed_in_the_judged_metric():
+    """Their accuracy is that of the most frequent class, their AUC is far above one half."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 4)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] + rng.normal(size=900) > 3.2).astype(int)
+    rare = us.Federation.from_arrays(x, y, rng.choice(3, 900), holdout=0.3)
+    options = {"model": "logistic", "rounds": 3, "seeds": 2, "metric": "auc", "lr": 0.02}
+    runs = us.compare(rare, "fedavg", tune=TUNE, jobs=1, progress=False, **options)
+    assert 0.02 < y.mean() < 0.04
+    assert runs.failures("fedavg") == {}
+    assert min(run.last("local", "auc") for run in runs) > 0.7
+    search = runs[0].metadata["tuning"]
+    assert [each["failures"] for each in search["results"]] == [[]] * 4
+    assert search["chosen"]["value"] == max(
+        each["value"] for each in search["results"] if len(each["values"]) == 2
+    )
 
 
 def test_trials_train_on_a_part_and_runs_on_all(trained):

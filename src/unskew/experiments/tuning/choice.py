@@ -52,8 +52,7 @@ class Measured:
         if level == "global":  # the validation parts of all clients are one common test set
             name = name.removeprefix(POOLED)
         value, skipped = _late_mean(run, level, name), run.metadata.get("skipped", "")
-        accuracy = _late_mean(run, level, "accuracy") if is_last else math.nan
-        failure = failure_of(run, level, accuracy)
+        failure = failure_of(run, level, run.metric, value if is_last else math.nan)
         kind = "skipped" if skipped else "no value" if math.isnan(value) else ""
         return Measured(run.metric, value, kind if failure is None else failure.kind, skipped)
 
