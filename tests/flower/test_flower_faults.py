@@ -22,8 +22,9 @@ grids = pytest.importorskip("grids")
 from flwr.app import Array, ConfigRecord, MetricRecord  # noqa: E402
 
 from unskew.flower.node import Node  # noqa: E402
+from unskew.flower.requests import Request  # noqa: E402
 from unskew.flower.site import Site  # noqa: E402
-from unskew.flower.wire import Refusal, Request  # noqa: E402
+from unskew.flower.wire import Refusal  # noqa: E402
 
 TRAIN = "train.unskew"
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
@@ -284,16 +285,19 @@ def test_a_node_refuses_too_little_noise_and_too_many_rounds():
         None,
         secret_noise=True,
     )
-    request = Request("r", make_method(PrivateTask()).spec, settings, 0, 0, 0, 4, 3, "", noise=0.01)
+    request = Request(
+        run="r", method=make_method(PrivateTask()).spec, settings=settings, stage_index=0, round=0,
+        client=0, clients=4, classes=3, layout="", noise=0.01,
+    )  # fmt: skip
     layout = FunctionalModel(make(grids.MODEL, (5,), 3)).layout.fingerprint
     with pytest.raises(
         Refusal, match=r"its privacy budget needs noise .*, but the server requests 0.01"
     ):
-        node.context(replace(request, layout=layout))
-    enough = replace(request, layout=layout, noise=50.0, round=2)
+        node.context(request.model_copy(update={"layout": layout}))
+    enough = request.model_copy(update={"layout": layout, "noise": 50.0, "round": 2})
     assert node.context(enough).private.noise_multiplier == 50
     with pytest.raises(Refusal, match="ends before round 3"):
-        node.train(enough, None, None)
+        node.train(enough, {}, None)
 
 
 def replying(kind, record, value):

@@ -18,7 +18,9 @@ from unskew.errors import UnskewError
 from unskew.utils.specs import raise_value_error, split_list, validated
 from unskew.utils.wording import bytes_of
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+LARGEST = 1e30
+"""The largest number that float32 arithmetic takes as a factor."""
 
 
 class Settings(BaseModel):
@@ -33,16 +35,16 @@ class Settings(BaseModel):
     steps: Positive | None = None
     batch_size: Positive = 32
     optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Annotated[float, Field(gt=0)] = 0.05
+    lr: Annotated[float, Field(gt=0, le=LARGEST)] = 0.05
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip: Annotated[float, Field(gt=0)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, le=LARGEST)] = 0.0
+    clip: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
     """The largest norm of the gradient of a client's step; longer ones are shortened to it."""
     evaluate_every: Annotated[int, Field(ge=0)] = 1
     loss: str | None = None
     """The loss of a regression: ``mse`` (the default), or ``huber:delta=1``."""
-    metrics: tuple[Any, ...] = ()
+    metrics: Annotated[tuple[Any, ...], Field(max_length=1000)] = ()
     """Metrics of all predictions, besides accuracy and loss: names such as ``auc``, or functions of
     targets and scores."""
     metric: Any = None
@@ -52,7 +54,7 @@ class Settings(BaseModel):
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest weight of a client in an average; the rest is divided among the others."""
     attack: str | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     engine: Literal["unskew", "flower-ray"] = "unskew"
     """What runs the clients: this library on this machine, or Flower's simulation on Ray."""
     client_cpus: Annotated[float, Field(gt=0)] = 1.0

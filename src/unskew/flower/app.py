@@ -19,17 +19,14 @@ from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import MetricSpec, metrics_of_user
 from unskew.flower.node import Node, refusal
-from unskew.flower.node_preprocessing import PrepareRequest
+from unskew.flower.requests import Greeting, PrepareRequest, Request, read_arrays
 from unskew.flower.site import Data, DataFn, Site
 from unskew.flower.wire import (
     ACTION,
-    ARRAYS,
     NODE_INFO,
     PREPARE,
     REPLY,
-    REQUEST,
     Refusal,
-    Request,
     log,
 )
 from unskew.methods import make_method
@@ -105,24 +102,25 @@ def client_app(
 
 
 def _describe_node(node: Node, message: Message, context: Context) -> RecordDict:
-    del message, context
+    del context
+    Greeting.of(message.content)
     return RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(node.site.info())})})
 
 
 def _prepare(node: Node, message: Message, context: Context) -> RecordDict:
-    request = PrepareRequest.of(message.content.config_records[REQUEST])
+    request = PrepareRequest.of(message.content)
     reply = node.preprocessing(request.run, context).reply_to(request)
     return RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
 
 
 def _train(node: Node, message: Message, context: Context) -> RecordDict:
-    request = Request.of(message.content.config_records[REQUEST])
-    return node.train(request, message.content.array_records[ARRAYS], context)
+    request = Request.of(message.content)
+    return node.train(request, read_arrays(message.content), context)
 
 
 def _evaluate(node: Node, message: Message, context: Context) -> RecordDict:
-    request = Request.of(message.content.config_records[REQUEST])
-    return node.evaluate(request, message.content.array_records[ARRAYS], context)
+    request = Request.of(message.content)
+    return node.evaluate(request, read_arrays(message.content), context)
 
 
 def _describe_without_data(error: Exception) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 from flwr.app import (
-    ArrayRecord,
     ConfigRecord,
     Context,
     MetricRecord,
@@ -30,24 +29,25 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
 from unskew.errors import UnskewError
 from unskew.flower.node_preprocessing import NodePreprocessing
+from unskew.flower.requests import Request
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
     ARRAYS,
     EXTRA,
+    MAX_REASON,
     METRICS,
     MODEL,
     REFUSAL,
     SAMPLES,
     SERVER_STATE,
     Refusal,
-    Request,
     to_arrays,
-    to_tensors,
 )
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 from unskew.stats.formulas import PredictionMetric
+from unskew.utils.printable import printable
 
 _HIDDEN = "unskew.hidden"
 """In a node's state: initial values of what the server never sees, which are sent only once."""
@@ -68,7 +68,7 @@ class Node:
     metrics: tuple[PredictionMetric, ...] = ()
     """The user's metrics, which the server asks for by name."""
 
-    def train(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
+    def train(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
         """Train one round; the client's state stays on the node."""
         client = self._prepared(request.run, context).context(request)
         if request.round >= rounds_of(self.method.stages()[request.stage_index], client.settings):
@@ -76,8 +76,8 @@ class Node:
         state_store = self._state_store(request, context)
         state = dict(state_store.read(request.state))
         hidden = hidden_from_server(client.method, client.network.layout)
-        payload = to_tensors(arrays)
-        payload[MODEL] = _complete_model(payload[MODEL], client, state)
+        model = _complete_model(_vector(tensors, MODEL), client, state)
+        payload = {**tensors, MODEL: model}
         hidden_values = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
         result = Loop(client).train(request.round, [ClientTask(request.client, payload, state)])
@@ -90,10 +90,9 @@ class Node:
             state_store.write((request.stage_index, request.round), request.state, new_state)
         return _reply(client, request, trained, finished, has_new_state=has_new_state)
 
-    def evaluate(self, request: Request, arrays: ArrayRecord, context: Context) -> RecordDict:
+    def evaluate(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
         """Evaluate the global and the client's personal model on its test samples."""
         client = self._prepared(request.run, context).context(request)
-        tensors = to_tensors(arrays)
         x, y = client.federation.test.client(request.client)
         plan = self._metric_plan(request, client)
 
@@ -103,7 +102,8 @@ class Node:
                 return scores.means()
             return {**scores.means(), **plan.client_values(y, scores.predictions)}
 
-        local = measured(tensors["global"])
+        size = client.network.layout.size
+        local = measured(_vector(tensors, "global", size))
         personal = local
         if has_personal_models(client.method, client.network):
             stored = self._state_store(request, context).read(request.state)
@@ -116,7 +116,7 @@ class Node:
             position = Position(
                 stage=request.stage_index,
                 round=request.round,
-                server=Server(tensors["vector"], server_state),
+                server=Server(_vector(tensors, "vector", size), server_state),
                 states=ClientStates().updated({request.client: state} if state else {}),
             )
             (model,) = personal_models(client, position, [request.client])
@@ -142,6 +142,9 @@ class Node:
 
     def context(self, request: Request) -> ClientContext:
         """Set up the requested stage; refuse if method or network differ from the server's."""
+        stages = self.method.stages()
+        if request.stage_index >= len(stages):
+            raise Refusal(f"stage_index: must be below {len(stages)} (got {request.stage_index})")
         if request.method != self._method_name:
             raise Refusal(f"it runs {self._method_name}, but the server runs {request.method}")
         if (request.target is not None) != self.site.data.is_regression:
@@ -152,8 +155,10 @@ class Node:
         )
         settings = request.settings.model_copy(update={"runner": "loop", "device": self.device})
         device = choose_device(settings)
-        _, module = make_module(federation, self.model, settings.seed, settings.loss)
-        stages = self.method.stages()
+        try:
+            _, module = make_module(federation, self.model, settings.seed, settings.loss)
+        except UnskewError as error:
+            raise Refusal(f"it cannot build its network: {error}") from None
         stage, last = stages[request.stage_index], request.stage_index == len(stages) - 1
         context = client_context(stage, module.to(device), federation, settings, device, last=last)
         if context.network.layout.fingerprint != request.layout:
@@ -179,7 +184,7 @@ class Node:
         assert stage.privacy is not None
         sizes, rounds = context.federation.train.sizes, rounds_of(stage, context.settings)
         needed = PrivateStage.of(stage.privacy, stage.name, sizes, context.settings, rounds)
-        noise = request.noise or 0.0
+        noise = request.noise or 0.0  # without noise, the budget is exceeded at once
         secret = secrets.randbits(62) if self.secret_noise else None
         requested = replace(needed, noise_multiplier=noise, secret=secret)
         if requested.spent(rounds)["epsilon"] > stage.privacy.epsilon:
@@ -196,7 +201,17 @@ class Node:
 
 def refusal(reason: str) -> RecordDict:
     """Return the content of a reply that refuses a request."""
-    return RecordDict({REFUSAL: ConfigRecord({"reason": reason})})
+    return RecordDict({REFUSAL: ConfigRecord({"reason": printable(reason[:MAX_REASON])})})
+
+
+def _vector(tensors: Tensors, name: str, size: int | None = None) -> Tensor:
+    """Return a model that was sent."""
+    vector = tensors.get(name)
+    if vector is None or vector.dtype != torch.float32 or vector.ndim != 1:
+        raise Refusal(f"{name}: must be an array of float32 numbers with one axis")
+    if size is not None and len(vector) != size:
+        raise Refusal(f"{name}: must have {size} numbers (got {len(vector)})")
+    return vector
 
 
 def _complete_model(model: Tensor, context: ClientContext, state: Tensors) -> Tensor:

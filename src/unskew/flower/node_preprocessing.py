@@ -3,16 +3,15 @@
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 from flwr.app import ConfigRecord, Context
 
 from unskew.data.federation import Federation
-from unskew.data.preprocessing.declared import Declared, read_schema
-from unskew.data.preprocessing.fitted import noise_of
+from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.fitted import noise_of, schema_message
 from unskew.data.preprocessing.labels import Classes, describe_labels
 from unskew.data.preprocessing.protocol import (
     Message,
@@ -20,38 +19,13 @@ from unskew.data.preprocessing.protocol import (
     describe_columns,
     summarise_columns,
 )
-from unskew.data.preprocessing.transform import Transform
 from unskew.errors import UnskewError
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
+from unskew.flower.requests import Fitted, PrepareRequest
 from unskew.flower.wire import Refusal
 
 _RECORD = "unskew.preprocessing"
-PreprocessingStep = Literal["describe", "summarise", "apply"]
-
-
-@dataclass(frozen=True)
-class PrepareRequest:
-    """What a node is asked before the first round."""
-
-    run: str
-    prepare: str
-    step: PreprocessingStep
-    client: int = 0
-    seed: int = 0
-    schema: Any = None
-    """What the columns hold, for the step ``summarise``."""
-    fitted: Any = None
-    """The transformation and the classes (none for a regression), for the step ``apply``."""
-
-    def to_record(self) -> ConfigRecord:
-        """Return the record that is sent."""
-        return ConfigRecord({"json": json.dumps(asdict(self))})
-
-    @staticmethod
-    def of(record: ConfigRecord) -> "PrepareRequest":
-        """Read a record that was sent."""
-        return PrepareRequest(**json.loads(str(record["json"])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +63,7 @@ class NodePreprocessing:
         fitted = self._read("fitted")
         if fitted is None:
             raise Refusal("it has no preprocessing of this run; resume the run to send it again")
-        return self._prepared(json.loads(fitted))
+        return self._prepared(Fitted.model_validate_json(fitted))
 
     def _describe(self, request: PrepareRequest) -> Message:
         del request
@@ -98,13 +72,13 @@ class NodePreprocessing:
         return describe_columns(self.raw.train_columns())
 
     def _summarise(self, request: PrepareRequest) -> Message:
-        schema, prepare = read_schema(request.schema), self.raw.prepare
+        schema, prepare = request.columns or {}, self.raw.prepare
         self._check_columns(list(schema))
         if prepare.budget is None:
             return self._summary(schema, request)
         # Noise protects one release; asked again, the node repeats it or refuses.
         declared_schema(list(schema), schema, prepare, "server")
-        asked = json.dumps(request.schema)
+        asked = json.dumps(schema_message(schema))
         released = self._read("released")
         if released is not None:
             before = json.loads(released)
@@ -125,16 +99,16 @@ class NodePreprocessing:
         return {"columns": columns, "labels": describe_labels(self.raw.labels)}
 
     def _apply(self, request: PrepareRequest) -> Message:
+        assert request.fitted is not None  # as its step needs
         self._prepared(request.fitted)
-        self._write("fitted", json.dumps(request.fitted))
+        self._write("fitted", request.fitted.model_dump_json(exclude_defaults=True))
         return {"applied": True}
 
-    def _prepared(self, fitted: Any) -> Federation:
-        transform = Transform.from_json(fitted["transform"])
-        self._check_columns(transform.names)
-        return self.raw.prepared(transform, self._classes(fitted["classes"]))
+    def _prepared(self, fitted: Fitted) -> Federation:
+        self._check_columns(fitted.transform.names)
+        return self.raw.prepared(fitted.transform, self._classes(fitted.classes))
 
-    def _classes(self, plain: Any) -> Classes | None:
+    def _classes(self, plain: int | list[str] | None) -> Classes | None:
         is_regression = self.raw.placed.is_regression
         if (plain is None) != is_regression:
             kind = "numbers" if is_regression else "classes"

@@ -35,8 +35,8 @@ from unskew.data.read_tables import RawTable, TableLike
 from unskew.data.targets import as_targets
 from unskew.errors import UnskewError
 from unskew.flower.greeting import NodeInfo, have_numbers_to_predict
-from unskew.flower.node_preprocessing import PrepareRequest
 from unskew.flower.nodes import Nodes
+from unskew.flower.requests import Fitted, PrepareRequest
 from unskew.flower.wire import PREPARE, REPLY, REQUEST, log
 from unskew.runs.atomic import write_json
 from unskew.runs.file_names import NODE_PREPROCESSING
@@ -148,11 +148,8 @@ class PreprocessingExchange:
 
     def apply(self, fitted: FittedNodes) -> None:
         """Send all nodes the transformation that they apply."""
-        plain = {
-            "transform": fitted.preprocessing.transform.to_json(),
-            "classes": fitted.classes_json(),
-        }
-        self._ask(lambda k: self._request("apply", k, fitted=plain), lambda _, message: message)
+        sent = Fitted(transform=fitted.preprocessing.transform, classes=fitted.classes_json())
+        self._ask(lambda k: self._request("apply", k, fitted=sent), lambda _, message: message)
         log(
             INFO,
             "unskew: %d nodes apply the preprocessing %s",

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
 
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import RecordDict
 
 from unskew.errors import UnskewError
 from unskew.flower.greeting import Admission, NodeInfo, parse_node_info
 from unskew.flower.node_keys import NodeKeys
+from unskew.flower.requests import Greeting
 from unskew.flower.transport import NO_REPLY, GridLink, send
 from unskew.flower.wire import NODE_INFO, QUERY, REQUEST, log
 from unskew.runs.atomic import write_json
@@ -132,7 +133,7 @@ class NodeRegistry:
 
     def query(self, nodes: Iterable[int]) -> dict[int, NodeInfo]:
         """Ask nodes for their names and samples; return what those that replied reported."""
-        content = RecordDict({REQUEST: ConfigRecord({"run": self.run})})
+        content = RecordDict({REQUEST: Greeting(run=self.run).to_record()})
         contents = {node: (node, content) for node in nodes}
         replies = send(self._grid, QUERY, contents, self._reply_timeout)
         errors = {n: why for n, why in replies.missing.items() if not why.startswith(NO_REPLY)}

@@ -16,6 +16,7 @@ from unskew.engine.metrics import MetricPlan
 from unskew.engine.settings import Settings
 from unskew.engine.traffic import sent_down, sent_up
 from unskew.flower.backend import FlowerBackend
+from unskew.flower.requests import Request
 from unskew.flower.uploads import check_uploads, cohort_result, read_upload, tabulate_metrics
 from unskew.flower.wire import (
     ARRAYS,
@@ -25,7 +26,6 @@ from unskew.flower.wire import (
     SERVER_STATE,
     TRAIN,
     ArrayPacker,
-    Request,
     StateVersion,
 )
 from unskew.runs.checkpoint import Position

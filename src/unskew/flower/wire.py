@@ -1,18 +1,16 @@
-"""The contents of messages between server and nodes: requests, tensors, and refusals."""
+"""The contents of messages between server and nodes: names of records, tensors, and refusals."""
 
-import json
 import logging
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from io import BytesIO
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.app import Array, ArrayRecord
 from torch import Tensor
 
 from unskew.composition.values import Tensors
-from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.models.layout import Layout
 from unskew.utils.printable import printable
@@ -54,43 +52,6 @@ class Refusal(UnskewError):
     """A node refuses a request. The text is sent to the server and contains no data."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a node must know to train or evaluate, besides the tensors."""
-
-    run: str
-    """The id of the run; a resumed run keeps its id."""
-    method: str
-    settings: Settings
-    stage_index: int
-    round: int
-    client: int
-    clients: int
-    classes: int
-    layout: str
-    """The fingerprint of the stage's network."""
-    target: tuple[float, float] | None = None
-    """The mean and standard deviation of regression targets; None for classes."""
-    noise: float | None = None
-    """The noise multiplier of a private stage, set for the client that needs the most noise."""
-    state: StateVersion | None = None
-    """The state that the node starts from: the last one whose upload was used."""
-
-    def to_record(self) -> ConfigRecord:
-        """Return the record that is sent."""
-        plain: dict[str, Any] = {**vars(self), "settings": self.settings.model_dump()}
-        return ConfigRecord({"json": json.dumps(plain)})
-
-    @staticmethod
-    def of(record: ConfigRecord) -> "Request":
-        """Read a record that was sent."""
-        plain = json.loads(str(record["json"]))
-        state = None if plain["state"] is None else (plain["state"][0], plain["state"][1])
-        settings = Settings(**plain["settings"])
-        target = None if plain["target"] is None else (plain["target"][0], plain["target"][1])
-        return Request(**{**plain, "settings": settings, "state": state, "target": target})
-
-
 class ArrayPacker:
     """Converts tensors to Flower arrays; a tensor sent to many clients is converted once."""
 
@@ -123,8 +84,27 @@ def to_arrays(tensors: Tensors) -> ArrayRecord:
 
 
 def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Convert Flower arrays to tensors that share no memory with them."""
-    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
+    """Convert Flower arrays to tensors that share no memory with them.
+
+    Raise if one is not an array of numbers.
+    """
+    return {name: _to_tensor(name, array) for name, array in arrays.items()}
+
+
+def _to_tensor(name: str, array: Array) -> Tensor:
+    """Convert an array; what its header claims must have been sent before memory is allocated."""
+    content, form = BytesIO(array.data), np.lib.format
+    try:
+        old = form.read_magic(content) == (1, 0)
+        read_header = form.read_array_header_1_0 if old else form.read_array_header_2_0
+        shape, is_fortran, dtype = read_header(content)
+        sent = len(array.data) - content.tell()
+        if dtype.kind not in "fiub" or math.prod(shape) * dtype.itemsize != sent:
+            raise ValueError
+        numbers = np.frombuffer(array.data, dtype, offset=content.tell())
+        return torch.from_numpy(np.array(numbers.reshape(shape, order="F" if is_fortran else "C")))
+    except Exception:  # NumPy's parser of headers raises many kinds
+        raise UnskewError(f"{name}: must be an array of numbers in NumPy's format") from None
 
 
 def named_tensors(model: Tensor, layout: Layout) -> Tensors:

@@ -3,12 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from unskew.data.preprocessing.cells import date_of, number_of
 from unskew.data.preprocessing.kinds import KINDS, LARGEST, ColumnKind
 from unskew.errors import UnskewError
+from unskew.utils.specs import explain
 
+MAX_LEVELS = 10_000
+"""The largest number of categories of a column."""
 _FORMS = "a kind (number, boolean, date, category, text), a range (0..120) or categories (low|high)"
 
 
@@ -33,22 +38,20 @@ class Declared:
         return [self.kind, self.low, self.high, None if self.levels is None else list(self.levels)]
 
 
+_End = Annotated[float, Field(strict=True, allow_inf_nan=False)] | None
+_Levels = Annotated[tuple[Annotated[str, Field(strict=True)], ...], Field(max_length=MAX_LEVELS)]
+_SCHEMA = TypeAdapter(dict[str, tuple[ColumnKind, _End, _End, _Levels | None]])
+
+
 def read_schema(plain: Any) -> dict[str, Declared]:
     """Read what :meth:`Declared.to_json` returned for each column; anybody may have changed it."""
     try:
-        columns = {
-            str(name): Declared(kind, low, high, None if levels is None else tuple(levels))
-            for name, (kind, low, high, levels) in plain.items()
-        }
-    except (TypeError, ValueError, AttributeError):
-        raise UnskewError("schema: it is damaged") from None
+        columns = {name: Declared(*parts) for name, parts in _SCHEMA.validate_python(plain).items()}
+    except ValidationError as error:
+        raise UnskewError(f"schema: {explain(error).partition('; ')[0]}") from None
     for name, column in columns.items():
-        ends = column.bounds
-        texts = all(isinstance(level, str) for level in column.levels or ())
-        if column.kind not in (*KINDS, "empty") or not texts:
-            raise UnskewError(f"schema: column {name!r} is of no known kind")
-        if ends is not None:
-            _range(name, ends, column.kind)
+        if column.bounds is not None:
+            _range(name, column.bounds, column.kind)
     return columns
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.declared import MAX_LEVELS, Declared
 from unskew.data.preprocessing.kinds import LARGEST, Evidence
-from unskew.data.preprocessing.protocol import MAX_LEVELS, Message, Schema
+from unskew.data.preprocessing.protocol import Message, Schema
 from unskew.data.preprocessing.spec import Prepare
 
 _MAX_TEXT, _MAX_COLUMNS, _MAX_NAME = 64_000_000, 100_000, 10_000

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unskew.data.preprocessing.cells import Column
-from unskew.data.preprocessing.declared import Declared
+from unskew.data.preprocessing.declared import MAX_LEVELS, Declared
 from unskew.data.preprocessing.kinds import Evidence, problems
 from unskew.data.preprocessing.moments import Moments
 from unskew.data.preprocessing.noise import NoisySums, noise_scale
@@ -36,9 +36,6 @@ Schema = Mapping[str, Declared]
 """What each column holds, in the order of the features."""
 Message = dict[str, Any]
 """Plain JSON values."""
-
-MAX_LEVELS = 10_000
-"""The largest number of categories of a column that a client sends."""
 
 
 def describe_columns(columns: Mapping[str, Column]) -> Message:

@@ -14,6 +14,9 @@ Mode = Literal["federated", "pooled", "local", "none"]
 VOCABULARY_SIZE, TEXT_LENGTH = 10_000, 40
 """The size of the vocabulary, and the number of tokens that a text is truncated or padded to."""
 
+MAX_WORDS = 1_000_000
+"""The largest vocabulary."""
+
 
 @dataclass(frozen=True, config=OPTIONS)
 class Prepare:
@@ -31,7 +34,7 @@ class Prepare:
     """The number of features of a hashed column."""
     points: Annotated[int, Field(ge=2, le=100_000)] = SIZE
     """The number of values in a client's quantile sketch."""
-    words: Annotated[int, Field(ge=3, le=1_000_000)] = VOCABULARY_SIZE
+    words: Annotated[int, Field(ge=3, le=MAX_WORDS)] = VOCABULARY_SIZE
     """The size of the vocabulary of a text column."""
     length: Annotated[int, Field(ge=1, le=10_000)] = TEXT_LENGTH
     """The number of tokens that a text is truncated or padded to."""

@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from unskew.data.preprocessing.cells import Column, mapped
+from unskew.data.preprocessing.declared import MAX_LEVELS
 from unskew.data.preprocessing.kinds import LARGEST
 from unskew.data.preprocessing.names import check_has_columns
+from unskew.data.preprocessing.spec import MAX_WORDS
 from unskew.data.text import SPECIAL, Vocabulary
 from unskew.errors import UnskewError
 from unskew.utils.specs import explain
@@ -32,10 +34,10 @@ class ColumnStep(BaseModel):
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     low: _Finite | None = None
     high: _Finite | None = None
-    levels: tuple[str, ...] | None = Field(default=None, strict=False)
+    levels: Annotated[tuple[str, ...], Field(max_length=MAX_LEVELS, strict=False)] | None = None
     """The categories with a feature of their own; all others share one more feature."""
     buckets: Annotated[int, Field(ge=2, le=10_000)] | None = None
-    words: tuple[str, ...] | None = Field(default=None, strict=False)
+    words: Annotated[tuple[str, ...], Field(max_length=MAX_WORDS, strict=False)] | None = None
     length: Annotated[int, Field(ge=1, le=10_000)] | None = None
     gap: bool = False
     """Whether a feature marks the cells that are missing."""
@@ -103,6 +105,12 @@ class Transform(BaseModel):
 
     columns: tuple[ColumnStep, ...] = Field(strict=False, min_length=1)
 
+    @model_validator(mode="after")
+    def _steps_fit_together(self) -> "Transform":
+        if not _fit_together(self):
+            raise ValueError("its columns do not fit together")
+        return self
+
     @property
     def names(self) -> list[str]:
         """The columns that rows must have."""
@@ -153,11 +161,9 @@ class Transform(BaseModel):
     def from_json(plain: object) -> "Transform":
         """Read plain values, which anybody may have changed."""
         try:
-            transform = Transform.model_validate(plain)
+            return Transform.model_validate(plain)
         except ValidationError as error:
             raise UnskewError(f"transform: {explain(error).partition('; ')[0]}") from None
-        _check(transform)
-        return transform
 
 
 def bucket_of(column: str, text: str, buckets: int) -> int:
@@ -187,8 +193,8 @@ def added_up(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _check(transform: Transform) -> None:
-    """Raise unless the steps fit together."""
+def _fit_together(transform: Transform) -> bool:
+    """Return whether the steps can be features together."""
     texts = [step for step in transform.columns if step.kind == "text"]
     wrong = len(set(transform.names)) < len(transform.columns)
     wrong |= bool(texts) and len(transform.columns) > 1
@@ -199,5 +205,4 @@ def _check(transform: Transform) -> None:
         for step in transform.columns
         if step.kind == "category"
     )
-    if wrong or (not texts and not transform.feature_names):
-        raise UnskewError("transform: its columns do not fit together")
+    return not wrong and (bool(texts) or bool(transform.feature_names))

@@ -1,0 +1,167 @@
+"""What a server may ask of a node. Every message becomes checked values here, and only here.
+
+A node refuses anything else before it computes: with the field's name, and within a bound of time
+and memory that the message cannot change.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from torch import Tensor
+
+from unskew.data.preprocessing.declared import Declared, read_schema
+from unskew.data.preprocessing.transform import Transform
+from unskew.engine.settings import Settings
+from unskew.errors import UnskewError
+from unskew.flower.wire import ARRAYS, REQUEST, Refusal, to_tensors
+from unskew.utils.specs import explain
+
+MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
+"""The largest numbers of clients and of classes in a run: a node allocates memory for each."""
+MAX_NOISE = 1e6
+"""The largest noise multiplier, as in the accountant."""
+
+_Text = Annotated[str, Field(max_length=10_000)]
+_StageIndex = Annotated[int, Field(ge=0, lt=1_000)]
+_Round = Annotated[int, Field(ge=0, lt=100_000_000)]
+_Client = Annotated[int, Field(ge=0, lt=MAX_CLIENTS)]
+_Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class ServerMessage(BaseModel):
+    """A request: one JSON object, parsed strictly."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    largest: ClassVar[int] = 100_000
+    """The number of characters that are read, at most."""
+
+    run: Annotated[str, Field(min_length=1, max_length=200)]
+    """The id of the run; a resumed run keeps its id."""
+
+    def to_record(self) -> ConfigRecord:
+        """Return the record that is sent."""
+        return ConfigRecord({"json": self.model_dump_json(by_alias=True)})
+
+    @classmethod
+    def of(cls, content: RecordDict) -> Self:
+        """Read the request of a message; refuse one that is not as declared here."""
+        try:
+            return cls._parsed(content.config_records.get(REQUEST, ConfigRecord()))
+        except ValidationError as error:
+            raise Refusal(f"request: {explain(error, cls)}") from None
+
+    @classmethod
+    def _parsed(cls, record: ConfigRecord) -> Self:
+        text = record.get("json")
+        if not isinstance(text, str) or len(text) > cls.largest:
+            raise Refusal(f"request: must be JSON of at most {cls.largest} characters")
+        return cls.model_validate_json(text)
+
+
+class Greeting(ServerMessage):
+    """The question for a node's name and the number of its samples, when a run starts."""
+
+    def to_record(self) -> ConfigRecord:
+        """Return the record that is sent."""
+        return ConfigRecord({"run": self.run})
+
+    @classmethod
+    def _parsed(cls, record: ConfigRecord) -> Self:
+        return cls.model_validate(dict(record))
+
+
+class Request(ServerMessage):
+    """What a node must know to train or evaluate, besides the tensors."""
+
+    method: _Text
+    settings: Settings
+    stage_index: _StageIndex
+    round: _Round
+    client: _Client
+    clients: Annotated[int, Field(ge=1, le=MAX_CLIENTS)]
+    classes: Annotated[int, Field(ge=1, le=MAX_CLASSES)]
+    layout: _Text
+    """The fingerprint of the stage's network."""
+    target: tuple[float, Annotated[float, Field(gt=0)]] | None = None
+    """The mean and standard deviation of regression targets; None for classes."""
+    noise: Annotated[float, Field(gt=0, le=MAX_NOISE)] | None = None
+    """The noise multiplier of a private stage, set for the client that needs the most noise."""
+    state: tuple[_StageIndex, _Round] | None = None
+    """The state that the node starts from: the last one whose upload was used."""
+
+    @model_validator(mode="after")
+    def _client_is_one_of_the_clients(self) -> "Request":
+        if self.client >= self.clients:
+            raise ValueError(f"client: must be below clients, {self.clients} (got {self.client})")
+        return self
+
+
+class Fitted(BaseModel):
+    """What all nodes apply to their tables, as the step ``apply`` sends it."""
+
+    model_config = ServerMessage.model_config
+
+    transform: Transform
+    classes: (
+        Annotated[int, Field(ge=1, le=MAX_CLASSES)]
+        | Annotated[list[_Text], Field(min_length=1, max_length=MAX_CLASSES)]
+        | None
+    )
+    """Their number or their names; None for a regression."""
+
+
+def _read_schema(plain: Any) -> dict[str, Declared]:
+    try:
+        return read_schema(plain)
+    except UnskewError as error:
+        raise ValueError(str(error)) from None
+
+
+class PrepareRequest(ServerMessage):
+    """What a node is asked before the first round."""
+
+    largest: ClassVar[int] = 64_000_000
+    """Room for the words of a text column."""
+
+    prepare: _Text
+    step: Literal["describe", "summarise", "apply"]
+    client: _Client = 0
+    seed: _Seed = 0
+    columns: (
+        Annotated[
+            dict[str, Declared],
+            PlainValidator(_read_schema),
+            PlainSerializer(lambda schema: {name: each.to_json() for name, each in schema.items()}),
+        ]
+        | None
+    ) = Field(default=None, alias="schema")
+    """What the columns hold, for the step ``summarise``."""
+    fitted: Fitted | None = None
+    """The transformation and the classes, for the step ``apply``."""
+
+    @model_validator(mode="after")
+    def _has_what_its_step_needs(self) -> "PrepareRequest":
+        for field, step in (("schema", "summarise"), ("fitted", "apply")):
+            value = self.columns if field == "schema" else self.fitted
+            if value is None and self.step == step:
+                raise ValueError(f"{field}: the step {step} needs it")
+        return self
+
+
+def read_arrays(content: RecordDict) -> dict[str, Tensor]:
+    """Read the tensors of a message; refuse those that are not arrays of finite numbers."""
+    arrays = content.array_records.get(ARRAYS, ArrayRecord())
+    try:
+        return to_tensors(arrays)
+    except UnskewError as error:
+        raise Refusal(str(error)) from None

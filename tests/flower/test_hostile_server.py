@@ -1,0 +1,82 @@
+"""A dishonest server asks a node for anything: it gets a refusal that names the field."""
+
+import pytest
+
+grids = pytest.importorskip("grids")
+
+import numpy as np  # noqa: E402
+from flwr.app import Array  # noqa: E402
+from hostile import ask, honest_run, plain_request, refusal_of, with_array, with_request  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return honest_run()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("noise", float("inf")),
+        ("noise", float("nan")),
+        ("noise", -1.0),
+        ("round", -1),
+        ("round", 10**12),
+        ("round", 0.5),
+        ("stage_index", -1),
+        ("stage_index", 7),
+        ("client", 7),
+        ("clients", 10**12),
+        ("classes", 10**12),
+        ("target", [0.0, 0.0]),
+        ("state", [0]),
+        ("run", 5),
+        ("settings.lr", float("inf")),
+        ("settings.lr", "0.1"),
+        ("settings.batch_size", 10**12),
+        ("settings.weight_decay", 1e300),
+        ("settings.seed", -1),
+        ("settings.metric", {}),
+        ("settings.rounds", None),
+        ("settings.sleep", 5),
+    ],
+)
+def test_a_node_refuses_a_field_by_name_at_once(grid, field, value):
+    name, message, _ = grid.of_kind("train.unskew")[0]
+    plain = plain_request(message)
+    *section, key = field.split(".")
+    (plain[section[0]] if section else plain)[key] = value
+    reply, seconds = ask(grid, name, with_request(message, plain))
+    assert field in refusal_of(reply)
+    assert seconds < 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"nonsense",
+        b"PK\x03\x04" + bytes(100),
+        b"\x93NUMPY\x01\x00\x50\x00"
+        + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(80),
+        b"\x93NUMPY\x01\x00\x50\x00"
+        + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(80)
+        + b"c" * 8,
+    ],
+    ids=("empty", "nonsense", "archive", "large", "objects"),
+)
+def test_an_array_that_claims_more_than_was_sent_allocates_nothing(grid, data):
+    name, message, _ = grid.of_kind("train.unskew")[0]
+    changed = with_array(message, "model", Array("f4", (1,), "numpy.ndarray", data))
+    reply, seconds = ask(grid, name, changed)
+    assert "model: must be an array of numbers" in refusal_of(reply)
+    assert seconds < 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7, 7)])
+def test_a_model_of_another_shape_is_refused(grid, shape):
+    for kind, tensor in (("train.unskew", "model"), ("evaluate.unskew", "global")):
+        name, message, _ = grid.of_kind(kind)[0]
+        changed = with_array(message, tensor, Array(np.zeros(shape, np.float32)))
+        reply, _ = ask(grid, name, changed)
+        assert "model" in refusal_of(reply) or "global" in refusal_of(reply)
