@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from unskew.composition.part_checks import check_options
 from unskew.composition.parts import Part
 from unskew.errors import UnskewError
+from unskew.utils.code_files import code_files
 from unskew.utils.specs import create, parse
 
 _SPEC = re.compile(r"(?P<path>[^:]*\.py)(?::(?P<cls>[^:]*))?(?::(?P<options>.*))?", re.DOTALL)
@@ -104,6 +105,7 @@ def _imported(path: Path, kind: str = "method") -> ModuleType:
     if key not in _modules:
         unique = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
         module = _modules[key] = _executed(path, source, f"{kind}_{path.stem}_{unique}", kind)
+        code_files(module)  # what is executed is what was in the files now
         for cls in _parts_of(module):
             _files[cls] = path
             copyreg.pickle(cls, _reduced)

@@ -1,14 +1,19 @@
-"""A hash of the user-defined code of a run, so that a run is not resumed with other code.
+"""Hashes of the user-defined code of a run, so that a run is not reused with other code.
 
-It hashes compiled code, not source: a file may have been edited after its import, and code typed
-into a notebook has no file. Nothing that differs between processes is part of the hash.
+Code in files is hashed with the local modules that it imports (``utils/code_files.py``). Compiled
+code is hashed too: it shows closures and attributes, and code typed into a notebook has no file.
+There the global names that the code uses are part of it. Nothing that differs between processes is
+part of a hash.
 """
 
+import dis
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from types import CellType, CodeType, FunctionType
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,7 @@ from torch import Tensor, nn
 
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
+from unskew.utils.code_files import code_files, code_name, is_local
 from unskew.utils.reprs import shows_address
 
 _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
@@ -23,25 +29,134 @@ _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collec
 _CODE = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 
 
-def custom_code_hash(
-    method: Method, network: nn.Module | None, functions: Sequence[object] = ()
-) -> str | None:
-    """Return a hash of the user-defined parts of a run's method and network; None without any.
+def custom_code(
+    method: Method, network: nn.Module | None = None, functions: Sequence[object] = ()
+) -> dict[str, str]:
+    """Return hashes of a run's user-defined code by file or name; empty without any.
 
-    ``network`` is None for one of the package's, and ``functions`` compute metrics. The hash covers
-    the classes, the attributes of their objects and a network's layers, but not functions that
-    these call.
+    ``network`` is None for one of the package's, and ``functions`` compute metrics. The hashes
+    cover the files of classes and functions with the local modules that they import, the attributes
+    of objects, a network's layers, and the global names that code of a notebook uses.
     """
-    custom = [each for each in functions if _is_custom_function(each)]
+    hashes = _Hashes()
     parts = [*method.parts, *(() if network is None else network.modules())]
-    classes = {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}
-    if not classes and network is None and not custom:
-        return None
-    texts = sorted(_class_text(cls) for cls in classes)
-    texts += [_text(each) for each in custom]
-    texts += [_text(_attributes(part)) for part in parts if _is_custom(type(part))]
-    texts.append(repr(network))
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+    for cls in {cls for part in parts for cls in type(part).__mro__ if _is_custom(cls)}:
+        hashes.add(cls)
+    for each in functions:
+        if _is_custom_function(each):
+            hashes.add(each)
+    for part in parts:
+        if _is_custom(type(part)):
+            hashes.put(f"attributes of {type(part).__qualname__}", _text(_attributes(part)))
+    if network is not None:
+        hashes.put("layers of the network", repr(network))
+    return hashes.found()
+
+
+class _Hashes:
+    """Collects texts that identify code, by the file or the name that a message shows."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, set[str]] = {}
+        self._seen: set[int] = set()
+
+    def found(self) -> dict[str, str]:
+        """Return a hash of the texts of each name."""
+        return {
+            name: hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+            for name, texts in sorted(self._texts.items())
+        }
+
+    def put(self, name: str, text: str) -> None:
+        """Add a text."""
+        self._texts.setdefault(name, set()).add(text)
+
+    def add(self, code: object, name: str | None = None) -> None:
+        """Add a class or function: its files, or the global names that it uses if it has none."""
+        if id(code) in self._seen:
+            return
+        self._seen.add(id(code))
+        module = sys.modules.get(_module_name(code))
+        text = _class_text(code) if isinstance(code, type) else _text(code)
+        if self._add_files(module):
+            self.put(code_name(Path(str(getattr(module, "__file__", "")))), text)
+            return
+        self.put(name or str(getattr(code, "__qualname__", type(code).__qualname__)), text)
+        self._add_used(code)
+
+    def _add_used(self, code: object) -> None:
+        for function in _functions(code):
+            for name in sorted(set(_global_names(function.__code__))):
+                if name in function.__globals__:
+                    self._add_global(name, function.__globals__[name])
+        for base in code.__mro__[1:] if isinstance(code, type) else ():
+            if _is_users(base):
+                self.add(base)
+
+    def _add_global(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType):
+            if _is_users(value):
+                self._add_files(value)
+        elif isinstance(value, type) or hasattr(value, "__wrapped__") or hasattr(value, "__code__"):
+            if _is_users(value):
+                self.add(value, name)
+        elif id(value) not in self._seen:
+            self._seen.add(id(value))
+            self.put(name, _text(value))
+            self._add_used(value)
+            if _is_users(type(value)):
+                self.add(type(value))
+
+    def _add_files(self, module: ModuleType | None) -> bool:
+        files = code_files(module)
+        for name, digest in files.items():
+            self.put(name, digest)
+        return bool(files)
+
+
+def _module_name(value: object) -> str:
+    """Return the name of the module that defines a class, a function or an object's class."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    return getattr(value, "__module__", None) or type(value).__module__
+
+
+def _is_users(value: object) -> bool:
+    """Return whether code is neither installed nor part of Python or of unskew."""
+    name = _module_name(value)
+    if name.partition(".")[0] in _NOT_CUSTOM | sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return name == "__main__" or file is None or is_local(Path(file))
+
+
+def _functions(value: object, inside: tuple[int, ...] = ()) -> Iterator[FunctionType]:
+    """Yield the functions of a class, of what is wrapped by a decorator, and of a container."""
+    if id(value) in inside:
+        return
+    inside = (*inside, id(value))
+    if isinstance(value, FunctionType):
+        yield value
+    parts: list[object] = [getattr(value, "__wrapped__", None)]
+    if isinstance(value, type):
+        parts = list(vars(value).values())
+    elif isinstance(value, Mapping):
+        parts += value.values()
+    else:
+        parts += [each for kind, of in _PARTS if isinstance(value, kind) for each in of(value)]
+    for part in parts:
+        if not isinstance(part, type):
+            yield from _functions(part, inside)
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Yield the global names that code reads, also in the functions inside it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
 
 
 def _is_custom(cls: type) -> bool:
@@ -50,8 +165,7 @@ def _is_custom(cls: type) -> bool:
 
 def _is_custom_function(function: object) -> bool:
     """Return whether a metric is the user's, neither the package's nor scikit-learn's."""
-    module = getattr(function, "__module__", None) or type(function).__module__
-    return module.partition(".")[0] not in _NOT_CUSTOM | {"sklearn"}
+    return _module_name(function).partition(".")[0] not in _NOT_CUSTOM | {"sklearn"}
 
 
 def _attributes(part: Part | nn.Module) -> dict[str, Any]:
@@ -95,7 +209,8 @@ def _text(value: object, inside: tuple[int, ...] = ()) -> str:
         if isinstance(value, kind):
             return f"[{', '.join(map(of, parts(value)))}]"
     text = repr(value)
-    return type(value).__qualname__ if shows_address(text) else text
+    wrapped = getattr(value, "__wrapped__", None)  # of a function with lru_cache
+    return f"{type(value).__qualname__}: {of(wrapped)}" if shows_address(text) else text
 
 
 def _function_parts(function: FunctionType) -> tuple[object, ...]:

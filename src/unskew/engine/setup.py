@@ -15,7 +15,7 @@ from unskew.composition.values import Tensors
 from unskew.data.federation import Federation
 from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
-from unskew.engine.custom_code import custom_code_hash
+from unskew.engine.custom_code import custom_code
 from unskew.engine.initial_network import InitialNetwork, NetworkCache, hash_of_weights
 from unskew.engine.metrics import NO_METRICS, MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import is_custom
@@ -151,9 +151,9 @@ class TrainingSetup:
         shared = self.initial_network
         functions = [each.compute for each in self.metrics.computed]
         module = self.module if self.custom_network else None
-        code = custom_code_hash(self.method, module, functions)
+        code = custom_code(self.method, module, functions)
         return {
-            **({} if code is None else {"code": code}),
+            **({"code": code} if code else {}),
             "method": self.method.spec,
             "network": self.network_name,
             "layout": layout.fingerprint,

@@ -9,8 +9,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from torch import nn
+
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
+from unskew.engine.custom_code import custom_code
 from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.initial_network import NetworkCache
 from unskew.engine.placement import is_accelerator
@@ -96,6 +99,7 @@ class RunScheduler:
 
     def run(self, requests: Sequence[RunRequest]) -> list[Run]:
         """Execute all requests and return their runs in the same order."""
+        self._hash_code(requests)
         parallelism = self._parallelism(requests)
         in_this_process = parallelism == 1 and self.cluster is None
         finished = [_is_finished(request) for request in requests]
@@ -106,6 +110,13 @@ class RunScheduler:
             for request, done in zip(requests, finished, strict=True)
         ]
         return run_jobs(jobs, self.display, self.cluster or ForkedProcesses(), parallelism)
+
+    def _hash_code(self, requests: Sequence[RunRequest]) -> None:
+        """Hash custom code now: a file that is edited during the runs is not what they execute."""
+        module = self.model if isinstance(self.model, nn.Module) else None
+        builders = [self.model] if callable(self.model) and module is None else []
+        for method in {id(request.method): request.method for request in requests}.values():
+            custom_code(method, module, builders)
 
     def _reading_job(self, request: RunRequest) -> Job:
         """Return a job that compares a finished run with its request, and reads it."""

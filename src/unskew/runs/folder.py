@@ -229,7 +229,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 _HASHED = {
-    "code": " (the source of your custom method, network or metrics)",
     "data": " (different samples, clients, skew, data options or seed)",
     "layout": " (a different network)",
     "start": " (different initial weights: a different network or seed)",
@@ -242,6 +241,7 @@ def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[st
     if not isinstance(stored.get("identity"), Mapping):
         raise FolderError(f"{path}: its run.json was not written by unskew; choose another folder")
     flat_stored, flat_requested = _flat(stored["identity"]), _flat(requested)
+    _reject_other_code(path, flat_stored, flat_requested)
     for key in sorted(set(flat_stored) | set(flat_requested)):
         was, now = flat_stored.get(key), flat_requested.get(key)
         if was != now:
@@ -250,6 +250,23 @@ def _reject_changes(path: Path, stored: Mapping[str, Any], requested: Mapping[st
                 f"{path}: cannot resume, {key} was {was!r} and is now {now!r}{what}; "
                 "change it back, or choose another folder"
             )
+
+
+def _reject_other_code(path: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+    """Raise if custom code has changed since the run; name its files, or names in a notebook."""
+    names = {key for key in (*stored, *requested) if key.startswith("code.")}
+    changed = sorted(name for name in names if stored.get(name) != requested.get(name))
+    if "code" in stored:
+        raise FolderError(
+            f"{path}: cannot reuse the run: an earlier version of unskew wrote it, which did not "
+            "record all code that your method, network or metrics use; choose another folder"
+        )
+    if changed:
+        listed = ", ".join(name.removeprefix("code.") for name in changed)
+        raise FolderError(
+            f"{path}: cannot reuse the run, because code that it used has changed: {listed}; "
+            "undo the change, or choose another folder"
+        )
 
 
 def _reject_fewer_rounds(path: Path, position: Position, end: tuple[int, int] | None) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from unskew.engine.custom_code import custom_code
 from unskew.experiments.studies.probes import PROBES
 from unskew.experiments.studies.probes.base import Drawings, Probe, ProbeResult
 from unskew.experiments.studies.study import Case, Study
 from unskew.experiments.studies.study_scheduler import content_key
 from unskew.experiments.studies.values import Cells
+from unskew.methods import make_method
 from unskew.runs.atomic import write_json
 from unskew.utils.jsonable import to_jsonable
 from unskew.utils.specs import lookup
@@ -55,7 +57,10 @@ def one_core() -> Iterator[None]:
 
 
 def _cached(cache: Path, name: str, probe: Probe, case: Case, seed: int) -> ProbeResult:
-    content = json.dumps([name, seed, case.methods, case.options], sort_keys=True)
+    code = [custom_code(make_method(spec)) for spec in case.methods.values()]
+    content = json.dumps(
+        [name, seed, case.methods, case.options, *(each for each in code if each)], sort_keys=True
+    )
     key = hashlib.sha256(content.encode()).hexdigest()[:8]
     path = cache / f"{name}-{content_key(case, None)}-{key}.json"
     if path.is_file():

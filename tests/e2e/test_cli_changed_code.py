@@ -1,0 +1,117 @@
+"""Results are not reused after a change of what a custom method uses."""
+
+import subprocess
+import sys
+
+import pytest
+
+METHOD = """
+from helpers import centred
+from unskew.methods import Aspect, ServerSide
+
+
+class Mine(ServerSide):
+    replaces = frozenset({Aspect.SERVER_STEP})
+
+    def step(self, server, vector, uploads):
+        return type(server)(server.vector + centred(vector - server.vector), server.state)
+"""
+HELPERS = "MEAN = 0.0\n\n\ndef centred(values):\n    return values - MEAN\n"
+METRIC = "W = 1\n\n\ndef cost(y, scores):\n    return W * float(y.mean())\n"
+UNSKEW = ("-c", "from unskew.cli import main; main()")
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Run Python in a new process, in which every file is imported again."""
+    write(tmp_path, METHOD, "mine.py")
+    write(tmp_path, HELPERS, "helpers.py")
+    write(tmp_path, METRIC, "metric.py")
+
+    def run(*arguments):
+        command = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def write(folder, text, name):
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def changed(*names):
+    return f"because code that it used has changed: {', '.join(names)}; undo the change"
+
+
+def test_a_change_of_what_a_method_or_metric_uses_is_named(python, tmp_path):
+    size = ("--rounds", 1, "--seeds", 2, "--samples", 200, "--clients", 3)
+    methods = ("--methods", "fedavg,mine.py:Mine", "--metrics", "metric.py:cost")
+    compare = (*UNSKEW, "compare", *size, *methods, "--out", "runs")
+    first = python(*compare)
+    assert first[0] == 0, first[2]
+    assert python(*compare) == first
+    write(tmp_path, HELPERS.replace("0.0", "1.0"), "helpers.py")
+    code, output, error = python(*compare)
+    assert (code, output) == (2, "")
+    assert changed("helpers.py") in error
+    assert "mine.py-Mine" in error
+    write(tmp_path, HELPERS, "helpers.py")
+    write(tmp_path, METRIC.replace("1", "2"), "metric.py")
+    assert changed("metric.py") in python(*compare)[2]
+
+
+SCRIPT = """
+from functools import lru_cache
+
+import helpers
+import unskew as us
+from unskew.methods import Aspect, ServerSide
+
+RATE, OTHER = 1.0, 1
+names = {"a": 1.0}
+
+
+@lru_cache
+def factor(power):
+    return names["a"] * 2**power
+
+
+def scaled(values):
+    return helpers.centred(values) * RATE * factor(0)
+
+
+class Mine(ServerSide):
+    replaces = frozenset({Aspect.SERVER_STEP})
+
+    def step(self, server, vector, uploads):
+        return type(server)(server.vector + scaled(vector - server.vector), server.state)
+
+
+digits = us.load("digits", clients=3, samples=200)
+us.compare(digits, ["fedavg", Mine()], rounds=1, seeds=1, out="runs", progress=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("RATE, OTHER = 1.0", "RATE, OTHER = 0.5", "RATE"),
+        ("2**power", "3**power", "factor"),
+        ('"a": 1.0', '"a": 2.0', "names"),
+        ("values) * RATE", "values) / RATE", "scaled"),
+        ("server.vector + scaled", "server.vector - scaled", "Mine"),
+        ("MEAN = 0.0", "MEAN = 0.5", "helpers.py"),
+    ],
+)
+def test_a_script_names_what_has_changed(python, tmp_path, old, new, named):
+    write(tmp_path, SCRIPT, "script.py")
+    code, _, error = python("script.py")
+    assert code == 0, error
+    write(
+        tmp_path, SCRIPT.replace("OTHER = 1.0, 1", "OTHER = 1.0, 2").replace(old, new), "script.py"
+    )
+    write(tmp_path, HELPERS.replace(old, new), "helpers.py")
+    code, _, error = python("script.py")
+    assert code == 1
+    assert changed(named) in error
