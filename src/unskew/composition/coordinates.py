@@ -57,6 +57,24 @@ class Coordinates(Parts):
                 mask = none_if_empty(mask & ~constant)
         return mask
 
+    def has_personal_models(self, layout: Layout) -> bool:
+        """Return whether clients may use models other than the global one."""
+        return self.has_own_personal_models or self.kept(layout) is not None
+
+    def has_global_model(self, layout: Layout) -> bool:
+        """Return whether the server has a trained model.
+
+        It has none if coordinates that stay on clients keep their initial values there.
+        """
+        shared, trained = self.shares_on_upload(layout), True
+        for part in self._personalizations:
+            untrained = None if part.works_without_own else part.stays(layout)
+            for others in (shared, part.constant(layout)):
+                if untrained is not None and others is not None:
+                    untrained = untrained & ~others
+            trained = trained and (untrained is None or not bool(untrained.any()))
+        return trained
+
     def with_kept(self, layout: Layout, model: Tensor, state: Tensors) -> Tensor:
         """Return a received model with the client's own coordinates restored."""
         kept = self.kept(layout)

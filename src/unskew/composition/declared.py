@@ -1,7 +1,7 @@
 """What the parts of a method declare, gathered for the whole method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,14 @@ class Parts:
     @cached_property
     def about(self) -> About:
         """The description of the method."""
-        return described(self.parts)
+        about = described(self.parts)
+        return replace(about, level="personal") if self.may_personalize else about
+
+    @cached_property
+    def may_personalize(self) -> bool:
+        """Whether clients may have models of their own; on some networks they have none."""
+        personal = self._personalizations or self._keeps_statistics or self.has_own_personal_models
+        return bool(personal)
 
     @cached_property
     def needs_train_accuracy(self) -> bool:

@@ -318,6 +318,10 @@ class ServerSide(Part):
 class Personalization(Part):
     """What stays on the client, and the model that a client uses."""
 
+    works_without_own: ClassVar[bool] = False
+    """Whether the global model is complete without what stays on clients: the initial values of
+    that change nothing, as those of a personal head of zeros."""
+
     def stays(self, layout: Layout) -> Tensor | None:
         """Mark the coordinates that are not sent; None means none."""
         del layout

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unskew.composition.method import Method
 from unskew.composition.values import Server
 from unskew.data.columns import Array, Columns
 from unskew.engine.client import ClientContext
@@ -148,16 +147,11 @@ def evaluate_locally(context: ClientContext, position: Position) -> Levels:
     x, y = samples_to_score(test, context.device)
     model = context.model_on_device.of(model, context.device)
     local = by_client(score(network, model, x, y, context.device, plan=plan), test, plan)
-    if not has_personal_models(context.method, network):
+    if not context.method.has_personal_models(network.layout):
         return {"local": local, "personal": local}
     models = personal_models(context, position, np.flatnonzero(test.sizes).tolist())
     personal = score_personal(network, lambda _: next(models), test, context.device, plan)
     return {"local": local, "personal": personal}
-
-
-def has_personal_models(method: Method, network: FunctionalModel) -> bool:
-    """Return whether clients may use models other than the global one."""
-    return method.has_own_personal_models or method.kept(network.layout) is not None
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """The setup of a run: data, method, network and settings, checked before training starts."""
 
+import copy
 import platform
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +23,7 @@ from unskew.engine.model_factory import is_custom
 from unskew.engine.precision import resolve_precision
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings, metric_name
-from unskew.engine.stage import rounds_of, settings_of
+from unskew.engine.stage import client_context, rounds_of, settings_of
 from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.goals import CLASSIFY
@@ -193,6 +194,19 @@ class TrainingSetup:
         rounds.append(rounds_of(last, self.settings))
         return [[each.name, n] for each, n in zip((*before, last), rounds, strict=True)]
 
+    def _models(self) -> dict[str, bool]:
+        """Return which models the task has to judge: a trained global one, personal ones."""
+        stage = self.method.stages()[-1]
+        if not stage.method.may_personalize:
+            return {"global": True, "personal": False}
+        module, cpu = copy.deepcopy(self.module), torch.device("cpu")
+        context = client_context(stage, module, self.federation, self.settings, cpu, last=True)
+        layout = context.network.layout
+        return {
+            "global": stage.method.has_global_model(layout),
+            "personal": stage.method.has_personal_models(layout),
+        }
+
     def _no_effect(self) -> dict[str, str]:
         """Return why the method does the same as without one of its parts, if that is known."""
         affected = any(part.about.only_with_norms for part in self.method.parts)
@@ -220,6 +234,7 @@ class TrainingSetup:
             "federation": repr(self.federation),
             **({"custom_network": True} if self.custom_network else {}),
             **self._no_effect(),
+            "models": self._models(),
             "data": federation_metadata(self.federation),
             **_input_metadata(self.federation),
             CPUS: [cpu_kind()],

@@ -19,7 +19,7 @@ from unskew.composition.method import Method
 from unskew.composition.values import Finished, Server, Stage, Tensors, Trained
 from unskew.engine.client import ClientContext, Loop
 from unskew.engine.cohort import ClientTask
-from unskew.engine.evaluate import has_personal_models, score
+from unskew.engine.evaluate import score
 from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
@@ -105,7 +105,7 @@ class Node:
         size = client.network.layout.size
         local = measured(_vector(tensors, "global", size))
         personal = local
-        if has_personal_models(client.method, client.network):
+        if client.method.has_personal_models(client.network.layout):
             stored = self._state_store(request, context).read(request.state)
             state = {name: tensor for name, tensor in stored.items() if name != _HIDDEN}
             server_state = {

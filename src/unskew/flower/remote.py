@@ -11,7 +11,7 @@ from torch import Tensor
 from unskew.composition.values import Tensors
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
-from unskew.engine.evaluate import ClientScores, Levels, has_personal_models
+from unskew.engine.evaluate import ClientScores, Levels
 from unskew.engine.metrics import MetricPlan
 from unskew.engine.settings import Settings
 from unskew.engine.traffic import sent_down, sent_up
@@ -55,7 +55,7 @@ class NodeBackend(FlowerBackend):
         contents, pack = {}, ArrayPacker()
         for k in np.flatnonzero(context.federation.test.sizes).tolist():
             tensors = model
-            if has_personal_models(method, context.network):
+            if method.has_personal_models(context.network.layout):
                 view = method.seen_by(server, k)
                 server_state = {
                     f"{SERVER_STATE}{name}": tensor for name, tensor in view.state.items()

@@ -76,6 +76,7 @@ class FedDBE(ClientSide, ServerSide, Personalization, Setup):
 
     adds = frozenset({Aspect.LOCAL_LOSS})
     adapts_last = True
+    works_without_own = True
     reads_forward_pass = True
     changing_refs: ClassVar[tuple[str, ...]] = ("mean",)
 

@@ -45,6 +45,7 @@ class FedROD(ClientSide, Personalization, Setup):
 
     replaces = frozenset({Aspect.LOSS})
     adapts_last = True
+    works_without_own = True
     needs_classes = True
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:

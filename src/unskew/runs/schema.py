@@ -151,6 +151,13 @@ class _Metric(_Part):
     no_skill: float | None = None
 
 
+class _Models(_Part):
+    model_config = ConfigDict(extra="forbid")
+
+    global_: bool = Field(alias="global")
+    personal: bool
+
+
 class _Finding(_Part):
     severity: Literal["error", "warning", "note"]
     subject: str
@@ -172,6 +179,7 @@ class _Metadata(_Part):
     metrics: list[_Metric] = []
     findings: list[_Finding] = []
     no_effect: str = ""
+    models: _Models = None  # type: ignore[assignment]  # may be absent, but not null
 
 
 class _SampleWeights(_Part):
