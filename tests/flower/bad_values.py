@@ -68,6 +68,23 @@ def sending(name, change):
     return spoil
 
 
+def changing(node, name, change, *, first=0):
+    """Make a node send a changed model or value, except in its first rounds."""
+    rounds = []
+
+    def spoil(sender, kind, reply):
+        if (sender, kind) != (node, TRAIN) or reply.has_error():
+            return reply
+        rounds.append(kind)
+        arrays = reply.content.array_records["arrays"]
+        key = name if name == "model" else f"extra/{name}"
+        if key in arrays and len(rounds) > first:
+            arrays[key] = Array(np.asarray(change(arrays[key].numpy())))
+        return reply
+
+    return spoil
+
+
 def silent(name):
     """Drop the replies of the bad node that contain a value."""
 

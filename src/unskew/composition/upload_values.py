@@ -40,9 +40,12 @@ class Value:
     may_be_undefined: bool = False
     """Whether NaN and infinities have a meaning."""
     times: float | None = 1000.0
-    """How many times larger than the cohort's median its norm may be; None: not compared."""
+    """How many times larger than the cohort's median its norm may be; None: not compared. Of one or
+    two clients, it is compared with earlier rounds."""
     floor: float = 0.0
     """Medians below this count as this, for values that honest clients bring close to zero."""
+    only_relative: bool = False
+    """Whether that of a single client is accepted: nothing but its share depends on it."""
     sums_to: KnownQuantity | None = None
     """What the server knows already and its numbers must sum to."""
     optional: bool = False
@@ -82,22 +85,6 @@ class Value:
         least, largest = (float(each) for each in tensor.aminmax())
         return least < self.low or largest > self.high
 
-    def far_off(self, norms: Mapping[int, float]) -> dict[int, str]:
-        """Return the clients whose norm is too large for the cohort, with the reason.
-
-        Without a floor, values that are zero do not enter the median. A median of two says nothing.
-        """
-        known = sorted(norm for norm in norms.values() if norm > 0 or self.floor > 0)
-        if self.times is None or len(known) < 3:
-            return {}
-        median = max(known[(len(known) - 1) // 2], self.floor)
-        return {
-            k: f"is {norm / median:.3g} times as large as the median; at most {self.times:g} times "
-            "is allowed"
-            for k, norm in norms.items()
-            if norm > self.times * median
-        }
-
 
 def norm_of(tensor: Tensor) -> float:
     """Return the Euclidean norm of any tensor."""
@@ -110,7 +97,7 @@ def loss_value(*, low: float = -math.inf) -> Value:
     return Value(low=low, floor=1.0)
 
 
-TRAIN_LOSS = Value(dtype=torch.float64, floor=1.0, optional=True)
+TRAIN_LOSS = Value(dtype=torch.float64, floor=1.0, only_relative=True, optional=True)
 TRAIN_ACCURACY = Value(dtype=torch.float64, low=0.0, high=1.0, times=None)
 LABEL_COUNTS = Value(("classes",), torch.int64, low=0.0, times=None, sums_to="samples")
 

@@ -17,6 +17,10 @@ class Backend(Protocol):
     def is_local(self) -> bool:
         """Whether everything runs in this process, with the runner that the settings name."""
 
+    @property
+    def bound(self) -> float | None:
+        """How many times further than the others a client's model may move; None: no limit."""
+
     def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return the runner of a stage, for at most ``cohort`` clients per round."""
 
@@ -31,6 +35,7 @@ class LocalBackend:
     """Trains and evaluates on this machine, which holds all clients' samples."""
 
     is_local = True
+    bound = None
 
     def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return the runner that suits the network."""

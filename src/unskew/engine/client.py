@@ -63,6 +63,8 @@ class ClientContext:
     """Set where the steps of clients that train one by one may be traced."""
     runner: str | None = None
     """The name of the runner, if it is already resolved for this network."""
+    bound: float | None = None
+    """How many times further than the others a client's model may move; None: any distance."""
     metrics: MetricPlan = NO_METRICS
     """What is computed from predictions, in contexts for evaluation."""
     model_on_device: ModelOnDevice = field(default_factory=ModelOnDevice)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from unskew.composition.accepted_sizes import AcceptedSizes
 from unskew.composition.values import Beginning, Server, Stage, Tensors
 from unskew.engine.attacks import with_attack
 from unskew.engine.client import ClientContext
@@ -36,7 +37,7 @@ from unskew.engine.setup import TrainingSetup
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.stage_keys import stage_keys
 from unskew.engine.traffic import hidden_from_server, round_traffic
-from unskew.engine.upload_checks import accepted_uploads, rejected_clients
+from unskew.engine.upload_checks import accepted_uploads, check_uploads
 from unskew.errors import UnskewError, UnskewWarning
 from unskew.models.layout import assign, flatten, rows_are_finite
 from unskew.runs.checkpoint import Position
@@ -152,6 +153,7 @@ class StageRun:
             attack=setup.attack,
             attackers=setup.attackers,
             private=private,
+            bound=setup.backend.bound,
             runner=setup.runner if same_network and setup.backend.is_local else None,
         )
         self._backend = setup.backend
@@ -218,9 +220,14 @@ class StageRun:
         assert position.server is not None
         started = time.perf_counter()
         server, new_states, outcome = run_round(
-            self._context, runner, position.round, position.server, position.states
+            self._context,
+            runner,
+            position.round,
+            position.server,
+            position.states,
+            position.accepted,
         )
-        position = position.after_round(server, new_states)
+        position = position.after_round(server, new_states, outcome.sizes)
         metrics, tables = to_jsonable(self._metrics_and_tables(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)
@@ -269,10 +276,12 @@ def run_round(
     round_: int,
     server: Server,
     states: Mapping[int, Tensors],
+    accepted: AcceptedSizes,
 ) -> tuple[Server, dict[int, Tensors], RoundOutcome]:
     """Run one round; return the server, the clients' new states, and the outcome.
 
-    ``states`` are those of all clients. A rejected client keeps its previous state, since whatever
+    ``states`` are those of all clients, and ``accepted`` the sizes of what was accepted in earlier
+    rounds. A rejected client keeps its previous state, since whatever
     corrupted its model may have corrupted its new state too. Where the previous model is kept, so
     are all states: server and clients must agree on what happened.
     """
@@ -289,7 +298,8 @@ def run_round(
     samples = result.samples
     if samples is None:
         samples = context.federation.train.sizes[cohort].tolist()
-    rejected = rejected_clients(context, round_, tasks, result, samples)
+    checked = check_uploads(context, round_, tasks, result, samples, accepted)
+    rejected = checked.rejected
     outcome = RoundOutcome(
         clients=cohort,
         samples=samples,
@@ -299,6 +309,11 @@ def run_round(
         rejected=rejected,
         missing=result.missing,
     )
+    if checked.undecided:
+        reason = (
+            "two clients disagree, and nothing tells which one is wrong; the previous model is kept"
+        )
+        return server, {}, replace(outcome, kept_model=reason)
     uploads = accepted_uploads(context, server, result, outcome)
     if uploads is None:
         reason = f"fewer than {settings.quorum} usable uploads; the previous model is kept"
@@ -326,7 +341,7 @@ def run_round(
         for k, finished in zip(cohort, result.finished, strict=True)
         if finished.state and k not in rejected
     }
-    return updated, new_states, outcome
+    return updated, new_states, replace(outcome, sizes=checked.sizes)
 
 
 def _warn_of_idle_rounds(run: Run) -> None:

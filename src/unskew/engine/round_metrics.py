@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from unskew.composition.accepted_sizes import Sizes
 from unskew.runs.client_tables import client_table
 from unskew.runs.cost import Traffic, add_up
 
@@ -30,6 +31,8 @@ class RoundOutcome:
     missing: Mapping[int, str] = field(default_factory=dict)
     """The clients that never replied, by reason; they are among the rejected too."""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
+    """How large what was accepted is; empty where the previous model is kept."""
     kept_model: str | None = None
     """Why the previous global model is kept; None if there is a new one."""
 

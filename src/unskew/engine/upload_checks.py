@@ -7,11 +7,14 @@ Simulations and Flower nodes share this.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.accepted_sizes import AcceptedSizes, Sizes
 from unskew.composition.upload_values import TRAIN_LOSS, KnownQuantity, Size, Value, norm_of
 from unskew.composition.values import Server, Tensors
 from unskew.engine.batches import local_steps
@@ -19,6 +22,7 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.round_metrics import RoundOutcome
+from unskew.engine.size_checks import MOVEMENT, Limits, SizeCheck, check_sizes
 from unskew.engine.traffic import hidden_from_server
 from unskew.errors import UnskewError
 from unskew.models.layout import Layout, TensorKind
@@ -27,14 +31,28 @@ _COUNTS_PER_STEP = 1000
 """A counter may advance by this much per local step; a forward pass advances it by one."""
 
 
-def rejected_clients(
+@dataclass(frozen=True, eq=False)
+class CheckedUploads:
+    """Which clients of a round are rejected, and how large what the others sent is."""
+
+    rejected: Mapping[int, str]
+    sizes: Sizes
+    undecided: bool
+    """Whether two clients disagree and nothing tells which one is wrong."""
+
+
+def check_uploads(
     context: ClientContext,
     round_: int,
     tasks: Sequence[ClientTask],
     result: CohortResult,
     samples: Sequence[int],
-) -> dict[int, str]:
-    """Return the clients whose upload cannot be used, with the reason."""
+    accepted: AcceptedSizes,
+) -> CheckedUploads:
+    """Find the clients whose upload cannot be used, with the reason.
+
+    ``accepted`` are the sizes of what was accepted in the earlier rounds of the stage.
+    """
     reasons = {**result.missing, **result.unusable}
     for task, trained in zip(tasks, result.trained, strict=True):
         client = task.client
@@ -46,8 +64,13 @@ def rejected_clients(
             reasons[client] = "it has no samples to train on"
         elif not trained.finite:
             reasons[client] = "its model has infinite or undefined numbers"
-    found = unacceptable(context, round_, tasks, result, samples, reasons)
-    return reasons | {k: _by_name(context, k, why) for k, why in found.items()}
+    found = unacceptable(context, round_, tasks, result, samples, reasons, accepted)
+    rejected = reasons | {k: _by_name(context, k, why) for k, why in found.rejected.items()}
+    sizes = {
+        name: {k: size for k, size in each.items() if k not in rejected}
+        for name, each in found.sizes.items()
+    }
+    return CheckedUploads(rejected, sizes, found.undecided)
 
 
 def _by_name(context: ClientContext, client: int, reason: str) -> str:
@@ -111,34 +134,81 @@ def unacceptable(
     result: CohortResult,
     samples: Sequence[int],
     skip: Mapping[int, str],
-) -> dict[int, str]:
-    """Return the clients that sent something other than their method declares, with the reason.
+    accepted: AcceptedSizes,
+) -> CheckedUploads:
+    """Find the clients that sent something other than their method declares, with the reason.
 
     Clients in ``skip`` are rejected already.
     """
     declared = context.method.receives
     rows = {task.client: row for row, task in enumerate(tasks) if task.client not in skip}
-    reasons = _wrong_buffers(context, round_, tasks, result, samples, rows)
-    if len(declared) == 1 and _have_usual_losses(
-        [result.trained[row].loss for row in rows.values()]
-    ):
-        return reasons  # most methods receive nothing else
+    model = _ModelSizes(context, tasks, result)
+    moved = model.check_movement(rows, accepted)
+    reasons = dict(moved.wrong)
+    rows = {k: row for k, row in rows.items() if k not in reasons}
+    reasons |= _wrong_buffers(context, round_, tasks, result, samples, rows)
+    checks, sizes = [moved], {MOVEMENT: moved.sizes} if moved.sizes else {}
+    losses = {k: abs(result.trained[row].loss) for k, row in rows.items()}
+    if len(declared) == 1 and _have_usual_losses(list(losses.values())):
+        return CheckedUploads(reasons, sizes | {"train_loss": losses}, moved.undecided)
     values = _Values(context, round_, result, samples)
     sent = {k: values.of(row) for k, row in rows.items() if k not in reasons}
     reasons |= _absent(declared, sent)
-    norms: dict[str, dict[int, float]] = {name: {} for name in declared}
+    norms: dict[str, dict[int, float]] = {
+        name: {} for name, value in declared.items() if value.times is not None
+    }
     for k, each in sent.items():
         for name in declared.keys() & each.keys() if k not in reasons else ():
             fault = declared[name].fault(each[name], values.sizes, values.known(rows[k]))
             if fault is not None:
                 reasons[k] = f"its {name!r} {fault}"
                 break
-            if declared[name].times is not None:
+            if name in norms:
                 norms[name][k] = norm_of(each[name])
-    for name, value in declared.items():
-        finite = {k: n for k, n in norms[name].items() if k not in reasons and math.isfinite(n)}
-        reasons |= {k: f"its {name!r} {why}" for k, why in value.far_off(finite).items()}
-    return reasons
+    for name, found in norms.items():
+        finite = {k: n for k, n in found.items() if k not in reasons and math.isfinite(n)}
+        check = check_sizes(finite, model.limits(name, declared[name], finite), accepted)
+        reasons |= check.wrong
+        checks.append(check)
+        sizes[name] = check.sizes
+    return CheckedUploads(reasons, sizes, any(check.undecided for check in checks))
+
+
+class _ModelSizes:
+    """The model that was broadcast, with whose size models and values are compared."""
+
+    def __init__(
+        self, context: ClientContext, tasks: Sequence[ClientTask], result: CohortResult
+    ) -> None:
+        self._context, self._tasks, self._result = context, tasks, result
+
+    def check_movement(self, rows: Mapping[int, int], accepted: AcceptedSizes) -> SizeCheck:
+        """Check how far the models moved. Counters do not count as movement."""
+        bound, layout = self._context.bound, self._context.network.layout
+        if bound is None or not rows:
+            return SizeCheck()
+        mask = ~layout.mask(TensorKind.COUNTER)
+        hidden = hidden_from_server(self._context.method, layout)
+        if hidden is not None:
+            mask &= ~hidden
+        distances, size = {}, 0.0
+        for k, row in rows.items():
+            sent = self._tasks[row].payload["model"].double()[mask]
+            moved = self._result.stack[row].double()[mask] - sent
+            distances[k] = float(torch.linalg.vector_norm(moved))
+            size = max(size, float(torch.linalg.vector_norm(sent)))
+        return check_sizes(distances, Limits.of_movement(bound, size), accepted)
+
+    def limits(self, name: str, value: Value, sizes: Mapping[int, float]) -> Limits:
+        """Return the limits of a value; the size of the model counts where the replies are few."""
+        few = len(sizes) < 3 or sum(size > 0 for size in sizes.values()) < 3
+        return Limits.of_value(name, value, self._size if few else 0.0)
+
+    @cached_property
+    def _size(self) -> float:
+        mask = ~self._context.network.layout.mask(TensorKind.COUNTER)
+        models = {id(task.payload["model"]): task.payload["model"] for task in self._tasks}
+        return max(float(torch.linalg.vector_norm(m.double()[mask])) for m in models.values())
 
 
 def _have_usual_losses(losses: Sequence[float]) -> bool:

@@ -20,11 +20,11 @@ from unskew.flower.metric_names import with_standard_names
 from unskew.flower.uploads import (
     UnusableReply,
     Upload,
-    check_uploads,
     cohort_result,
     numeric_metrics,
     read_count,
     read_number,
+    read_uploads,
     tabulate_metrics,
 )
 from unskew.flower.wire import MODEL, SAMPLES, named_tensors, to_arrays
@@ -81,15 +81,8 @@ class CustomLoopRunner:
         content = model_message(tasks[0].payload[MODEL], layout, config, round_ + 1)
         contents = {task.client: content for task in tasks}
         replies = self._backend.nodes.request(MessageType.TRAIN, contents, wait_for_quorum=True)
-        sent = {task.client: task.payload[MODEL] for task in tasks}
-        uploads, rejected = check_uploads(
-            replies.contents,
-            lambda _, content: _read_upload(content, layout),
-            (),
-            sent,
-            None,
-            layout,
-            self._backend.bound,
+        uploads, rejected = read_uploads(
+            replies.contents, lambda _, content: _read_upload(content, layout), ()
         )
         names = self._backend.nodes.registry.names
         counts = {names[k]: upload.samples for k, upload in uploads.items()}

@@ -17,11 +17,10 @@ from unskew.engine.settings import Settings
 from unskew.engine.traffic import sent_down, sent_up
 from unskew.flower.backend import FlowerBackend
 from unskew.flower.requests import Request
-from unskew.flower.uploads import check_uploads, cohort_result, read_upload, tabulate_metrics
+from unskew.flower.uploads import cohort_result, read_upload, read_uploads, tabulate_metrics
 from unskew.flower.wire import (
     ARRAYS,
     EVALUATE,
-    MODEL,
     REQUEST,
     SERVER_STATE,
     TRAIN,
@@ -119,14 +118,10 @@ class NodeRunner:
         replies = self._backend.nodes.request(TRAIN, contents, wait_for_quorum=True)
         size = self._context.network.layout.size if self._up is None else int(self._up.sum())
         sizes = self._context.federation.train.sizes
-        uploads, rejected = check_uploads(
+        uploads, rejected = read_uploads(
             replies.contents,
             lambda k, content: read_upload(content, size, int(sizes[k])),
             self._context.method.receives.keys(),
-            {task.client: task.payload[MODEL] for task in tasks},
-            self._up,
-            self._context.network.layout,
-            self._backend.bound,
         )
         rejected = self._backend.nodes.with_names(rejected)
         return cohort_result(

@@ -54,7 +54,8 @@ class Strategy(FlowerStrategy):
     ``epochs``, ``lr``, ``quorum``, ``seed``, …) are those of :func:`unskew.train`. The run starts
     when ``nodes`` nodes are connected, or after ``wait`` seconds with a quorum; every round waits
     up to ``wait`` seconds for its quorum and ``timeout`` seconds for replies. ``bound`` rejects
-    uploads that moved more than ``bound`` times as far as the median; None accepts any distance.
+    uploads that moved more than ``bound`` times as far as the median or, of one or two, as in
+    earlier rounds; None accepts any distance.
     A node that reports more than ``size_limit`` times the median number of samples is refused,
     unless ``large_nodes`` names it; None accepts any number.
     ``classes`` is the number of classes, needed if no node has samples of the last class. With

@@ -14,7 +14,6 @@ from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.evaluate import ClientScores
 from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensors
-from unskew.models.layout import Layout, TensorKind
 
 MAX_COUNT = 10**9
 """The largest number of samples, test samples or steps that a node can report."""
@@ -36,23 +35,15 @@ class UnusableReply(Exception):
     """A reply cannot be used; the text says why."""
 
 
-def check_uploads(
+def read_uploads(
     contents: Mapping[int, RecordDict],
     read: Callable[[int, RecordDict], Upload],
     declared: Collection[str],
-    sent: Mapping[int, Tensor],
-    upload_mask: Tensor | None,
-    layout: Layout,
-    bound: float | None,
 ) -> tuple[dict[int, Upload], dict[int, str]]:
     """Read the replies of a round; return the usable uploads, and why the others are rejected.
 
-    The engine checks the extras that the method declares; here, extras that it does not declare
-    must have the form that most nodes send.
-
-    ``sent`` is the model that each client received, and ``upload_mask`` selects the coordinates
-    that it sends back. With ``bound``, a client is rejected if its model moved more than ``bound``
-    times as far as the median.
+    The engine checks the models and the extras that the method declares; here, extras that it does
+    not declare must have the form that most nodes send.
     """
     usable: dict[int, Upload] = {}
     rejected: dict[int, str] = {}
@@ -64,9 +55,6 @@ def check_uploads(
         except Exception as error:  # the round must survive any bytes that a node may send
             rejected[k] = f"its reply cannot be read ({type(error).__name__})"
     rejected |= _unusual_extras(usable, declared)
-    usable = {k: upload for k, upload in usable.items() if k not in rejected}
-    if bound is not None:
-        rejected |= _moved_too_far(usable, sent, upload_mask, layout, bound)
     return {k: upload for k, upload in usable.items() if k not in rejected}, rejected
 
 
@@ -214,36 +202,4 @@ def _unusual_extras(uploads: Mapping[int, Upload], declared: Collection[str]) ->
         k: "its extras differ in name, shape, type or finiteness from those of most nodes"
         for k, form in forms.items()
         if form != usual
-    }
-
-
-def _moved_too_far(
-    uploads: Mapping[int, Upload],
-    sent: Mapping[int, Tensor],
-    upload_mask: Tensor | None,
-    layout: Layout,
-    bound: float,
-) -> dict[int, str]:
-    """Reject uploads whose model moved more than ``bound`` times as far as the median.
-
-    Counters do not count as movement. Models that are not finite are rejected elsewhere, and
-    models that did not move do not enter the median.
-    """
-    mask = ~layout.mask(TensorKind.COUNTER)
-    selected = torch.ones_like(mask) if upload_mask is None else upload_mask
-    distances = {}
-    for k, upload in uploads.items():
-        update = torch.zeros(layout.size, dtype=torch.float64)
-        update[selected] = upload.trained.vector.double() - sent[k][selected].double()
-        distance = float(torch.linalg.vector_norm(update[mask]))
-        if upload.trained.finite and distance > 0:
-            distances[k] = distance
-    if not distances:
-        return {}
-    median = sorted(distances.values())[(len(distances) - 1) // 2]
-    return {
-        k: f"its model moved {distance / median:.3g} times as far as the median; "
-        f"at most {bound:g} times is allowed"
-        for k, distance in distances.items()
-        if distance > bound * median
     }

@@ -21,11 +21,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from unskew.composition.accepted_sizes import AcceptedSizes, Sizes
 from unskew.composition.values import Server, Tensors
 from unskew.errors import UnskewError
 from unskew.runs.atomic import sha256, sync_file, sync_folder, write_json
 from unskew.runs.file_names import CHECKPOINTS, MANIFEST
 from unskew.runs.leftovers import (
+    ACCEPTED,
     CHECKPOINT,
     CHECKPOINT_FILES,
     STATE_FILE,
@@ -52,17 +54,25 @@ class Position:
     server: Server | None = None
     states: ClientStates = field(default_factory=ClientStates)
     earlier: Mapping[str, Server] = field(default_factory=dict)
+    accepted: AcceptedSizes = field(default_factory=AcceptedSizes)
+    """How large what clients sent in this stage was, where it was accepted."""
 
-    def after_round(self, server: Server, changed: Mapping[int, Tensors]) -> "Position":
-        """Return the position after one more round, with the new states of its clients."""
-        states = self.states.updated(changed)
-        return replace(self, round=self.round + 1, server=server, states=states)
+    def after_round(
+        self, server: Server, changed: Mapping[int, Tensors], sizes: Sizes
+    ) -> "Position":
+        """Return the position after one more round.
+
+        ``changed`` are the new states of its clients, and ``sizes`` those of what was accepted.
+        """
+        states, accepted = self.states.updated(changed), self.accepted.after_round(sizes)
+        return replace(self, round=self.round + 1, server=server, states=states, accepted=accepted)
 
     def after_stage(self, name: str) -> "Position":
         """Return the position at the start of the next stage; this stage's server is kept."""
         assert self.server is not None
         earlier = {**self.earlier, name: self.server}
-        return replace(self, stage=self.stage + 1, round=0, server=None, earlier=earlier)
+        states = self.states
+        return Position(stage=self.stage + 1, states=states, earlier=earlier)
 
 
 class Checkpoints:
@@ -92,6 +102,7 @@ class Checkpoints:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         save_tensors(_servers_to_tensors(position), temporary / "server.safetensors")
+        save_tensors(position.accepted.to_tensors(), temporary / ACCEPTED)
         files = position.states.in_store(self.store).on_disk()
         save_tensors(_state_index(files), temporary / "clients.safetensors")
         content = {
@@ -209,6 +220,8 @@ class Checkpoints:
             servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
             index = load_file(folder / "clients.safetensors")
             records = list(self._read_records(index, content["states"]))
+            sizes = load_file(folder / ACCEPTED) if (folder / ACCEPTED).is_file() else {}
+            accepted = AcceptedSizes.from_tensors(sizes)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise UnskewError(f"{folder}: cannot be read: {error}") from None
         self.log_hashes = content.get("log_hashes", {})
@@ -218,6 +231,7 @@ class Checkpoints:
             server=servers.pop("now", None),
             states=ClientStates.from_disk(self.store, records),
             earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
+            accepted=accepted,
         )
         return position, content["marks"]
 

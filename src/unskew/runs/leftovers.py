@@ -19,7 +19,10 @@ from unskew.runs.file_names import (
     SERVER_FILES,
 )
 
-CHECKPOINT_FILES = ("server.safetensors", "clients.safetensors", "position.json")
+ACCEPTED = "accepted.safetensors"
+"""Its file of the sizes of what was accepted; earlier versions wrote none."""
+
+CHECKPOINT_FILES = ("server.safetensors", "clients.safetensors", ACCEPTED, "position.json")
 """The files of one checkpoint."""
 
 CHECKPOINT = re.compile(r"stage\d+-round\d{6,}")
