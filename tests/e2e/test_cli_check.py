@@ -111,3 +111,21 @@ def test_run_as_json_has_findings_and_remarks(terminal, data, tmp_path):
     found = terminal.json("run", "run.toml")
     assert found["remarks"][0].startswith("collapsed: no better than always predicting")
     assert isinstance(found["findings"], list)
+
+
+@pytest.mark.parametrize("options", [(), ("--task", "regression")])
+def test_a_target_with_one_value_is_refused(terminal, tmp_path, options):
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    write_table(tmp_path / "one.csv", x, np.ones(60, int))
+    table = ("one.csv", "--label-column", "ill", "--client-column", "site", "--holdout", "0.2")
+    table += options
+    message = "target: has the same value in all training samples"
+    code, shown, _ = terminal.run("data", "check", *table)
+    assert (code, f"error: {message}" in shown) == (1, True)
+    command = ("compare", "--data", *table, "--rounds", "2", "--seeds", "1")
+    assert terminal.error(*command, "--methods", "fedavg") == (
+        f"error: {message}; there is nothing to learn: name another column\n"
+    )
+    # A network that learns the density of the features needs no target.
+    others = ("--methods", "fedavg", "--model", "vae:hidden=4", "--margin", "2")
+    assert terminal.output(*command, *others)

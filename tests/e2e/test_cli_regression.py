@@ -64,7 +64,6 @@ def test_data_is_shown_and_checked(terminal, stays, tmp_path):
 @pytest.mark.parametrize(
     ("days", "found"),
     [
-        (lambda i: 5, "target: has the same value in all training samples"),
         (lambda i: (20 + i % 7) * (1000 if i % 4 == 0 else 1), "client 'n'\n  give all clients"),
         (lambda i: i % 30, "nothing found"),
     ],

@@ -134,7 +134,7 @@ class Fixed(us.ClientSide, us.ServerSide, us.Personalization):
 
 
 def three_levels(**options):
-    train = [([[1.0]], [1])] * 4
+    train = [*[([[1.0]], [1])] * 3, ([[1.0]], [0])]
     tests = [TESTS.client(k) for k in range(4)]
     common = ([[1.0], [2.0], [-1.0], [5.0]], [1, 1, 0, 0])
     federation = federation_of(*train, test=tests, common=common, classes=2)

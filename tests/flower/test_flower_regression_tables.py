@@ -104,6 +104,12 @@ def test_a_node_with_another_task_than_most_is_refused(tmp_path):
     assert torch.equal(grids.vector_of(run.model), grids.vector_of(expected.model))
 
 
+def test_nodes_that_all_have_one_number_have_nothing_to_learn(tmp_path):
+    rows = [row | {"outcome": "4.5"} for row in stays()]
+    with pytest.raises(UnskewError, match="target: has the same value in all training samples"):
+        run_on_nodes(tmp_path, rows, node={"task": "regression"})
+
+
 def test_a_regression_has_no_number_of_classes(tmp_path):
     with pytest.raises(UnskewError, match="classes: the target is a quantity"):
         run_on_nodes(tmp_path, stays(), classes=3)

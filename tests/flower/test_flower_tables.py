@@ -139,6 +139,12 @@ def test_problems_of_all_columns_reach_the_server(tmp_path):
         run_on_nodes(tmp_path, rows)
 
 
+def test_nodes_that_all_have_one_value_have_nothing_to_learn(tmp_path):
+    rows = [row | {"outcome": "left"} for row in hospital_rows(200)]
+    with pytest.raises(UnskewError, match="target: has the same value in all training samples"):
+        run_on_nodes(tmp_path, rows)
+
+
 def changed(step, change):
     """Change the reply of the node ``west`` to one step of the preprocessing."""
     steps = []

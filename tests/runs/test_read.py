@@ -37,6 +37,7 @@ def test_facts_about_the_federation_are_recorded(written, federation):
 def test_a_comparison_is_read_exactly(written):
     runs, out = written
     assert str(read_runs([out]).table()) == str(runs.table())
+    assert str(read_runs(str(out)).table()) == str(read_runs(out).table()) == str(runs.table())
     assert read_runs([out, out / "mean"]).methods == ["fedavg", "mean"]
     assert [run.seed for run in read_runs([out / "mean"])] == [3, 5]
 

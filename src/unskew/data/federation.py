@@ -109,6 +109,11 @@ class Federation:
         return self.train.y.dtype.kind == "f"
 
     @property
+    def has_one_target(self) -> bool:
+        """Whether all training samples have the same target, so that there is nothing to learn."""
+        return self.train.samples > 0 and bool(np.ptp(self.train.y) == 0)
+
+    @property
     def task(self) -> TaskName:
         """What is predicted: a number, one of two classes, or one of several."""
         if self.is_regression:

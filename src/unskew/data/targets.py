@@ -98,17 +98,23 @@ def target_sums(y: Array) -> tuple[float, float]:
     return float(values.sum()), float((values * values).sum())
 
 
-def center_and_scale(samples: list[int], sums: list[tuple[float, float]]) -> tuple[float, float]:
+def mean_and_deviation(samples: list[int], sums: list[tuple[float, float]]) -> tuple[float, float]:
     """Return the mean and the standard deviation of all clients' targets, from their sums.
 
     The sums are added in the order of the clients, so that a server that receives them computes the
-    same bits as a simulation. The deviation of equal targets is taken as 1.
+    same bits as a simulation. The deviation of equal targets is 0.
     """
     count = max(1, sum(samples))
     center = sum(each[0] for each in sums) / count
     variance = sum(each[1] for each in sums) / count - center * center
     tiny = (1e-6 * abs(center)) ** 2
-    return center, float(np.sqrt(variance)) if variance > tiny else 1.0
+    return center, float(np.sqrt(variance)) if variance > tiny else 0.0
+
+
+def center_and_scale(samples: list[int], sums: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean and the standard deviation, which is taken as 1 if all targets are equal."""
+    center, deviation = mean_and_deviation(samples, sums)
+    return center, deviation or 1.0
 
 
 def sums_of(columns: Columns) -> list[tuple[float, float]]:

@@ -14,6 +14,7 @@ from unskew import __version__
 from unskew.composition.method import Method
 from unskew.composition.values import Tensors
 from unskew.data.federation import Federation
+from unskew.data.quality.targets import ONE_VALUE
 from unskew.engine.attacks import Attack, make_attack
 from unskew.engine.backend import Backend, LocalBackend
 from unskew.engine.custom_code import custom_code
@@ -111,15 +112,20 @@ class TrainingSetup:
             raise UnskewError(
                 f"method: {method.spec} needs accuracies, and {initial.name} has none"
             )
-        if setup.network.goal.predicts == "values" and not federation.is_regression:
-            raise UnskewError(f"model: {initial.name} predicts numbers, and the target has classes")
-        if setup.network.goal.predicts == "classes" and federation.is_regression:
-            raise UnskewError(
-                f"model: {initial.name} predicts classes, and the target is a quantity"
-            )
+        setup._check_target()
         setup._set_precision()
         setup._plan_metrics()
         return setup
+
+    def _check_target(self) -> None:
+        """Raise if the network cannot learn the target."""
+        predicts, name = self.network.goal.predicts, self.network_name
+        if predicts == "values" and not self.federation.is_regression:
+            raise UnskewError(f"model: {name} predicts numbers, and the target has classes")
+        if predicts == "classes" and self.federation.is_regression:
+            raise UnskewError(f"model: {name} predicts classes, and the target is a quantity")
+        if predicts != "neither" and self.federation.has_one_target:
+            raise UnskewError(str(ONE_VALUE))
 
     def _set_precision(self) -> None:
         """Set the precision that the network is trained in."""

@@ -11,7 +11,7 @@ import numpy as np
 from unskew.data.columns import Array, Columns
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.fitted import Preprocessing
-from unskew.data.targets import center_and_scale
+from unskew.data.targets import center_and_scale, mean_and_deviation
 from unskew.errors import UnskewError
 from unskew.flower.greeting import NodeInfo, have_numbers_to_predict
 from unskew.utils.rng import generator
@@ -22,6 +22,13 @@ class RemoteFederation(Federation):
     """A federation whose samples are on other machines; its rows only have the right shape."""
 
     has_samples: ClassVar[bool] = False
+    equal_targets: bool = False
+    """Whether all nodes reported the same target for all of their samples."""
+
+    @property
+    def has_one_target(self) -> bool:
+        """Whether the nodes reported that there is nothing to learn."""
+        return self.equal_targets
 
     @cached_property
     def fingerprint(self) -> str:
@@ -59,6 +66,7 @@ class RemoteFederation(Federation):
         sums = [info["target"] for info in infos] if have_numbers_to_predict(infos) else []
         if sums and classes is not None:
             raise UnskewError("classes: the target is a quantity, which has none; remove it")
+        deviation = mean_and_deviation(samples, sums)[1] if sums else None
         target = np.float32(0) if sums else np.int64(0)
         return cls(
             train=_placeholder_columns(row, samples, target),
@@ -71,6 +79,7 @@ class RemoteFederation(Federation):
             class_names=class_names,
             vocabulary=("",) * words if words else None,
             preprocessing=preprocessing,
+            equal_targets=reported == 1 if deviation is None else deviation == 0,
         )
 
 

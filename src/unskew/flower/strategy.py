@@ -264,6 +264,8 @@ class Strategy(FlowerStrategy):
         )
         if self._resume and self._out is not None and federation.is_regression:
             federation = replace(federation, target_units=_stored_units(self._out, federation))
+        if self._custom_loop:  # its nodes report nothing about their targets
+            federation = replace(federation, equal_targets=False)
         check_runs_on_nodes(self.method, federation)
         return federation
 

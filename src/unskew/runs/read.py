@@ -47,11 +47,13 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     return run
 
 
-def read_runs(paths: Iterable[str | Path], *, tables: bool = True) -> Runs:
-    """Read runs from folders: folders of runs, or folders with runs somewhere below them.
+def read_runs(paths: str | Path | Iterable[str | Path], *, tables: bool = True) -> Runs:
+    """Read runs from one or more folders, each of a run or with runs somewhere below it.
 
     ``tables`` is that of :func:`read_run`.
     """
+    if isinstance(paths, str | Path):
+        paths = [paths]
     folders = list(dict.fromkeys(folder for path in paths for folder in run_folders(path)))
     if not folders:
         raise UnskewError("runs: pass at least one folder")

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Container, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unskew.data.quality.clients import client_findings
@@ -11,7 +12,7 @@ from unskew.data.quality.finite import finite_findings
 from unskew.data.quality.labels import label_findings
 from unskew.data.quality.sampled import SampledFeatures
 from unskew.data.quality.scales import is_scalable, pixel_findings, scale_findings
-from unskew.data.quality.targets import target_findings
+from unskew.data.quality.targets import ONE_VALUE, target_findings
 from unskew.errors import DataWarning, NotAFederationError
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ _CHANNELS = (1, 3, 4)
 def check(federation: "Federation") -> DataCheck:
     """Return what is wrong or doubtful about the data of a federation, and what to do.
 
-    Errors are values that are not finite numbers, and quantities taken for classes. Warnings are,
-    among others, columns on unlike scales, a client whose features are on another scale than those
-    of the others, a single client, clients without test samples or with one class, empty classes,
-    numbers to predict that are constant or in other units at a client, channels-last images and
-    test samples that are training samples too. What a partitioner does on purpose, such as clients
-    with one class, is a note. ``us.train`` and ``us.compare`` start with the same check: they
-    refuse errors and show warnings.
+    Errors are values that are not finite numbers, quantities taken for classes, and a target with
+    one value. Warnings are, among others, columns on unlike scales, a client whose features are on
+    another scale than those of the others, a single client, clients without test samples or with
+    one class, empty classes, numbers to predict that are in other units at a client, channels-last
+    images and test samples that are training samples too. What a partitioner does on purpose, such
+    as clients with one class, is a note. ``us.train`` and ``us.compare`` start with the same check:
+    they refuse errors and show warnings.
 
     >>> import numpy as np
     >>> import unskew as us
@@ -88,10 +89,11 @@ def check_before_training(
     """Check a federation, raise if there are errors, and show warnings.
 
     Warnings about the subjects in ``shown`` were shown before, for the federation of another seed.
-    They refer to the line of code ``stacklevel`` calls up.
+    They refer to the line of code ``stacklevel`` calls up. A target with one value is left to the
+    set-up of the run: a network that learns densities does not need the target.
     """
     found = check(federation)
-    found.raise_errors()
+    replace(found, findings=tuple(each for each in found if each != ONE_VALUE)).raise_errors()
     for finding in found.warnings:
         if finding.subject not in shown:
             warnings.warn(DataWarning(f"{federation.name}: {finding}"), stacklevel=stacklevel)

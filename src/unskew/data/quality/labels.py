@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from unskew.data.quality.findings import Finding, Severity
 from unskew.data.quality.naming import class_name, client_name, listed
+from unskew.data.quality.targets import ONE_VALUE
 from unskew.utils.wording import plural
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _MAX_CELLS = 50_000_000
 def label_findings(federation: "Federation", doubtful: Severity) -> Iterator[Finding]:
     """Yield findings about labels that are classes; ``doubtful`` as in :func:`scale_findings`."""
     if federation.train.y.dtype.kind not in "iu":
+        return
+    if federation.has_one_target:
+        yield ONE_VALUE
         return
     present = np.bincount(federation.train.y, minlength=federation.classes) > 0
     continuous = list(_continuous(federation, int(present.sum()))) if doubtful != "note" else []

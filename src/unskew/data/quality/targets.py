@@ -11,6 +11,13 @@ from unskew.data.quality.naming import client_name, listed
 if TYPE_CHECKING:
     from unskew.data.federation import Federation
 
+ONE_VALUE = Finding(
+    "error",
+    "target",
+    "has the same value in all training samples",
+    "there is nothing to learn: name another column",
+)
+
 LARGEST_TARGETS = 100.0
 """How many times as large as the median client's targets may be before units seem to differ."""
 
@@ -19,16 +26,10 @@ def target_findings(federation: "Federation", doubtful: Severity) -> Iterator[Fi
     """Yield findings about targets that are numbers; ``doubtful`` as in :func:`scale_findings`."""
     if not federation.is_regression:
         return
-    y = federation.train.y
-    if np.ptp(y) == 0:
-        yield Finding(
-            "warning",
-            "target",
-            "has the same value in all training samples",
-            "there is nothing to learn: name another column",
-        )
-        return
-    yield from _other_units(federation, doubtful)
+    if federation.has_one_target:
+        yield ONE_VALUE
+    else:
+        yield from _other_units(federation, doubtful)
 
 
 def _other_units(federation: "Federation", doubtful: Severity) -> Iterator[Finding]:
