@@ -27,7 +27,7 @@ def tables(folder, rows):
 
 def run_on_nodes(folder, rows=None, *, spoil=None, node=None, app=None, **options):
     """Execute a run on nodes with a CSV each; ``node`` and ``app`` are their options."""
-    files = tables(folder, rows or hospital_rows(200))
+    files = options.pop("files", None) or tables(folder, rows or hospital_rows(200))
     prepare = options.pop("prepare", "federated")
     client = grids.client_app(
         None,

@@ -1,11 +1,14 @@
 """Nodes with raw tables: the preprocessing precedes the first round and gives the same bits."""
 
 import json
+import logging
+import re
 
 import pytest
 import torch
 
-from hospitals import HOSPITALS, hospital_rows
+import unskew as us
+from hospitals import HOSPITALS, hospital_rows, write_csv
 from marks import long_after
 from unskew.errors import UnskewError
 from unskew.runs.read import read_run
@@ -13,7 +16,7 @@ from unskew.runs.read import read_run
 grids = pytest.importorskip("grids")
 
 from flwr.app import ConfigRecord  # noqa: E402
-from node_tables import COLUMNS, run_on_nodes, simulate  # noqa: E402
+from node_tables import COLUMNS, run_on_nodes, simulate, tables  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ from node_tables import COLUMNS, run_on_nodes, simulate  # noqa: E402
     [
         ("federated", None),
         ("federated:scale=robust,points=20,max_categories=2", None),
-        ("federated:categories=hashed,buckets=4", "admitted=category"),
+        ("federated:categories=hashed,buckets=4", None),
         ("local", None),
         ("federated:epsilon=2", COLUMNS),
     ],
@@ -132,11 +135,58 @@ def test_a_node_takes_part_only_in_the_preprocessing_it_agreed_to(tmp_path):
             grids.Strategy(prepare=prepare)
 
 
-def test_problems_of_all_columns_reach_the_server(tmp_path):
-    rows = hospital_rows(200, blank=0)
-    rows[3] |= {"age": "old", "income": "inf"}
-    with pytest.raises(UnskewError, match=r"nodes: column 'age': 1 of 200 .*; column 'income': 1"):
+def in_west(rows, **changes):
+    """Change columns of the rows of one hospital; ``None`` leaves a column out."""
+    changed = []
+    for row in rows:
+        given = {name: change(row[name]) for name, change in changes.items() if change is not None}
+        whole = row | given if row["hospital"] == "west" else row
+        changed.append({n: c for n, c in whole.items() if changes.get(n, 1) or row is whole})
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"age": lambda cell: "old" if cell == "70" else cell},
+         r"column 'age': \d+ of \d+ cells are not numbers: row \d+ looks like 'a'"),
+        ({"income": lambda cell: "inf"}, r"column 'income': .* is infinite or beyond 1e\+100"),
+        ({"admitted": lambda cell: "31.1.2024"},
+         r"column 'admitted': .* cells are not dates: row 1 looks like '9\.9\.9'"),
+        ({"income": lambda cell: cell.replace(".", ",")},
+         r"column 'income': has \d+ different values, such as '9,9', in"),
+        ({"ward": lambda cell: "many words of a long note"},
+         r"column 'ward': holds texts, and as category its values would leave"),
+        ({"smokes": lambda cell: "perhaps"}, r"column 'smokes': .* cells are not booleans"),
+    ],
+)  # fmt: skip
+def test_a_node_with_other_cells_is_left_out_by_name(tmp_path, caplog, changes, reason):
+    rows = in_west(hospital_rows(200, blank=0), **changes)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        nodes = run_on_nodes(tmp_path, rows).run
+    assert nodes.clients == 3
+    (warning,) = (each.message for each in caplog.records if "without this node" in each.message)
+    assert re.search(f"without this node: west: {reason}", warning)
+    others = [row for row in rows if row["hospital"] != "west"]
+    assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulate(others).model))
+
+
+def test_no_values_of_a_number_leave_although_the_server_takes_it_for_a_category(tmp_path):
+    for said in ("income=category", "income=text"):
+        with pytest.raises(UnskewError, match=r"holds numbers, and as .* its values would leave"):
+            run_on_nodes(tmp_path, columns=said, node={"features": ["income"]})
+
+
+def test_a_node_refuses_to_send_ids(tmp_path):
+    rows = [{**row, "patient": f"p{k}"} for k, row in enumerate(hospital_rows(200))]
+    with pytest.raises(UnskewError, match=r"column 'patient': has .* leave the columns out"):
         run_on_nodes(tmp_path, rows)
+    fed = us.Federation.from_table(rows, label="outcome", client="hospital")
+    assert [error.subject for error in us.check(fed).errors] == ["column 'patient'"]
+    with pytest.raises(UnskewError, match="'patient': has 200 different values, such as"):
+        us.train(fed, rounds=1, progress=False)
+    known = {"label": "outcome", "client": "hospital", "columns": {"patient": "category"}}
+    assert us.check(us.Federation.from_table(rows, **known)).ok
 
 
 def test_nodes_that_all_have_one_value_have_nothing_to_learn(tmp_path):
@@ -251,3 +301,18 @@ def test_false_statistics_of_one_node_hardly_change_the_accuracy(tmp_path):
     spoilt = run_on_nodes(tmp_path, spoil=changed(2, lie), **options).run
     assert spoilt.clients == 4
     assert spoilt.accuracy > honest.accuracy - 0.05
+
+
+def test_a_node_with_other_columns_learns_which(tmp_path, caplog):
+    rows = hospital_rows(120)
+    files = tables(tmp_path, rows)
+    own = [row | {"alter": row["age"]} for row in rows if row["hospital"] == "west"]
+    for row in own:
+        del row["age"], row["hospital"]
+    write_csv(files["west"], own)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        nodes = run_on_nodes(tmp_path, rows, files=files).run
+    assert nodes.clients == 3
+    assert "west: its columns are not those of most nodes: it lacks age; it also has alter" in (
+        caplog.text
+    )

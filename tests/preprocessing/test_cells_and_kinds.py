@@ -8,7 +8,8 @@ import pytest
 
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared, declared_columns
-from unskew.data.preprocessing.kinds import Evidence
+from unskew.data.preprocessing.identifying import identifying
+from unskew.data.preprocessing.kinds import Evidence, agreed_kind
 from unskew.errors import UnskewError
 
 
@@ -62,19 +63,51 @@ def test_python_values_keep_the_type_that_all_of_them_have():
         column_of_values([[1]])
 
 
-def test_evidence_adds_up_to_the_evidence_of_all_cells():
-    cells = ["1", "x", "yes", "", "2024-01-31", "two words", "inf"]
-    parts = [Evidence.of(column(*cells[:3])), Evidence.of(column(*cells[3:]))]
-    assert Evidence.total(parts) == Evidence.of(column(*cells))
-
-
 def test_a_few_odd_cells_among_numbers_are_a_problem():
     numbers = [str(i) for i in range(19)]
-    assert Evidence.of(column(*numbers, "unknown")).problem() == (
-        "1 of 20 cells are not numbers, and all others are"
+    odd = Evidence.of(column(*numbers, "unknown"))
+    assert (odd.kind(), odd.problem_as("number")) == ("number", "1 of 20 cells are not numbers")
+    assert "infinite" in Evidence.of(column(*numbers, "inf")).problem_as("number")
+    assert Evidence.of(column("1", "a", "b")).kind() == "category"
+    assert Evidence.of(column("1", "a", "b")).problem_as("category") is None
+
+
+def test_a_column_holds_what_it_holds_at_most_clients():
+    numbers, commas = column("1.5", "2.5"), column("1,5", "2,5")
+    words, gaps = column("a", "b"), column("", "")
+    texts = column("no pain since then at all", "the patient fell at home")
+    for columns, kind in (
+        ([numbers, numbers, commas], "number"),
+        ([numbers, commas], "number"),
+        ([numbers, words, words, gaps], "category"),
+        ([gaps, gaps, texts], "text"),
+        ([gaps], "empty"),
+    ):
+        assert agreed_kind([Evidence.of(each) for each in columns]) == kind
+
+
+def test_columns_that_are_nearly_unique_per_row_are_named():
+    rng = np.random.default_rng(0)
+    columns = {
+        "patient": Column.of(np.array([f"p{k}" for k in range(200)])),
+        "seen": column(*(f"2024-03-01T{k // 60:02}:{k % 60:02}" for k in range(200))),
+        "row": Column.of(np.arange(200)),
+        "case_id": Column.of(rng.permutation(10**6)[:200]),
+        "day": column(*(f"2024-03-{1 + k % 28:02}" for k in range(200))),
+        "income": Column.of(rng.normal(5e4, 1e4, 200)),
+        "salary": Column.of(rng.permutation(10**6)[:200]),
+        "age": Column.of(rng.integers(20, 90, 200)),
+        "ward": Column.of(rng.choice(["eyes", "heart"], 200)),
+    }
+    kinds = {name: Evidence.of(each).kind() for name, each in columns.items()}
+    found = identifying(columns, kinds)
+    assert list(found) == ["patient", "seen", "row", "case_id"]
+    assert (
+        found["patient"]
+        == "has 200 different values, such as 'a9', in 200 rows, so it identifies rows"
     )
-    assert "infinite" in Evidence.of(column(*numbers, "inf")).problem()
-    assert Evidence.of(column("1", "a", "b")).problem() is None
+    few = {name: each.take(np.arange(15)) for name, each in columns.items()}
+    assert identifying(few, kinds) == {}
 
 
 def test_columns_can_be_declared():

@@ -57,6 +57,7 @@ def with_features(
         seed=seed,
         labels=() if placed.is_regression else _labels_of_clients(placed, class_names),
         classes=None if placed.is_regression else Classes(placed.classes, class_names or None),
+        client_names=_client_names(placed),
     )
     lenient = prepare.budget is not None  # there, nobody has looked at the training samples
     x_train, x_test = (
@@ -72,6 +73,12 @@ def with_features(
         feature_names=tuple(preprocessing.transform.feature_names) or None,
         preprocessing=preprocessing,
     )
+
+
+def _client_names(placed: "Federation") -> list[str]:
+    """Return what errors call the clients; nothing for a single one."""
+    names = range(len(placed)) if placed.client_names is None else placed.client_names
+    return [f"client {name}" for name in names] if len(placed) > 1 else []
 
 
 def _columns_of_clients(part: Columns, columns: RawColumns) -> list[dict[str, Column]]:

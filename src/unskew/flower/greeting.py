@@ -23,7 +23,8 @@ NodeInfo = dict[str, Any]
 _TYPES = {"name": str, "samples": int, "tests": int, "shape": list, "dtype": str}
 _TYPES |= {"classes": int, "words": int}
 _RAW = "columns"
-"""In what a node with a raw table reports: a hash of the names of its columns."""
+"""In what a node with a raw table reports: a hash of the names of its columns, which change only
+if its table does; which columns differ is seen when the node describes them."""
 _MAX_TEXT, _MAX_NAME, _MAX_DIMENSIONS = 10_000, 200, 8
 _MAX_CLASSES, _MAX_WORDS, _MAX_SAMPLE_SIZE = 100_000, 10_000_000, 100_000_000
 
@@ -164,7 +165,7 @@ class Admission:
 
 def _form(info: NodeInfo) -> str:
     if is_raw(info):
-        form = f"a raw table of {info['shape'][0]} columns with the hash {info[_RAW]}"
+        form = "a raw table"
     else:
         words = f" with {info['words']} words" if info["words"] else ""
         form = f"{tuple(info['shape'])} of {np.dtype(info['dtype']).name}{words}"

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from unskew.data.preprocessing.fitted import noise_of, schema_message
 from unskew.data.preprocessing.labels import Classes, describe_labels
 from unskew.data.preprocessing.protocol import (
     Message,
+    Schema,
     declared_schema,
     describe_columns,
     summarise_columns,
@@ -23,6 +24,12 @@ from unskew.errors import UnskewError
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
 from unskew.flower.requests import Fitted, PrepareRequest
+from unskew.flower.table_checks import (
+    refuse_identifying,
+    refuse_other_columns,
+    refuse_other_kinds,
+    refuse_unlike,
+)
 from unskew.flower.wire import Refusal
 
 _RECORD = "unskew.preprocessing"
@@ -38,6 +45,8 @@ class NodePreprocessing:
     run: str
     name: str
     secret_noise: bool
+    declared: Schema = field(default_factory=dict)
+    """What the site itself says about its columns."""
 
     def reply_to(self, request: PrepareRequest) -> Message:
         """Return what the node sends; its reasons to refuse hold no cells of the table."""
@@ -69,12 +78,16 @@ class NodePreprocessing:
         del request
         if self.raw.prepare.budget is not None:
             raise Refusal("with a privacy budget, it does not describe its columns")
+        refuse_identifying(self.raw.columns, self.declared)
         return describe_columns(self.raw.train_columns())
 
     def _summarise(self, request: PrepareRequest) -> Message:
         schema, prepare = request.columns or {}, self.raw.prepare
-        self._check_columns(list(schema))
+        refuse_other_columns(schema, self.raw.columns)
+        refuse_other_kinds(schema, self.declared)
         if prepare.budget is None:
+            refuse_identifying(self.raw.columns, self.declared)
+            refuse_unlike(self.raw.columns, schema, self.declared)
             return self._summary(schema, request)
         # Noise protects one release; asked again, the node repeats it or refuses.
         declared_schema(list(schema), schema, prepare, "server")
@@ -105,7 +118,7 @@ class NodePreprocessing:
         return {"applied": True}
 
     def _prepared(self, fitted: Fitted) -> Federation:
-        self._check_columns(fitted.transform.names)
+        refuse_other_columns(fitted.transform.names, self.raw.columns)
         return self.raw.prepared(fitted.transform, self._classes(fitted.classes))
 
     def _classes(self, plain: int | list[str] | None) -> Classes | None:
@@ -119,10 +132,6 @@ class NodePreprocessing:
         if classes.lacks(self.raw.labels):
             raise Refusal("the server's classes lack some of its labels")
         return classes
-
-    def _check_columns(self, names: list[str]) -> None:
-        if set(names) - set(self.raw.columns):
-            raise Refusal("the server asks for columns that its table does not have")
 
     def _read(self, key: str) -> str | None:
         record = self.context.state.config_records.get(_RECORD, ConfigRecord())

@@ -23,12 +23,14 @@ from unskew.data.preprocessing.message_checks import (
     check_summary,
     parse_message,
 )
+from unskew.data.preprocessing.names import column_list
 from unskew.data.preprocessing.protocol import (
     Message,
     Schema,
     agree_on_schema,
     declared_schema,
     fit,
+    unlike,
 )
 from unskew.data.preprocessing.spec import Prepare
 from unskew.data.read_tables import RawTable, TableLike
@@ -117,6 +119,8 @@ class PreprocessingExchange:
         infos = nodes.registry.infos()
         self._samples = [info["samples"] for info in infos]
         self._is_regression = have_numbers_to_predict(infos)
+        self._unlike: dict[int, str] = {}
+        """The nodes with cells that cannot be read as most nodes' can, which should refuse."""
         self.clients = list(range(len(self._samples)))
         """The nodes that have answered every question so far, by number."""
 
@@ -127,6 +131,11 @@ class PreprocessingExchange:
             evidence = self._ask(lambda k: self._request("describe", k), self._evidence)
             described = self._with_same_columns(evidence)
             schema = agree_on_schema(described, declared, "nodes")
+            self._unlike = {
+                k: "; ".join(f"column {name!r}: {why}" for name, why in found.items())
+                for k, message in zip(self.clients, described, strict=True)
+                if (found := unlike(message, schema))
+            }
             plain = schema_message(schema)
             sent = sent.plus(up=described, down=plain, clients=len(self.clients))
         else:
@@ -205,8 +214,8 @@ class PreprocessingExchange:
         The columns of all have the order in which the first of these nodes has them.
         """
         usual = Counter(frozenset(message) for message in evidence.values()).most_common(1)[0][0]
-        others = [k for k, message in evidence.items() if set(message) != usual]
-        reasons = self._nodes.with_names(dict.fromkeys(others, "most nodes have other columns"))
+        others = {k: _difference(set(m), usual) for k, m in evidence.items() if set(m) != usual}
+        reasons = self._nodes.with_names(others)
         self._continue_with([k for k in evidence if k not in others], reasons)
         first = list(evidence[self.clients[0]])
         return [{name: evidence[k][name] for name in first} for k in self.clients]
@@ -219,7 +228,16 @@ class PreprocessingExchange:
         keys = ("columns",) if self._is_regression else ("columns", "labels")
         if set(message) != set(keys) or not isinstance(message["columns"], dict):
             raise ValueError(f"its summary must have {' and '.join(keys)}")
+        if client in self._unlike:
+            raise ValueError(self._unlike[client])
         check_summary(message["columns"], schema, self._prepare, self._samples[client])
         if not self._is_regression:
             check_labels(message["labels"])
         return message
+
+
+def _difference(names: set[str], usual: frozenset[str]) -> str:
+    """Return how the columns of a node differ from those of most nodes."""
+    parts = (("it lacks", usual - names), ("it also has", names - usual))
+    parts_said = [f"{verb} {column_list(sorted(found))}" for verb, found in parts if found]
+    return f"its columns are not those of most nodes: {'; '.join(parts_said)}"

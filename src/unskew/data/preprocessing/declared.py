@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -85,7 +85,7 @@ def declared_columns(said: Mapping[str, Any] | str | None) -> dict[str, Declared
 
 def _from_text(name: str, said: str) -> Declared:
     if said in KINDS:
-        return Declared(cast("ColumnKind", said))
+        return Declared(said)
     low, dots, high = said.partition("..")
     if dots:
         dates = [date_of(end.strip()) for end in (low, high)]

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.identifying import identifying
 from unskew.data.preprocessing.labels import Classes
 from unskew.data.preprocessing.protocol import (
     Message,
     Schema,
     agree_on_schema,
+    check_all_alike,
     declared_schema,
     describe_columns,
     fit,
@@ -57,6 +59,8 @@ class Preprocessing:
     own: tuple[Transform, ...] = ()
     """With ``local``, the transformation of each client."""
     sent: SentMessages = field(default_factory=SentMessages)
+    identifying: Mapping[str, str] = field(default_factory=dict)
+    """The columns that are nearly unique per row, with the reason; declared ones are not."""
 
     def of_client(self, client: int) -> Transform:
         """Return the transformation that a client applies."""
@@ -69,6 +73,7 @@ class Preprocessing:
             "transform": self.transform.to_json(),
             "own": [each.to_json() for each in self.own],
             "sent": vars(self.sent),
+            **({"identifying": dict(self.identifying)} if self.identifying else {}),
         }
 
     @staticmethod
@@ -78,8 +83,9 @@ class Preprocessing:
             spec = str(plain["spec"])
             own = tuple(Transform.from_json(each) for each in plain["own"])
             sent = SentMessages(**{name: int(n) for name, n in plain["sent"].items()})
+            ids = {str(name): str(why) for name, why in plain.get("identifying", {}).items()}
             parse_prepare(spec)
-            return Preprocessing(spec, Transform.from_json(plain["transform"]), own, sent)
+            return Preprocessing(spec, Transform.from_json(plain["transform"]), own, sent, ids)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise UnskewError(f"preprocessing: it is damaged ({type(error).__name__})") from None
 
@@ -93,20 +99,23 @@ def prepare_clients(
     seed: int = 0,
     labels: Sequence[list[Any]] = (),
     classes: Classes | None = None,
+    client_names: Sequence[str] = (),
 ) -> Preprocessing:
     """Fit the transformation to the training samples of all clients.
 
     ``clients`` holds the raw columns of each client's training samples. ``seed`` is that of the
     noise, if there is a privacy budget. ``labels`` are those that each client has, and ``classes``
-    those of all, which are sent too; a regression has none.
+    those of all, which are sent too; a regression has none. Errors name the
+    clients by ``client_names``.
     """
     if prepare.mode == "pooled":
-        clients = [pooled(clients)]
+        clients, client_names = [pooled(clients)], ()
     names, count = list(clients[0]), len(clients)
     sent = SentMessages()
     if prepare.budget is None:
         evidence = [describe_columns(columns) for columns in clients]
         schema = agree_on_schema(evidence, declared, where)
+        check_all_alike(evidence, schema, where, client_names or [""] * count)
         sent = sent.plus(up=evidence, down=schema_message(schema), clients=count)
     else:
         schema = declared_schema(names, declared, prepare, where)
@@ -124,7 +133,10 @@ def prepare_clients(
     sent = sent.plus(up=summaries, down=transform.to_json(), clients=count)
     if classes is not None:
         sent = sent.plus(up=labels, down=classes.to_json(), clients=count)
-    preprocessing = Preprocessing(prepare.spec, transform, sent=sent)
+    kinds = {name: column.kind for name, column in schema.items() if name not in declared}
+    preprocessing = Preprocessing(
+        prepare.spec, transform, sent=sent, identifying=identifying(pooled(clients), kinds)
+    )
     if prepare.mode == "pooled":
         return replace(preprocessing, sent=SentMessages())
     if prepare.mode == "local":

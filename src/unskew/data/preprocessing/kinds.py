@@ -1,6 +1,7 @@
-"""What a column holds, decided from counts that add up over clients."""
+"""What a column holds: every client counts how its cells can be read, and most clients decide."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,7 +11,7 @@ from unskew.data.preprocessing.cells import Column, mapped
 
 ColumnKind = Literal["number", "boolean", "date", "category", "text", "empty"]
 """What a column holds; ``empty`` is a column without a single value."""
-KINDS = tuple(kind for kind in get_args(ColumnKind) if kind != "empty")
+KINDS: tuple[ColumnKind, ...] = tuple(kind for kind in get_args(ColumnKind) if kind != "empty")
 
 LARGEST = 1e100
 """Numbers beyond this size are refused, because their squares are infinite."""
@@ -18,11 +19,17 @@ WORDS_OF_TEXT = 4
 """A column of texts with at least this many words on average holds text, not categories."""
 _MOSTLY = 0.9
 """Where this share of the cells are numbers or dates, but not all, the others are mistakes."""
+_SENT_AS: dict[ColumnKind, tuple[ColumnKind, ...]] = {
+    "number": ("category", "text"),
+    "date": ("category", "text"),
+    "text": ("category",),
+}
+"""As which other kinds the values of a column would leave a client one by one."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """How many cells of a column can be read in which way. Evidence of several clients adds up."""
+    """How many cells of a client's column can be read in which way."""
 
     present: int = 0
     """The cells that are not gaps."""
@@ -54,36 +61,38 @@ class Evidence:
             words=words,
         )
 
-    @staticmethod
-    def total(parts: "Sequence[Evidence]") -> "Evidence":
-        """Add up the evidence of several clients."""
-        rows = (vars(part).values() for part in parts)
-        return Evidence(*(sum(column) for column in zip(*rows, strict=True)))
-
     def kind(self) -> ColumnKind:
-        """Return what the column holds."""
+        """Return what the column holds; a few odd cells among numbers or dates are mistakes."""
         if not self.present:
             return "empty"
         if self.booleans == self.present:
             return "boolean"
-        if self.numbers == self.present:
+        if self.numbers >= _MOSTLY * self.present:
             return "number"
-        if self.dates == self.present:
+        if self.dates >= _MOSTLY * self.present:
             return "date"
         return "text" if self.words >= WORDS_OF_TEXT * self.present else "category"
 
-    def problem(self) -> str | None:
-        """Return what is wrong with the column, or None."""
-        if self.unusable and self.numbers == self.present:
+    def problem_as(self, kind: ColumnKind) -> str | None:
+        """Return how many cells cannot be read as this kind, or None; any cell can be a category.
+
+        A boolean column is not checked here: only its cells say which numbers are 0 or 1.
+        """
+        counts = {"number": self.numbers, "date": self.dates}
+        readable = counts.get(kind, self.present)
+        if readable < self.present:
+            return f"{self.present - readable} of {self.present} cells are not {kind}s"
+        if kind == "number" and self.unusable:
             return f"{self.unusable} of {self.present} cells are infinite or beyond {LARGEST:g}"
-        for count, what in ((self.numbers, "numbers"), (self.dates, "dates")):
-            if _MOSTLY * self.present <= count < self.present:
-                others = self.present - count
-                return f"{others} of {self.present} cells are not {what}, and all others are"
         return None
 
 
-def problems(evidence: Mapping[str, Evidence]) -> dict[str, str]:
-    """Return every column that cannot be used as it is, with the reason."""
-    found = {name: each.problem() for name, each in evidence.items()}
-    return {name: problem for name, problem in found.items() if problem is not None}
+def agreed_kind(evidence: Sequence[Evidence]) -> ColumnKind:
+    """Return what most clients hold in a column; with equal votes, the kind listed first."""
+    votes = Counter(each.kind() for each in evidence if each.present)
+    return max(KINDS, key=lambda kind: votes[kind]) if votes else "empty"
+
+
+def would_reveal(own: ColumnKind, kind: ColumnKind) -> bool:
+    """Return whether a column's values would be sent because they are taken for another kind."""
+    return kind in _SENT_AS.get(own, ())

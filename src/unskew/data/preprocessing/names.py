@@ -24,12 +24,12 @@ def check_has_columns(
         said.append(f"{printable(name)[:_MAX_TEXT]!r}{meant}")
     noun = "column" if len(missing) == 1 else "columns"
     raise UnskewError(
-        f"{where}: has no {noun} {', '.join(said)}; it has: {_column_list(columns)}"
+        f"{where}: has no {noun} {', '.join(said)}; it has: {column_list(columns)}"
         + (f" ({hint})" if hint else "")
     )
 
 
-def _column_list(names: Collection[str]) -> str:
+def column_list(names: Collection[str]) -> str:
     """Return the first names; a file may have thousands of columns."""
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(printable(name)[:_MAX_TEXT] for name in list(names)[:_MAX_LISTED]) + more

@@ -1,8 +1,8 @@
 """What clients and server send each other before the first round, and what each makes of it.
 
-1. Every client sends the :class:`Evidence` of its columns; the server decides what each column
-   holds and sends this schema back. A run with a privacy budget skips this step: there, the user
-   declares all columns.
+1. Every client sends the :class:`Evidence` of its columns; each column holds what it holds at most
+   clients, and the server sends this schema back. A run with a privacy budget skips this step:
+   there, the user declares all columns.
 2. Every client sends a summary of its training samples; the server merges the summaries into one
    :class:`Transform` and sends it back.
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import MAX_LEVELS, Declared
-from unskew.data.preprocessing.kinds import Evidence, problems
+from unskew.data.preprocessing.kinds import Evidence, agreed_kind
 from unskew.data.preprocessing.moments import Moments
 from unskew.data.preprocessing.noise import NoisySums, noise_scale
 from unskew.data.preprocessing.sketch import QuantileSketch
@@ -37,6 +37,13 @@ Schema = Mapping[str, Declared]
 Message = dict[str, Any]
 """Plain JSON values."""
 
+_MAX_LISTED = 3
+"""How many clients an error names for one column."""
+WHAT_TO_DO = (
+    "correct or blank these cells, leave the columns out (features), or say what they hold "
+    "(columns, such as ward=category)"
+)
+
 
 def describe_columns(columns: Mapping[str, Column]) -> Message:
     """Return a client's first message: how many cells can be read in which way."""
@@ -44,24 +51,38 @@ def describe_columns(columns: Mapping[str, Column]) -> Message:
 
 
 def agree_on_schema(messages: Sequence[Message], declared: Schema, where: str) -> Schema:
-    """Decide what the columns hold, or raise an error that lists every column with a problem."""
-    names = list(messages[0])
-    evidence = {
-        name: Evidence.total([Evidence(**message[name]) for message in messages]) for name in names
+    """Decide what the columns hold: what the user declares, or what they hold at most clients."""
+    schema = {
+        name: declared.get(name) or Declared(agreed_kind([Evidence(**m[name]) for m in messages]))
+        for name in messages[0]
     }
-    schema = {name: declared.get(name) or Declared(evidence[name].kind()) for name in names}
-    found = problems({name: each for name, each in evidence.items() if name not in declared})
-    for name in names:
-        if name in declared and (wrong := _mismatch(declared[name], evidence[name])):
-            found[name] = wrong
-    if found:
-        raise UnskewError(
-            f"{where}: {'; '.join(f'column {name!r}: {why}' for name, why in found.items())}; "
-            "correct or blank these cells, leave the columns out (features), or say what they "
-            "hold (columns, such as ward=category)"
-        )
     check_schema(schema, where)
     return schema
+
+
+def unlike(message: Message, schema: Schema) -> dict[str, str]:
+    """Return the columns that a client cannot read as the schema says, with the reason."""
+    found = {
+        name: Evidence(**message[name]).problem_as(column.kind) for name, column in schema.items()
+    }
+    return {name: problem for name, problem in found.items() if problem is not None}
+
+
+def check_all_alike(
+    messages: Sequence[Message], schema: Schema, where: str, names: Sequence[str]
+) -> None:
+    """Raise an error that lists every column that some client cannot read as the schema says."""
+    found: dict[str, list[str]] = {}
+    for client, message in zip(names, messages, strict=True):
+        for name, problem in unlike(message, schema).items():
+            found.setdefault(name, []).append(f"{problem}{f' at {client}' if client else ''}")
+    if found:
+        listed = (
+            f"column {name!r}: {', '.join(each[:_MAX_LISTED])}"
+            + (f" and at {len(each) - _MAX_LISTED} more" if len(each) > _MAX_LISTED else "")
+            for name, each in found.items()
+        )
+        raise UnskewError(f"{where}: {'; '.join(listed)}; {WHAT_TO_DO}")
 
 
 def declared_schema(names: Sequence[str], declared: Schema, prepare: Prepare, where: str) -> Schema:
@@ -245,19 +266,6 @@ def _numbers(column: Column, declared: Declared) -> np.ndarray[Any, np.dtype[np.
     values = column.numbers() if declared.kind == "number" else column.dates()
     known = values[~np.isnan(values)]
     return known if declared.bounds is None else np.clip(known, *declared.bounds)
-
-
-def _mismatch(declared: Declared, evidence: Evidence) -> str | None:
-    """Return how many cells are not what the user says that the column holds."""
-    if declared.kind == "boolean":  # 0 and 1 are booleans if the user says so
-        return None
-    counts = {"number": evidence.numbers, "date": evidence.dates}
-    count = counts.get(declared.kind, evidence.present)
-    if count < evidence.present:
-        return f"{evidence.present - count} of {evidence.present} cells are not {declared.kind}s"
-    if declared.kind == "number" and evidence.unusable:
-        return evidence.problem()
-    return None
 
 
 def _quoted(names: Sequence[str]) -> str:

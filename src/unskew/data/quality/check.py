@@ -5,6 +5,7 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from unskew.data.preprocessing.identifying import LEAVE_OUT
 from unskew.data.quality.clients import client_findings
 from unskew.data.quality.duplicates import duplicate_findings
 from unskew.data.quality.findings import DataCheck, Finding, Severity
@@ -25,13 +26,13 @@ _CHANNELS = (1, 3, 4)
 def check(federation: "Federation") -> DataCheck:
     """Return what is wrong or doubtful about the data of a federation, and what to do.
 
-    Errors are values that are not finite numbers, quantities taken for classes, and a target with
-    one value. Warnings are, among others, columns on unlike scales, a client whose features are on
-    another scale than those of the others, a single client, clients without test samples or with
-    one class, empty classes, numbers to predict that are in other units at a client, channels-last
-    images and test samples that are training samples too. What a partitioner does on purpose, such
-    as clients with one class, is a note. ``us.train`` and ``us.compare`` start with the same check:
-    they refuse errors and show warnings.
+    Errors are values that are not finite numbers, quantities taken for classes, a target with one
+    value, and columns of a table that identify rows. Warnings are, among others, columns on unlike
+    scales, a client whose features are on another scale than those of the others, a single client,
+    clients without test samples or with one class, empty classes, numbers to predict that are in
+    other units at a client, channels-last images and test samples that are training samples too.
+    What a partitioner does on purpose, such as clients with one class, is a note. ``us.train`` and
+    ``us.compare`` start with the same check: they refuse errors and show warnings.
 
     >>> import numpy as np
     >>> import unskew as us
@@ -56,6 +57,7 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
     report = federation.report
     natural = report is None or report.skew.startswith("natural")
     doubtful: Severity = "warning" if natural else "note"
+    yield from _identifying_columns(federation)
     infinite = list(finite_findings(federation))
     yield from infinite
     yield from label_findings(federation, doubtful)
@@ -70,6 +72,12 @@ def _findings(federation: "Federation") -> Iterator[Finding]:
         if scalable:
             yield from scale_findings(federation, sample, doubtful)
     yield from duplicate_findings(federation)
+
+
+def _identifying_columns(federation: "Federation") -> Iterator[Finding]:
+    found = {} if federation.preprocessing is None else federation.preprocessing.identifying
+    for name, reason in found.items():
+        yield Finding("error", f"column {name!r}", reason, LEAVE_OUT)
 
 
 def _channels_last(federation: "Federation") -> Iterator[Finding]:
