@@ -180,6 +180,41 @@ def test_below_the_quorum_the_model_is_kept_and_this_is_recorded():
     assert torch.equal(grids.vector_of(strategy.run.model), grids.vector_of(one_round.run.model))
 
 
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
+def test_the_quorum_is_half_of_the_nodes_unless_one_is_given(tmp_path):
+    def only_the_first(name, kind, reply):
+        return None if kind == TRAIN and name != "0" else reply
+
+    def kept(**options):
+        out = tmp_path / str(len(list(tmp_path.iterdir())))
+        run = grids.run_on_grid(
+            small_federation(), "fedavg", spoil=only_the_first, out=out, **OPTIONS | options
+        ).run
+        return run.metrics[0].get("kept_model")
+
+    assert kept() == "fewer than 2 usable uploads; the previous model is kept"
+    assert kept(quorum=1) is None
+    assert kept(participation=0.5) == "fewer than 1 usable uploads; the previous model is kept"
+
+
+def test_a_resumed_run_keeps_the_quorum_that_it_was_started_with(tmp_path):
+    options = OPTIONS | {"rounds": 1, "out": tmp_path / "run"}
+    grids.run_on_grid(small_federation(), "fedavg", quorum=1, **options)
+    resumed = grids.run_on_grid(
+        small_federation(), "fedavg", **options | {"rounds": 2, "resume": True}
+    )
+    assert resumed.run.metadata["configuration"]["quorum"] == 1
+
+
+def test_a_run_starts_with_half_of_the_nodes_that_were_expected():
+    federation = small_federation()
+    app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)
+    with pytest.raises(UnskewError, match="1 connected within 0 s, and the quorum is 2"):
+        grids.run_on_grid(federation, "fedavg", grid=grids.grid_of(app, 1), **OPTIONS)
+    run = grids.run_on_grid(federation, "fedavg", grid=grids.grid_of(app, 2), **OPTIONS).run
+    assert run.clients == 2
+
+
 def test_a_run_does_not_start_below_the_quorum():
     federation = small_federation()
     app = grids.client_app(grids.MODEL, federation, "fedavg", state=None)

@@ -57,7 +57,7 @@ def test_the_task_has_the_given_options(app):
     federation = task.federation({**config, "nodes": 5})
     assert len(federation) == 5
     assert task.settings(config) == {
-        "rounds": 7, "epochs": 1, "batch_size": 32, "lr": 0.1, "quorum": 1, "evaluate_every": 1,
+        "rounds": 7, "epochs": 1, "batch_size": 32, "lr": 0.1, "evaluate_every": 1,
         "seed": 0,
     }  # fmt: skip
 

@@ -51,6 +51,7 @@ class Settings(BaseModel):
     """The metric by which runs are tuned and judged; by default the accuracy or, of a regression,
     the first of its metrics."""
     quorum: Positive = 1
+    """The smallest number of usable uploads in a round; on Flower half of the nodes by default."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest weight of a client in an average; the rest is divided among the others."""
     attack: str | None = None

@@ -73,7 +73,7 @@ class TrainingSetup:
         if federation.train.samples == 0:
             raise UnskewError("federation: no client has a sample to train on")
         federation = method.transform_federation(federation)
-        cohort = _smallest_cohort(method, settings, len(federation))
+        cohort = smallest_cohort(method, settings, len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
                 f"quorum must be at most the clients of a round, {cohort} (got {settings.quorum})"
@@ -269,7 +269,7 @@ def _input_metadata(federation: Federation) -> dict[str, Any]:
     return metadata
 
 
-def _smallest_cohort(method: Method, settings: Settings, clients: int) -> int:
+def smallest_cohort(method: Method, settings: Settings, clients: int) -> int:
     """Return the size of the smallest cohort of the first rounds.
 
     It differs from round to round where the method restricts who may take part.

@@ -22,7 +22,7 @@ from unskew.data.preprocessing.spec import NoPrepare, Prepare, parse_prepare
 from unskew.data.targets import TaskName, as_targets
 from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
-from unskew.engine.setup import TrainingSetup
+from unskew.engine.setup import TrainingSetup, smallest_cohort
 from unskew.errors import UnskewError
 from unskew.flower.backend import EvaluateFn, FlowerBackend
 from unskew.flower.custom_loop import CustomLoopBackend, check_needs_no_client_code, vector_of
@@ -51,11 +51,11 @@ class Strategy(FlowerStrategy):
     """Runs any method of unskew on the nodes of a Flower federation.
 
     ``method``, ``model`` and the ``settings`` (``rounds``, ``participation`` or ``cohort``,
-    ``epochs``, ``lr``, ``quorum``, ``seed``, …) are those of :func:`unskew.train`. The run starts
-    when ``nodes`` nodes are connected, or after ``wait`` seconds with a quorum; every round waits
-    up to ``wait`` seconds for its quorum and ``timeout`` seconds for replies. ``bound`` rejects
-    uploads that moved more than ``bound`` times as far as the median or, of one or two, as in
-    earlier rounds; None accepts any distance.
+    ``epochs``, ``lr``, ``quorum``, ``seed``, …) are those of :func:`unskew.train`; the quorum is
+    half of the nodes by default. The run starts when ``nodes`` nodes are connected, or after
+    ``wait`` seconds with a quorum; every round waits up to ``wait`` seconds for its quorum and
+    ``timeout`` seconds for replies. ``bound`` rejects uploads that moved more than ``bound`` times
+    as far as the median or, of one or two, as in earlier rounds; None accepts any distance.
     A node that reports more than ``size_limit`` times the median number of samples is refused,
     unless ``large_nodes`` names it; None accepts any number.
     ``classes`` is the number of classes, needed if no node has samples of the last class. With
@@ -138,16 +138,20 @@ class Strategy(FlowerStrategy):
         registry = kind(grid, self._wait, self._admission)
         if self._resume and self._out is not None:
             registry.restore_keys(self._out)
-        quorum = self.settings.quorum
+        quorum = self._fixed_quorum() or half_of(self._min_nodes)
         registry.wait_for_nodes(max(self._min_nodes, quorum), quorum, self._wait)
-        nodes = Nodes(grid, registry, quorum, self._wait, timeout or self._timeout)
         if self._out is not None and self._resume:
             registry.save(self._out, resume=True)
+        quorum = self._quorum_of(len(registry.names))
+        nodes = Nodes(grid, registry, quorum, self._wait, timeout or self._timeout)
         fitted = self._prepare_nodes(nodes)
+        quorum = self._quorum_of(len(registry.names))  # without nodes that could not be prepared
+        nodes = replace(nodes, quorum=quorum)
+        settings = self.settings.model_copy(update={"quorum": quorum})
         if self._out is not None:
             registry.save(self._out, resume=False)
         setup = TrainingSetup.of(
-            self._federation(registry, fitted), self.method, self._model, self.settings
+            self._federation(registry, fitted), self.method, self._model, settings
         )
         check_metrics_of_nodes(setup.metrics)
         if setup.metrics.computed:
@@ -171,12 +175,27 @@ class Strategy(FlowerStrategy):
         else:
             backend = NodeBackend(method=self.method.spec, settings=setup.settings, **shared)
         setup.backend = backend
-        log_start(self.settings, len(registry.names))
+        log_start(settings, len(registry.names))
         rounds = RoundLog(backend, self.settings.rounds)
         self.run = run_training(setup, self._out, resume=self._resume, progress=rounds)
         result = as_result(self.run, backend.server_metrics)
         rounds.finish(result)
         return result
+
+    def _fixed_quorum(self) -> int | None:
+        """Return the quorum that is given, or that a resumed run was started with."""
+        if "quorum" in self.settings.model_fields_set:
+            return self.settings.quorum
+        if not self._resume or self._out is None or not (self._out / RUN).is_file():
+            return None
+        configuration = read_json_object(self._out / RUN).get("configuration")
+        quorum = configuration.get("quorum") if isinstance(configuration, dict) else None
+        return quorum if isinstance(quorum, int) and quorum > 0 else None
+
+    def _quorum_of(self, nodes: int) -> int:
+        """Return the quorum of a round: by default half of the nodes that take part in it."""
+        cohort = smallest_cohort(self.method, self.settings, nodes)
+        return self._fixed_quorum() or half_of(cohort)
 
     def _set_initial_weights(self, arrays: ArrayRecord | None, setup: TrainingSetup) -> None:
         """Load the given initial weights; a resumed run loads the ones it started with.
@@ -268,6 +287,11 @@ class Strategy(FlowerStrategy):
             federation = replace(federation, equal_targets=False)
         check_runs_on_nodes(self.method, federation)
         return federation
+
+
+def half_of(nodes: int) -> int:
+    """Return the smallest number of nodes that is at least half of them."""
+    return (nodes + 1) // 2
 
 
 def _stored_units(out: Path, federation: RemoteFederation) -> tuple[float, float]:
