@@ -49,7 +49,8 @@ def run_on_nodes(folder, rows=None, *, spoil=None, node=None, app=None, **option
 
 
 def simulate(rows=None, prepare="federated", **table):
+    at_nodes = f"{prepare}{',' if ':' in prepare else ':'}min_cell=5"  # their default
     federation = us.Federation.from_table(
-        rows or hospital_rows(200), **TABLE, prepare=prepare, seed=OPTIONS["seed"], **table
+        rows or hospital_rows(200), **TABLE, prepare=at_nodes, seed=OPTIONS["seed"], **table
     )
     return us.train(federation, runner="loop", progress=False, **OPTIONS)

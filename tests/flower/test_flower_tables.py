@@ -50,6 +50,8 @@ def test_texts_of_nodes_get_one_vocabulary(tmp_path):
     nodes = run_on_nodes(tmp_path, rows).run
     simulated = simulate(rows)
     assert nodes.network == "bilstm"
+    vocabulary = nodes.metadata["preprocessing"]["transform"]["columns"][0]["words"]
+    assert sorted(vocabulary[2:]) == ["cough", "fever", "is", "pain", "the", "today"]
     assert torch.equal(grids.vector_of(nodes.model), grids.vector_of(simulated.model))
 
 
@@ -316,3 +318,18 @@ def test_a_node_with_other_columns_learns_which(tmp_path, caplog):
     assert "west: its columns are not those of most nodes: it lacks age; it also has alter" in (
         caplog.text
     )
+
+
+def test_a_node_whose_texts_are_too_few_sends_no_word(tmp_path, caplog):
+    rows = [
+        {"note": f"the fever is back in case {site}", "hospital": site, "outcome": str(k % 2)}
+        for site in HOSPITALS for k in range(2 if site == "west" else 6)
+    ]  # fmt: skip
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        nodes = run_on_nodes(tmp_path, rows).run
+    assert nodes.clients == 4
+    assert "west: no value of column 'note' is in enough of its rows to leave it" in caplog.text
+    few = [row for row in rows if row["hospital"] == "west"]
+    few += [{**row, "hospital": site} for row in few for site in HOSPITALS[:3]]
+    with pytest.raises(UnskewError, match="'note': no client has a word in enough of its texts"):
+        run_on_nodes(tmp_path / "few", few)

@@ -6,8 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.declared import Declared
 from unskew.data.preprocessing.fitted import Preprocessing, encode, prepare_clients
 from unskew.data.preprocessing.moments import Moments
+from unskew.data.preprocessing.protocol import summarise_columns
 from unskew.data.preprocessing.sketch import QuantileSketch
 from unskew.data.preprocessing.spec import parse_prepare
 from unskew.data.preprocessing.transform import Transform
@@ -203,3 +205,22 @@ def test_texts_get_a_vocabulary_of_the_most_frequent_words():
 def test_text_beside_other_columns_is_refused():
     with pytest.raises(UnskewError, match="one text column or other columns, not both"):
         prepared([{"age": ["1"], "note": ["a note of five words"]}])
+
+
+def test_values_that_too_few_rows_hold_do_not_leave_a_client():
+    schema = {"ward": Declared("category"), "note": Declared("text")}
+    columns = {
+        "ward": Column.of(np.array(["A", "A", "B", "", "C"])),
+        "note": Column.of(np.array(["pain pain", "a cough", "a rash", "", "a"])),
+    }
+    sent = summarise_columns(columns, schema, parse_prepare("federated:min_cell=2"))
+    assert sent == {
+        "ward": {"missing": 1, "counts": {"A": 2}, "rare": 2},
+        "note": {"counts": {"a": 3}, "rare": 4},
+    }
+    everything = summarise_columns(columns, schema, parse_prepare("federated"))
+    assert everything["ward"] == {"missing": 1, "counts": {"A": 2, "B": 1, "C": 1}}
+    assert everything["note"]["counts"] == {"a": 3, "cough": 1, "pain": 2, "rash": 1}
+    shared = prepared(VISITS, "federated:min_cell=2").transform
+    assert shared.columns[1].levels == ("A",)
+    assert np.array(apply(shared, VISITS[0]))[:, 2:4].tolist() == [[1, 0], [0, 1], [1, 0]]

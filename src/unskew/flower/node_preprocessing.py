@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
 from unskew.flower.requests import Fitted, PrepareRequest
 from unskew.flower.table_checks import (
+    MIN_CELL,
     refuse_identifying,
     refuse_other_columns,
     refuse_other_kinds,
@@ -47,6 +48,8 @@ class NodePreprocessing:
     secret_noise: bool
     declared: Schema = field(default_factory=dict)
     """What the site itself says about its columns."""
+    min_cell: int = MIN_CELL
+    """The site's own limit; of it and the server's, the larger applies."""
 
     def reply_to(self, request: PrepareRequest) -> Message:
         """Return what the node sends; its reasons to refuse hold no cells of the table."""
@@ -106,7 +109,8 @@ class NodePreprocessing:
         rng = noise_of(request.seed, request.client)
         if self.secret_noise:
             rng = np.random.default_rng(secrets.randbits(128))
-        columns = summarise_columns(self.raw.train_columns(), schema, self.raw.prepare, rng)
+        prepare = replace(self.raw.prepare, min_cell=max(self.min_cell, self.raw.prepare.min_cell))
+        columns = summarise_columns(self.raw.train_columns(), schema, prepare, rng)
         if self.raw.placed.is_regression:  # its greeting has the sums of its targets
             return {"columns": columns}
         return {"columns": columns, "labels": describe_labels(self.raw.labels)}

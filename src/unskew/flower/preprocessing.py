@@ -230,7 +230,17 @@ class PreprocessingExchange:
             raise ValueError(f"its summary must have {' and '.join(keys)}")
         if client in self._unlike:
             raise ValueError(self._unlike[client])
-        check_summary(message["columns"], schema, self._prepare, self._samples[client])
+        columns = message["columns"]
+        check_summary(columns, schema, self._prepare, self._samples[client])
+        for column in (name for name, part in columns.items() if part.get("rare")):
+            if not columns[column]["counts"]:
+                log(
+                    WARNING,
+                    "unskew: %s: no value of column %r is in enough of its rows to leave it "
+                    "(min_cell of its policy): it sends none",
+                    self._nodes.registry.names[client],
+                    column,
+                )
         if not self._is_regression:
             check_labels(message["labels"])
         return message

@@ -1,6 +1,7 @@
 """What the preprocessing of raw tables sends, found by preparing a toy table."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from unskew.data.preprocessing.protocol import (
 )
 from unskew.data.preprocessing.spec import NoPrepare, parse_prepare
 from unskew.errors import UnskewError
+from unskew.flower.table_checks import MIN_CELL
 from unskew.utils.rng import generator
 
 _COLUMNS = ("step", "kind of column", "sent up by every node", "sent down to every node")
@@ -37,7 +39,8 @@ def preview_preprocessing(spec: str) -> list[dict[str, str]]:
             if prepare.budget is None
             else declared_schema(list(columns), _DECLARED, prepare, "toy")
         )
-        summary = summarise_columns(columns, schema, prepare, noise_of(0, 0))
+        at_node = replace(prepare, min_cell=max(prepare.min_cell, MIN_CELL))
+        summary = summarise_columns(columns, schema, at_node, noise_of(0, 0))
         fitted = fit([summary], schema, prepare, [_SAMPLES]).to_json()["columns"]
         for (name, known), step in zip(schema.items(), fitted, strict=True):
             down = _names(key for key in step if key not in ("name", "kind"))

@@ -16,6 +16,8 @@ from unskew.data.preprocessing.spec import Prepare
 
 _MAX_TEXT, _MAX_COLUMNS, _MAX_NAME = 64_000_000, 100_000, 10_000
 _MAX_WORDS, _MAX_CLASSES = 2_000_000, 100_000
+_RARE = {"rare"}
+"""What a client sends in place of values that too few of its rows hold, if it has a limit."""
 _COUNTS = tuple(field.name for field in fields(Evidence))
 
 
@@ -82,20 +84,19 @@ def _check_column(part: Message, column: Declared, prepare: Prepare, samples: in
             _check_number(part[key], key)
         return
     if column.kind == "text":
-        _check_keys(part, ("counts",))
-        _check_counts(part["counts"], _MAX_WORDS, samples * prepare.length)
+        _check_keys(part, ("counts", *_RARE & set(part)))
+        _check_counts(part, _MAX_WORDS, samples * prepare.length)
         return
     counted = column.kind == "category" and column.levels is None
     counted &= prepare.categories == "onehot"
     moments = column.kind in ("number", "date") and prepare.mode != "local"
-    keys = ["missing", *["counts"] * counted, *["count", "mean", "squares"] * moments]
+    keys = ["missing", *["counts", *_RARE & set(part)] * counted]
+    keys += ["count", "mean", "squares"] * moments
     _check_keys(part, [*keys, *["sketch"] * (moments and prepare.scale == "robust")])
     _check_count(part["missing"], samples, "missing")
     present = samples - part["missing"]
-    if counted:
-        _check_counts(part["counts"], MAX_LEVELS, present)
-        if sum(part["counts"].values()) != present:
-            raise ValueError("counts and missing must add up to its samples")
+    if counted and _check_counts(part, MAX_LEVELS, present) != present:
+        raise ValueError("counts and missing must add up to its samples")
     if moments:
         _check_count(part["count"], samples, "count")
         if part["count"] != present:
@@ -143,15 +144,20 @@ def _check_keys(part: Mapping[str, Any], keys: Sequence[str]) -> None:
         raise ValueError(f"its summary must have {', '.join(keys) or 'nothing'}")
 
 
-def _check_counts(counts: Any, limit: int, total: int) -> None:
+def _check_counts(part: Message, limit: int, total: int) -> int:
+    """Check the counts of values, with that of rare ones; return their sum."""
+    counts, rare = part["counts"], part.get("rare", 0)
+    _check_count(rare, total, "rare")
     if not isinstance(counts, dict) or len(counts) > limit:
         raise ValueError(f"counts must be a JSON object of at most {limit} entries")
     for text, count in counts.items():
         if not 0 < len(text) <= _MAX_NAME:
             raise ValueError("a counted text is empty or too long")
         _check_count(count, total, "a count")
-    if sum(counts.values()) > total:
+    found = int(sum(counts.values()) + rare)
+    if found > total:
         raise ValueError(f"counts must add up to at most {total}")
+    return found
 
 
 def _check_count(value: Any, limit: int, what: str) -> None:

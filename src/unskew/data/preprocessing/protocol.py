@@ -188,9 +188,10 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
             summary["sketch"] = QuantileSketch.of(values, points).to_json()
         return summary
     if declared.kind == "text":
-        texts = (tokenise(text)[: prepare.length] for text in column.texts().tolist())
+        texts = [tokenise(text)[: prepare.length] for text in column.texts().tolist()]
         counts = Counter(word for words in texts for word in words)
-        return {"counts": dict(sorted(counts.items()))}
+        rows = Counter(word for words in texts for word in set(words))
+        return _without_rare(counts, rows, prepare)
     if declared.kind == "category" and declared.levels is None and prepare.categories == "onehot":
         levels, numbers = np.unique(column.texts()[column.is_present()], return_counts=True)
         if len(levels) > MAX_LEVELS:
@@ -198,8 +199,19 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
                 f"column {name!r}: has {len(levels):,} categories, more than {MAX_LEVELS:,}; leave "
                 "it out (features), or set prepare to federated:categories=hashed"
             )
-        return {**missing, "counts": dict(zip(levels.tolist(), numbers.tolist(), strict=True))}
+        held = dict(zip(levels.tolist(), numbers.tolist(), strict=True))
+        return {**missing, **_without_rare(held, held, prepare)}
     return missing
+
+
+def _without_rare(
+    counts: Mapping[str, int], rows: Mapping[str, int], prepare: Prepare
+) -> dict[str, Any]:
+    """Return the counts of values that enough rows hold, and the sum of the others."""
+    sent = {value: counts[value] for value in sorted(counts) if rows[value] >= prepare.min_cell}
+    if prepare.min_cell == 1:
+        return {"counts": sent}
+    return {"counts": sent, "rare": sum(counts.values()) - sum(sent.values())}
 
 
 def _step(
@@ -221,7 +233,13 @@ def _step(
             low=declared.low, high=declared.high,
         )  # fmt: skip
     if kind == "text":
-        words = vocabulary_of(added_up(part["counts"] for part in parts), prepare.words)
+        counts = added_up(part["counts"] for part in parts)
+        if not counts and any(part.get("rare") for part in parts):
+            raise UnskewError(
+                f"column {name!r}: no client has a word in enough of its texts to send it; lower "
+                "min_cell, or give every client more texts"
+            )
+        words = vocabulary_of(counts, prepare.words)
         return ColumnStep(name=name, kind=kind, words=words, length=prepare.length)
     if kind == "category" and prepare.categories == "hashed" and declared.levels is None:
         return ColumnStep(name=name, kind=kind, buckets=prepare.buckets, gap=gap)

@@ -38,6 +38,8 @@ class Prepare:
     """The size of the vocabulary of a text column."""
     length: Annotated[int, Field(ge=1, le=10_000)] = TEXT_LENGTH
     """The number of tokens that a text is truncated or padded to."""
+    min_cell: Annotated[int, Field(ge=1, le=1_000)] = 1
+    """A category, or a word of a text, leaves a client only if this many of its rows hold it."""
 
     @property
     def spec(self) -> str:
