@@ -69,26 +69,28 @@ def test_steps_equal_those_of_torch(options):
         torch.testing.assert_close(weights, reference.detach(), rtol=1e-5, atol=1e-6)
 
 
+DRIFTS = []
+
+
 class Drift(ClientSide):
     """A term of the loss whose gradient is 100 in the first coordinate."""
 
     adds = frozenset({Aspect.LOCAL_LOSS})
-    seen = []  # noqa: RUF012
 
     def loss_term(self, step, refs):
         return 100 * step.weights[0]
 
     def finish(self, client, start, trained, state):
-        self.seen.append(trained.vector - start.vector)
+        DRIFTS.append(trained.vector - start.vector)
         return Finished()
 
 
 @pytest.mark.parametrize("runner", ["loop", "vectorised"])
 def test_the_terms_of_a_method_are_clipped_with_the_loss(federation, runner):
-    Drift.seen.clear()
+    DRIFTS.clear()
     us.train(federation, Drift(), rounds=1, steps=1, clip=2.0, runner=runner, **QUICK)
-    assert len(Drift.seen) == len(federation)
-    for change in Drift.seen:
+    assert len(DRIFTS) == len(federation)
+    for change in DRIFTS:
         assert float(change.norm()) == pytest.approx(0.1 * 2.0, rel=1e-5)
         assert float(change[0]) == pytest.approx(-0.2, rel=1e-2)
 

@@ -1,7 +1,5 @@
 """Parts that perturb the weights of a step, and references that change from step to step."""
 
-from typing import ClassVar
-
 import pytest
 import torch
 from torch import nn
@@ -81,10 +79,12 @@ def test_frozen_coordinates_are_not_perturbed(federation, runner):
     assert all(not each[-head:].any() and each[:-head].any() for each in seen)
 
 
+COUNTED = {}
+
+
 class Counting(us.ClientSide):
     """Counts a client's steps and sums its batch sizes, in references."""
 
-    found: ClassVar[dict[int, tuple[float, float]]] = {}
     changing_refs = ("steps", "samples")
 
     def prepare(self, client, start, payload, state):
@@ -96,7 +96,7 @@ class Counting(us.ClientSide):
         return {"samples": refs["samples"] + samples, "steps": refs["steps"] + refs["one"]}
 
     def finish(self, client, start, trained, state):
-        self.found[client.id] = (trained.refs["steps"].item(), trained.refs["samples"].item())
+        COUNTED[client.id] = (trained.refs["steps"].item(), trained.refs["samples"].item())
         return Finished()
 
 
@@ -104,11 +104,11 @@ class Counting(us.ClientSide):
 @pytest.mark.parametrize("cohort", [1, None])
 def test_references_change_from_step_to_step(federation, runner, cohort):
     """Clients take different numbers of steps, and a cohort of one shares nothing."""
-    Counting.found.clear()
+    COUNTED.clear()
     options = QUICK | {"runner": runner, "epochs": 2, "rounds": 4 if cohort else 1}
     us.train(federation, make_method("fedprox") + Counting(), cohort=cohort, **options)
     sizes = [len(federation.train.client(k)[1]) for k in range(len(federation))]
-    for k, counted in Counting.found.items():
+    for k, counted in COUNTED.items():
         assert counted == (2 * -(-sizes[k] // 4), 2 * sizes[k])
 
 

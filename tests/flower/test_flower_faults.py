@@ -11,8 +11,8 @@ import torch
 from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
-from unskew.errors import UnskewError
-from unskew.methods import ClientSide, Setup, make_method
+from unskew.errors import UnskewError, UnskewWarning
+from unskew.methods import ClientSide, ServerSide, Setup, make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.privacy import Privacy
@@ -264,6 +264,30 @@ def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
     assert re.fullmatch(rf"1: it raised ValueError in prepare {place}", why)
     sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
     assert all("secret" not in str(reply.content) for reply in sent)
+
+
+class ShrinksTheModel(ClientSide):
+    def prepare(self, client, start, payload, state):
+        start.received.mul_(0.9)
+        return start
+
+
+class CentersUploads(ServerSide):
+    def receive(self, server, uploads):
+        uploads.stack.sub_(uploads.previous)
+        return {}
+
+
+def test_a_hook_that_is_not_pure_is_named_on_nodes_and_on_the_server():
+    with pytest.warns(
+        UnskewWarning, match=r"prepare of ShrinksTheModel changed start\.\w+ in place"
+    ):
+        strategy = grids.run_on_grid(
+            small_federation(), ShrinksTheModel(), **{**OPTIONS, "rounds": 3}
+        )
+    assert len(strategy.run.metrics[-1]["rejected"]) == 4
+    with pytest.raises(UnskewError, match=r"receive of CentersUploads changed uploads\.stack"):
+        grids.run_on_grid(small_federation(), CentersUploads(), **OPTIONS)
 
 
 def test_an_error_while_loading_data_is_reported_without_data():

@@ -29,6 +29,9 @@ class Uploads:
     classes: int | None = None
     population: int | None = None
     """The number of clients in the federation, if known; see :attr:`num_clients_total`."""
+    seed: int = 0
+    round: int = 0
+    """The run's seed and the round, for random numbers that a part draws itself."""
     extras: Mapping[str, Sequence[Tensor]] = field(default_factory=dict)
     max_share: float | None = None
     """The largest weight that a client may have in an average; None: no limit."""

@@ -33,6 +33,7 @@ from unskew.engine.placement import (
     to_tensor,
 )
 from unskew.engine.private_steps import PrivateGradients, PrivateStage
+from unskew.engine.pure_hooks import CHECKED_ROUNDS, checking
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import TraceCache
 from unskew.models.functional import Batch, Buffers, FunctionalModel
@@ -95,6 +96,14 @@ class ClientContext:
             traces=traces,
             metrics=NO_METRICS,  # its functions may not be picklable, as processes need them
         )
+
+    def in_round(self, round_: int) -> "ClientContext":
+        """Return the context of a round, in the first ones with hooks that are checked."""
+        return self._checking if round_ < CHECKED_ROUNDS else self
+
+    @cached_property
+    def _checking(self) -> "ClientContext":
+        return replace(self, method=checking(self.method))
 
     def client(self, k: int, round_: int) -> Client:
         """Return client k as the hooks see it."""
@@ -197,6 +206,7 @@ class Loop:
 
 def run_client(context: ClientContext, round_: int, task: ClientTask) -> tuple[Trained, Finished]:
     """Run one client's extra trainings and then its training; return the result of the last."""
+    context = context.in_round(round_)
     for extra in context.extra_trainings:
         task = after_extra_training(task, *_train_once(extra, round_, task))
     return _train_once(context, round_, task)

@@ -180,7 +180,7 @@ class StageRun:
         context = self._context
         if position.server is None:
             vector = flatten(context.network.module, context.network.layout)
-            server = context.method.begin(
+            server = context.in_round(0).method.begin(
                 Beginning(
                     vector=vector,
                     layout=context.network.layout,
@@ -260,7 +260,7 @@ class StageRun:
         if self._evaluates and due:
             backend = self._backend
             levels, scores = evaluate(
-                self._evaluation_context,
+                self._evaluation_context.in_round(position.round - 1),
                 position,
                 backend.evaluate_on_clients,
                 backend.evaluate_on_server,
@@ -285,6 +285,7 @@ def run_round(
     corrupted its model may have corrupted its new state too. Where the previous model is kept, so
     are all states: server and clients must agree on what happened.
     """
+    context = context.in_round(round_)
     method, layout = context.method, context.network.layout
     clients, settings = len(context.federation), context.settings
     among = method.candidates(clients, round_, settings.seed)
@@ -314,7 +315,7 @@ def run_round(
             "two clients disagree, and nothing tells which one is wrong; the previous model is kept"
         )
         return server, {}, replace(outcome, kept_model=reason)
-    uploads = accepted_uploads(context, server, result, outcome)
+    uploads = accepted_uploads(context, round_, server, result, outcome)
     if uploads is None:
         reason = f"fewer than {settings.quorum} usable uploads; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)

@@ -22,6 +22,7 @@ from unskew.engine.initial_network import InitialNetwork, NetworkCache, hash_of_
 from unskew.engine.metrics import NO_METRICS, MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import is_custom
 from unskew.engine.precision import resolve_precision
+from unskew.engine.pure_hooks import checking
 from unskew.engine.runners import choose_device, example_inputs, resolve_runner
 from unskew.engine.settings import Settings, metric_name
 from unskew.engine.stage import client_context, rounds_of, settings_of
@@ -72,7 +73,8 @@ class TrainingSetup:
         """
         if federation.train.samples == 0:
             raise UnskewError("federation: no client has a sample to train on")
-        federation = method.transform_federation(federation)
+        checked = checking(method)
+        federation = checked.transform_federation(federation)
         cohort = smallest_cohort(method, settings, len(federation))
         if settings.quorum > cohort:
             raise UnskewError(
@@ -83,7 +85,7 @@ class TrainingSetup:
         if attack is not None:
             attackers = attack.attackers(len(federation), settings.seed)
             federation = attack.on_data(federation, settings.seed)
-        federation, initial_state = method.shared_samples(federation, settings.seed)
+        federation, initial_state = checked.shared_samples(federation, settings.seed)
         device = choose_device(settings)
         settings = settings.model_copy(update={"device": str(device)})
         initial = (InitialNetwork if networks is None else networks.of)(

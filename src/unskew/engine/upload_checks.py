@@ -82,7 +82,11 @@ def _by_name(context: ClientContext, client: int, reason: str) -> str:
 
 
 def accepted_uploads(
-    context: ClientContext, server: Server, result: CohortResult, outcome: RoundOutcome
+    context: ClientContext,
+    round_: int,
+    server: Server,
+    result: CohortResult,
+    outcome: RoundOutcome,
 ) -> Uploads | None:
     """Collect the accepted uploads in order of clients; None if they are below the quorum."""
     rows = [row for row, k in enumerate(outcome.clients) if k not in outcome.rejected]
@@ -101,6 +105,8 @@ def accepted_uploads(
         clients=tuple(outcome.accepted),
         classes=context.federation.classes,
         population=len(context.federation),
+        seed=context.settings.seed,
+        round=round_,
         train_loss=_column([outcome.train_loss[row] for row in rows]),
         train_accuracy=_column([result.trained[row].accuracy for row in rows]),
         label_counts=torch.stack(extras["label_counts"]) if "label_counts" in extras else None,

@@ -41,16 +41,21 @@ class Vectorised:
 
     def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train the clients of one round."""
-        for extra in self._context.extra_trainings:
-            done = self._train_once(extra, round_, tasks)
+        context = self._context.in_round(round_)
+        for number, extra in enumerate(context.extra_trainings):
+            done = self._train_once(extra, round_, tasks, self._traces_of(number))
             tasks = [
                 after_extra_training(task, trained, finished)
                 for task, trained, finished in zip(tasks, done.trained, done.finished, strict=True)
             ]
-        return self._train_once(self._context, round_, tasks)
+        return self._train_once(context, round_, tasks, self._traces_of(-1))
+
+    def _traces_of(self, training: int) -> TraceCache:
+        """Return the traces of a training: of an extra one, by its number, or of the round's."""
+        return self._traces.setdefault(training, TraceCache())
 
     def _train_once(
-        self, context: ClientContext, round_: int, tasks: Sequence[ClientTask]
+        self, context: ClientContext, round_: int, tasks: Sequence[ClientTask], traces: TraceCache
     ) -> CohortResult:
         ids = np.array([task.client for task in tasks])
         offsets, network = context.federation.train.offsets, context.network
@@ -63,7 +68,6 @@ class Vectorised:
             )
         steps = local_steps(sizes, context.settings, couples=network.couples_samples)
         order = np.argsort(-steps, kind="stable")
-        traces = self._traces.setdefault(id(context), TraceCache())
         outcome = CohortOutcome(len(tasks), network.layout.size, self._home_of_models(context))
         for rows in self._chunks(order, sizes):
             chunk_tasks = [tasks[k] for k in rows.tolist()]

@@ -18,6 +18,7 @@ from unskew.composition.parts import Part
 from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import MetricSpec, metrics_of_user
+from unskew.engine.pure_hooks import ImpureHook
 from unskew.flower.node import Node, refusal
 from unskew.flower.requests import Greeting, PrepareRequest, Request, read_arrays
 from unskew.flower.site import Data, DataFn, Site
@@ -125,7 +126,7 @@ def _evaluate(node: Node, message: Message, context: Context) -> RecordDict:
 
 def _describe_without_data(error: Exception) -> str:
     """Describe an error without its text, which may contain data; log it in full on the node."""
-    if isinstance(error, Refusal):
+    if isinstance(error, Refusal | ImpureHook):
         return str(error)
     log(ERROR, "unskew: this node failed", exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None

@@ -24,6 +24,7 @@ from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
 from unskew.engine.private_steps import PrivateStage
+from unskew.engine.pure_hooks import checking
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
@@ -160,6 +161,8 @@ class Node:
         except UnskewError as error:
             raise Refusal(f"it cannot build its network: {error}") from None
         stage, last = stages[request.stage_index], request.stage_index == len(stages) - 1
+        # In every round: a round without the nodes that refuse to train would hide the reason.
+        stage = replace(stage, method=checking(stage.method))
         context = client_context(stage, module.to(device), federation, settings, device, last=last)
         if context.network.layout.fingerprint != request.layout:
             raise Refusal("its network differs from the server's in tensors, shapes or kinds")

@@ -38,21 +38,21 @@ class GeneratorTraining:
 class Generator:
     """A network with one hidden layer over the one-hot class and the noise."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, seed: int = 0) -> None:
         self.shape = shape
-        module = nn.Sequential(
-            nn.Linear(shape.classes + shape.noise, shape.hidden),
-            nn.LayerNorm(shape.hidden),
-            nn.ReLU(),
-            nn.Linear(shape.hidden, shape.features),
-        )
+        with torch_seeded(seed, "generator"):
+            module = nn.Sequential(
+                nn.Linear(shape.classes + shape.noise, shape.hidden),
+                nn.LayerNorm(shape.hidden),
+                nn.ReLU(),
+                nn.Linear(shape.hidden, shape.features),
+            )
         self._network = FunctionalModel(module)
 
     @staticmethod
     def initial_parameters(shape: Shape, seed: int) -> Tensor:
         """Return the parameters of an untrained generator."""
-        with torch_seeded(seed, "generator"):
-            network = Generator(shape)._network
+        network = Generator(shape, seed)._network
         return flatten(network.module, network.layout)
 
     def __call__(self, parameters: Tensor, y: Tensor, noise: Tensor) -> Tensor:

@@ -1,0 +1,211 @@
+"""A hook that changes what it receives, draws from a global generator or stores something on its
+part is an error that names the hook and the part, with every runner."""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unskew as us
+from every_method import SPECS, train_quickly
+from marks import long_but
+from toys import small_federation, vector_of
+from unskew.aggregation.weighting import ClientWeighting
+from unskew.errors import UnskewError
+from unskew.methods import Aspect, ClientSide, Finished, Personalization, ServerSide, Setup
+from unskew.utils.rng import torch_generator
+
+RUNNERS = ("loop", "vectorised", "processes")
+WEIGHTS = frozenset({Aspect.WEIGHTS})
+
+
+class Weighs(ServerSide):
+    """A weighting that derives its weights with a function of the uploads."""
+
+    adds = WEIGHTS
+
+    def client_weights(self, server):
+        return ClientWeighting("mine", lambda uploads: (self._weights(uploads), {}))
+
+
+class CentersInPlace(Weighs):
+    def _weights(self, uploads):
+        return uploads.stack.sub_(uploads.previous).square().sum(1)
+
+
+class CentersWithNumpy(Weighs):
+    def _weights(self, uploads):
+        stack = uploads.stack.numpy()
+        stack -= uploads.previous.numpy()
+        return torch.from_numpy(stack).square().sum(1)
+
+
+class DrawsWeights(Weighs):
+    def _weights(self, uploads):
+        return torch.rand(len(uploads))
+
+
+class Draws(Weighs):
+    def _weights(self, uploads):
+        draw = torch_generator(uploads.seed, "weights", uploads.round)
+        return torch.rand(len(uploads), generator=draw)
+
+
+class ShrinksTheStart(ClientSide):
+    def prepare(self, client, start, payload, state):
+        start.received.mul_(0.9)
+        return start
+
+
+class ScalesSamples(ClientSide):
+    def prepare(self, client, start, payload, state):
+        client.x.div_(2)
+        return start
+
+
+class DrawsInPrepare(ClientSide):
+    def prepare(self, client, start, payload, state):
+        torch.rand(1)
+        return start
+
+
+class DrawsWithNumpy(ClientSide):
+    def finish(self, client, start, trained, state):
+        np.random.rand()  # noqa: NPY002
+        return Finished()
+
+
+class DrawsInEveryStep(ClientSide):
+    adds = frozenset({Aspect.LOCAL_LOSS})
+
+    def loss_term(self, step, refs):
+        return 0 * step.weights.sum() * random.random()
+
+
+class ChangesReferences(ClientSide):
+    adds = frozenset({Aspect.LOCAL_LOSS})
+
+    def prepare(self, client, start, payload, state):
+        return replace(start, refs={"own": start.vector * (1 + client.id), "all": start.vector})
+
+    def loss_term(self, step, refs):
+        refs["own"].mul_(0.9)
+        return 0 * step.weights.sum()
+
+
+class Counts(ClientSide):
+    count = 0
+
+    def prepare(self, client, start, payload, state):
+        self.count += 1
+        return start
+
+
+class CountsForAll(ClientSide):
+    count = 0
+
+    def prepare(self, client, start, payload, state):
+        type(self).count += 1
+        return start
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountsInAFrozenField(ClientSide):
+    count: int = 0
+
+    def prepare(self, client, start, payload, state):
+        self.count += 1
+        return start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembers(ServerSide):
+    seen: list = field(default_factory=list)
+
+    def broadcast(self, server, client):
+        self.seen.append(client)
+        return {}
+
+
+class KeepsAGenerator(ClientSide):
+    def __init__(self):
+        vars(self)["draw"] = np.random.default_rng(0)
+
+    def prepare(self, client, start, payload, state):
+        self.draw.random()
+        return start
+
+
+class ChangesItsState(ClientSide):
+    """Only from the second round on, since a client has no state before."""
+
+    def finish(self, client, start, trained, state):
+        if state:
+            return Finished(state={"steps": state["steps"].add_(trained.steps)})
+        return Finished(state={"steps": torch.tensor(trained.steps)})
+
+
+class ScalesTheFederation(Setup):
+    def transform_federation(self, federation):
+        federation.train.x[:] = 0
+        return federation
+
+
+class ShrinksThePersonalModel(Personalization):
+    replaces = frozenset({Aspect.PERSONAL_MODEL})
+
+    def personal(self, model, state):
+        return model.mul_(0.9)
+
+
+CHEATS = {
+    CentersInPlace: "client_weights of CentersInPlace changed uploads.stack in place",
+    CentersWithNumpy: "client_weights of CentersWithNumpy changed uploads.stack in place",
+    DrawsWeights: "client_weights of DrawsWeights drew from the global generator of torch",
+    ShrinksTheStart: r"prepare of ShrinksTheStart changed start.\w+ in place",
+    ScalesSamples: "prepare of ScalesSamples changed client.x in place",
+    DrawsInPrepare: "prepare of DrawsInPrepare drew from the global generator of torch",
+    DrawsWithNumpy: "finish of DrawsWithNumpy drew from the global generator of NumPy",
+    DrawsInEveryStep: "loss_term of DrawsInEveryStep drew from the global generator of Python",
+    ChangesReferences: r"loss_term of ChangesReferences changed refs\['own'\] in place",
+    Counts: "prepare of Counts changed the attribute count",
+    CountsForAll: "prepare of CountsForAll changed the attribute CountsForAll.count",
+    CountsInAFrozenField: "prepare of CountsInAFrozenField changed the attribute count",
+    Remembers: "broadcast of Remembers changed the attribute seen of its part",
+    KeepsAGenerator: "prepare of KeepsAGenerator changed the attribute draw",
+    ChangesItsState: r"finish of ChangesItsState changed state\['steps'\] in place",
+    ScalesTheFederation: "transform_federation of ScalesTheFederation changed federation.train.x",
+    ShrinksThePersonalModel: "personal of ShrinksThePersonalModel changed model in place",
+}
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.__name__)
+def test_a_hook_that_is_not_pure_is_an_error_that_names_it(cheat, runner):
+    with pytest.raises(UnskewError, match=CHEATS[cheat]) as caught:
+        us.train(small_federation(), cheat(), rounds=3, runner=runner, workers=2)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_error_says_how_to_draw_and_that_works(federation):
+    with pytest.raises(UnskewError, match=r"torch_generator\(uploads.seed, .*uploads.round\)"):
+        us.train(federation, DrawsWeights(), rounds=1)
+    method, options = Draws(), {"seed": 1, "rounds": 2, "workers": 2}
+    loop, processes = (
+        us.train(federation, method, runner=each, **options) for each in RUNNERS[::2]
+    )
+    assert torch.equal(vector_of(loop), vector_of(processes))
+
+
+DROPOUT = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3))
+
+
+@pytest.mark.parametrize("spec", long_but(["fedgen:hidden=8,generator_steps=2"], SPECS))
+def test_every_method_is_pure_with_dropout_too(spec):
+    """Other tests of every method train each with every runner; these draw random numbers."""
+    sizes = (12, 10, 8, 8, 9, 7, 6)
+    federation = small_federation(sizes, unit=True)
+    train_quickly(federation, spec, rounds=2, runner="loop", model=DROPOUT)
