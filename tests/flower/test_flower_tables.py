@@ -333,3 +333,31 @@ def test_a_node_whose_texts_are_too_few_sends_no_word(tmp_path, caplog):
     few += [{**row, "hospital": site} for row in few for site in HOSPITALS[:3]]
     with pytest.raises(UnskewError, match="'note': no client has a word in enough of its texts"):
         run_on_nodes(tmp_path / "few", few)
+
+
+def test_a_node_that_spells_its_labels_otherwise_is_left_out(tmp_path, caplog):
+    rows = hospital_rows(200, blank=0)
+    for row in rows:
+        if row["hospital"] == "west":
+            row["outcome"] = row["outcome"].upper()
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        nodes = run_on_nodes(tmp_path, rows).run
+    assert (nodes.clients, nodes.metadata["data"]["class_names"]) == (3, ["died", "left"])
+    assert "west: its label 'DIED' is spelled 'died' by most" in caplog.text
+    found = us.check(us.Federation.from_table(rows, label="outcome", client="hospital"))
+    assert "client 'west'" in [warning.subject for warning in found.warnings]
+
+
+def test_means_over_nodes_say_that_one_has_left(tmp_path):
+    from unskew.runs.remarks import remarks_on
+
+    rounds = []
+
+    def gone(name, kind, reply):
+        rounds.append(kind == "evaluate.unskew" and name == "west")
+        return None if rounds[-1] and sum(rounds) > 1 else reply
+
+    options = {"node": {"holdout": 0.25}, "evaluate_every": 1, "rounds": 3}
+    run = run_on_nodes(tmp_path, spoil=gone, **options).run
+    assert [row.get("not_evaluated", []) for row in run.metrics] == [[], ["west"], ["west"]]
+    assert "means over clients are without west in 2 evaluations" in remarks_on(run.metrics)

@@ -10,6 +10,7 @@ from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.declared import Declared, declared_columns
 from unskew.data.preprocessing.identifying import identifying
 from unskew.data.preprocessing.kinds import Evidence, agreed_kind
+from unskew.data.preprocessing.labels import spelled_otherwise
 from unskew.errors import UnskewError
 
 
@@ -124,3 +125,21 @@ def test_columns_can_be_declared():
 def test_a_wrong_declaration_names_the_column(said):
     with pytest.raises(UnskewError, match=r"columns: .*'age'"):
         declared_columns(said)
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ([["died", "left"]] * 2 + [["Died", "Left"]], [2]),
+        ([["died", "left"]] * 2 + [["left", "died "]], [2]),
+        ([["died", "left"]] * 2 + [["dead", "alive"]], [2]),
+        ([["died", "left"]] * 2 + [["moved"]], []),
+        ([["a", "b"], ["c", "d"], ["e", "f"]], []),
+        ([["died"], ["left"], ["moved", "left"]], []),
+        ([["died", "left"], ["Died", "Left"]], []),
+        ([[0, 1], [0, 1], [2, 3]], []),
+        ([["+"], ["-", "+"], ["-"]], []),
+    ],
+)  # fmt: skip
+def test_labels_that_are_spelled_otherwise(labels, found):
+    assert list(spelled_otherwise(dict(enumerate(labels)))) == found

@@ -153,6 +153,8 @@ def _accuracy(level: Mapping[str, Any] | None) -> str:
 def _notes(row: Mapping[str, Any]) -> list[str]:
     reasons = [f"missing {why}" for why in row.get("missing", {}).values()]
     reasons += [f"rejected {why}" for why in row.get("rejected", {}).values()]
+    absent = ", ".join(row.get("not_evaluated", []))
+    reasons += [f"local and personal means are without {absent}"] if absent else []
     return reasons + ([row["kept_model"]] if "kept_model" in row else [])
 
 

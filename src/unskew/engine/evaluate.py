@@ -20,6 +20,7 @@ from torch import Tensor
 
 from unskew.composition.values import Server
 from unskew.data.columns import Array, Columns
+from unskew.data.federation import Federation
 from unskew.engine.client import ClientContext
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.personal import personal_models
@@ -110,7 +111,8 @@ def evaluate(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Measure the model on every level that has samples.
 
-    Returns the metrics by level, and one table of clients per level. ``evaluate_on_clients``
+    Returns the metrics by level, with the names of clients that could not be measured, and one
+    table of clients per level. ``evaluate_on_clients``
     measures on the clients' test samples, wherever these are; ``evaluate_on_server`` returns
     further metrics of the global model.
     """
@@ -128,12 +130,22 @@ def evaluate(
     further = {} if evaluate_on_server is None else evaluate_on_server(context, position)
     if further:
         levels["global"] = {**further, **levels.get("global", {})}
-    for level, result in evaluate_on_clients(context, position).items():
+    measured = evaluate_on_clients(context, position)
+    for level, result in measured.items():
         levels[level] = result.summary(context.metrics)
         tables.append(_score_table(level, position.round, result))
-    return {
-        level: _judged_first(values, context.metrics) for level, values in levels.items()
-    }, tables
+    row = {level: _judged_first(values, context.metrics) for level, values in levels.items()}
+    return row | _absent(federation, measured), tables
+
+
+def _absent(federation: Federation, measured: Levels) -> dict[str, list[str]]:
+    """Return the clients with test samples that were not measured: the means are without them."""
+    found = {int(k) for result in measured.values() for k in result.clients}
+    absent = [int(k) for k in np.flatnonzero(federation.test.sizes) if k not in found]
+    if not absent:
+        return {}
+    names = federation.client_names
+    return {"not_evaluated": [str(k if names is None else names[k]) for k in absent]}
 
 
 def evaluate_locally(context: ClientContext, position: Position) -> Levels:

@@ -16,7 +16,7 @@ from unskew.data import checks
 from unskew.data.columns import Array
 from unskew.data.preprocessing.declared import Declared
 from unskew.data.preprocessing.fitted import Preprocessing, SentMessages, schema_message
-from unskew.data.preprocessing.labels import Classes, agree_on_classes
+from unskew.data.preprocessing.labels import Classes, agree_on_classes, spelled_otherwise
 from unskew.data.preprocessing.message_checks import (
     check_evidence,
     check_labels,
@@ -145,6 +145,11 @@ class PreprocessingExchange:
             lambda k: self._request("summarise", k, schema=plain),
             lambda k, message: self._summary(k, message, schema),
         )
+        if not self._is_regression:
+            labels_of = {k: reply["labels"] for k, reply in replies.items()}
+            others = self._nodes.with_names(spelled_otherwise(labels_of))
+            self._continue_with([k for k in replies if k not in others], others)
+            replies = {k: replies[k] for k in self.clients}
         summaries = [reply["columns"] for reply in replies.values()]
         samples = [self._samples[k] for k in replies]
         transform, classes = fit(summaries, schema, prepare, samples), None

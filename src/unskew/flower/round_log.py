@@ -46,6 +46,9 @@ class RoundLog:
                 answered,
                 asked - answered,
             )
+            if metrics.get("not_evaluated"):
+                absent = ", ".join(metrics["not_evaluated"])
+                log(WARNING, "\t├── means over nodes are without %s", absent)
             for level, measured in levels.items():
                 log(INFO, "\t└──> %s: %s", level, _text(measured))
 

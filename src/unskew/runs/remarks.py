@@ -8,7 +8,7 @@ from the name of the method, so it holds for the run it is shown with.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from unskew.utils.wording import plural
+from unskew.utils.wording import joined, plural
 
 Row = Mapping[str, Any]
 
@@ -51,8 +51,18 @@ def _rejected_clients(rows: Sequence[Row]) -> str:
     return f"{count} of {plural(len(rows), 'round')} rejected a client's upload" if count else ""
 
 
+def _changed_members(rows: Sequence[Row]) -> str:
+    """Say which clients' tests some of the means over clients are without."""
+    absent = [row["not_evaluated"] for row in rows if row.get("not_evaluated")]
+    if not absent:
+        return ""
+    names = joined(sorted({name for each in absent for name in each}))
+    return f"means over clients are without {names} in {plural(len(absent), 'evaluation')}"
+
+
 _REMARKS: tuple[Callable[[Sequence[Row]], str], ...] = (
     _high_dispersion,
     _idle_rounds,
     _rejected_clients,
+    _changed_members,
 )

@@ -44,6 +44,7 @@ class _Row(_Part):
     outputs: _Levels = {}
     rejected: dict[str, str] = {}
     missing: dict[str, str] = {}
+    not_evaluated: list[str] = []
     kept_model: str = ""
     diagnostics: dict[str, Any] = {}
 

@@ -1,6 +1,7 @@
 """The classes of all clients: every client sends the labels that it has."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UnskewError
+
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,34 @@ def agree_on_classes(messages: Sequence[Sequence[Any]]) -> Classes:
         return Classes(max(labels, default=0) + 1)
     names = tuple(sorted(str(label) for label in labels))
     return Classes(len(names), names)
+
+
+def spelled_otherwise(labels: Mapping[int, Sequence[Any]]) -> dict[int, str]:
+    """Return the clients whose labels seem to be spelled otherwise than those of most clients.
+
+    Those are labels that differ from one of more clients only in case, spaces or punctuation, and
+    several texts none of which another client has, where most clients share some.
+    """
+    held = Counter(label for each in labels.values() for label in set(each))
+    usual: dict[str, str] = {}
+    for label in sorted(map(str, held), key=lambda text: held[text]):
+        usual[_plain(label)] = label  # the label of most clients is the last one
+    found = {}
+    for client, own in labels.items():
+        others = [each for each in own if isinstance(each, str) and usual[_plain(each)] != each]
+        rarer = [each for each in others if held[usual[_plain(each)]] > held[each]]
+        if rarer:
+            found[client] = f"its label {rarer[0]!r} is spelled {usual[_plain(rarer[0])]!r} by most"
+    texts = {k: own for k, own in labels.items() if all(isinstance(each, str) for each in own)}
+    alone = [k for k, own in texts.items() if len(own) > 1 and all(held[o] == 1 for o in own)]
+    shared = sorted(str(label) for label, count in held.items() if count > 1)
+    if 2 * len(alone) < len(labels):
+        said = ", ".join(map(repr, shared[:_MAX_LISTED]))
+        for client in alone:
+            found.setdefault(client, f"no other client has any of its labels; most have {said}")
+    return found
+
+
+def _plain(label: str) -> str:
+    """Return a label without case, spaces and punctuation; a sign alone is kept."""
+    return "".join(filter(str.isalnum, label.casefold())) or label

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.data.preprocessing.labels import spelled_otherwise
 from unskew.data.quality.findings import Finding, Severity
 from unskew.data.quality.naming import class_name, client_name, listed
 from unskew.data.quality.targets import ONE_VALUE
@@ -36,6 +37,7 @@ def label_findings(federation: "Federation", doubtful: Severity) -> Iterator[Fin
     yield from continuous
     if continuous:  # a quantity has no classes that could be empty
         return
+    yield from _spellings(federation, doubtful)
     yield from _empty_classes(federation, np.flatnonzero(~present), doubtful)
     if len(federation) > 1 and len(federation) * federation.classes <= _MAX_CELLS:
         yield from _single_classes(federation, doubtful)
@@ -80,6 +82,18 @@ def _empty_classes(
         text += f", but {plural(count, 'test sample')}"
     fix = "number the labels from 0 without gaps, or set classes= to the classes that there are"
     yield Finding(severity, "classes", text, fix)
+
+
+def _spellings(federation: "Federation", severity: Severity) -> Iterator[Finding]:
+    """Yield the clients that seem to call classes otherwise than the others."""
+    names = federation.class_names
+    if names is None or len(federation) < 2 or len(federation) * federation.classes > _MAX_CELLS:
+        return
+    counts = federation.train.label_counts(federation.classes)
+    held = {k: [names[c] for c in np.flatnonzero(row)] for k, row in enumerate(counts)}
+    for client, reason in spelled_otherwise(held).items():
+        fix = "give every class one name"
+        yield Finding(severity, client_name(federation, client), reason, fix)
 
 
 def _single_classes(federation: "Federation", severity: Severity) -> Iterator[Finding]:
