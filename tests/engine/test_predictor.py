@@ -74,7 +74,8 @@ def test_adapted_networks_are_rebuilt(folder, tmp_path, method):
     loaded = read_run(tmp_path / "run")
     rows = hospital_rows(30, seed=5)
     np.testing.assert_array_equal(
-        loaded.predictor.predict_proba(rows), run.predictor.predict_proba(rows)
+        loaded.predictor.predict_proba(rows, client="west"),
+        run.predictor.predict_proba(rows, client="west"),
     )
 
 

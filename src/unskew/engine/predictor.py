@@ -1,5 +1,7 @@
-"""The final model of a run as a predictor of raw rows, in memory or from the run's folder."""
+"""The final models of a run as a predictor of raw rows, in memory or from the run's folder."""
 
+import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -10,31 +12,26 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from unskew.composition.values import Server
 from unskew.data import checks
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.cells import Column
 from unskew.data.preprocessing.fitted import Preprocessing
 from unskew.data.preprocessing.spec import parse_prepare
+from unskew.data.preprocessing.transform import Transform
 from unskew.data.read_tables import RawTable
-from unskew.engine.model_factory import make_module
+from unskew.engine.personal import ClientModels
 from unskew.engine.placement import to_tensor
-from unskew.engine.settings import Settings
-from unskew.engine.stage import client_context
-from unskew.errors import UnskewError
-from unskew.methods import make_method, names_files
+from unskew.errors import UnskewError, UnskewWarning
 from unskew.models.functional import FunctionalModel
 from unskew.models.goals import CLASSIFY
 from unskew.models.layout import assign
-from unskew.runs.checkpoint import Checkpoints
-from unskew.runs.file_names import CHECKPOINTS
-from unskew.runs.run import Run
-from unskew.utils.specs import validated
+from unskew.utils.wording import joined
 
 Rows = Any
 """Raw rows (a file, a DataFrame, dicts or texts), or arrays if nothing was prepared."""
 
 _BATCH = 1024
+_MAX_NAMES = 10
 _Size = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
@@ -80,7 +77,10 @@ class TargetUnits(BaseModel):
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Predicts the class of raw samples, or their number, with the global model of a run.
+    """Predicts the class of raw samples, or their number, with the models of a run.
+
+    ``client`` names the client whose model predicts. Without it, the global model does; a method
+    that trains none, such as ``local``, needs a client.
 
     If the run's features were prepared, samples are raw rows: a CSV or Parquet file, a DataFrame,
     a list of dicts, one dict, or a list of texts. Otherwise they are arrays like the ones that the
@@ -88,16 +88,21 @@ class Predictor:
     """
 
     module: nn.Module
+    """The global model."""
     inputs: InputFormat
     preprocessing: Preprocessing | None = None
     class_names: tuple[str, ...] | None = None
     client_names: tuple[str, ...] | None = None
+    clients: int = 0
+    method: str = ""
+    models: ClientModels | None = None
+    """The models that clients use; None if only the global one is known."""
 
     def predict(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return the most probable class of each row: its name, or its number if it has none.
 
         For a regression, return the predicted number of each row, in units of the target.
-        ``client`` is needed if every client scales its numbers by itself (``prepare=local``).
+        ``client`` is also needed if every client scales its numbers by itself (``prepare=local``).
         """
         network = FunctionalModel(self.module)
         if network.goal.predicts == "values":
@@ -117,13 +122,61 @@ class Predictor:
 
     def _outputs(self, network: FunctionalModel, rows: Rows, client: str | int | None) -> Tensor:
         x = self.features(rows, client)
-        self.module.eval()
+        module = self.module_of(client).eval()
         with torch.no_grad():
             parts = [
-                self.module(network.inputs(to_tensor(x[first : first + _BATCH])))
+                module(network.inputs(to_tensor(x[first : first + _BATCH])))
                 for first in range(0, len(x), _BATCH)
             ]
         return torch.cat(parts)
+
+    def module_of(self, client: str | int | None) -> nn.Module:
+        """Return the model that a client uses; without a client, the global model if it is trained.
+
+        The model of a client is a copy.
+        """
+        models = self.models
+        if client is None:
+            if models is not None and models.are_personal:
+                self._use_of_global_model(models)
+            return self.module
+        number = self._client_number(client)
+        module = copy.deepcopy(self.module)
+        if models is not None and models.are_personal:
+            if models.vector_of is None:
+                raise UnskewError(f"client: {self.method} has personal models, but {models.where}")
+            self._check_took_part(models, number)
+            assign(module, FunctionalModel(module).layout, models.vector_of(number))
+        return module.eval()
+
+    def _use_of_global_model(self, models: ClientModels) -> None:
+        """Warn that the global model predicts; raise if the method trains none."""
+        if not models.has_global:
+            raise UnskewError(
+                f"client: {self.method} trains no global model; name the client whose personal "
+                f"model predicts: {self._names()}"
+            )
+        warnings.warn(
+            f"predictor: the global model of {self.method} predicts, and clients have personal "
+            f"ones; to use one, set client to {self._names()}",
+            UnskewWarning,
+            stacklevel=2,
+        )
+
+    def _check_took_part(self, models: ClientModels, number: int) -> None:
+        if models.has_trained is None or models.has_trained(number):
+            return
+        name = self._name(number)
+        if not models.has_global:
+            raise UnskewError(
+                f"client: {name!r} never took part in the training, and {self.method} trains no "
+                "model for others; name another client, or train more rounds"
+            )
+        warnings.warn(
+            f"predictor: {name!r} never took part in the training, so the global model predicts",
+            UnskewWarning,
+            stacklevel=2,
+        )
 
     def features(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return what the network receives for raw samples."""
@@ -132,7 +185,7 @@ class Predictor:
         else:
             transform = self.preprocessing.transform
             if parse_prepare(self.preprocessing.spec).mode == "local":
-                transform = self.preprocessing.of_client(self._client_number(client))
+                transform = self._scaled_by(client, self.preprocessing)
             x = transform.apply(_raw_columns(rows, transform.names))
         if x.shape[1:] != tuple(self.inputs.shape):
             raise UnskewError(
@@ -140,73 +193,37 @@ class Predictor:
             )
         return x.astype(self.inputs.dtype, copy=False)
 
-    def _client_number(self, client: str | int | None) -> int:
-        assert self.preprocessing is not None
-        count = len(self.preprocessing.own)
-        if not count:
+    def _scaled_by(self, client: str | int | None, preprocessing: Preprocessing) -> Transform:
+        """Return the transformation of a client that scales its numbers by itself."""
+        if not preprocessing.own:
             raise UnskewError("predictor: every node scales its numbers by itself (prepare=local)")
-        names = self.client_names or tuple(map(str, range(count)))
         if client is None:
             raise UnskewError(
                 "client: every client scales its numbers by itself (prepare=local); name the one "
-                f"that the rows belong to, such as {names[0]!r}"
+                f"that the rows belong to: {self._names()}"
             )
-        if str(client) in names:
+        return preprocessing.of_client(self._client_number(client))
+
+    def _client_number(self, client: str | int) -> int:
+        names = self.client_names
+        if names is not None and str(client) in names:
             return names.index(str(client))
-        raise UnskewError(f"client: {client!r} is not one of the run's clients")
-
-
-def predictor_of(run: Run) -> Predictor:
-    """Return the predictor of a run; its model is read from its folder if it is not in memory."""
-    if "inputs" not in run.metadata:
-        raise UnskewError("predictor: the run does not record its inputs; run it again")
-    inputs = validated(InputFormat, run.metadata["inputs"], "run.json: inputs: ")
-    prepared, data = run.metadata.get("preprocessing"), run.metadata.get("data", {})
-    names, clients = data.get("class_names"), data.get("client_names")
-    return Predictor(
-        module=_module_in_folder(run, inputs) if run.model is None else run.model,
-        inputs=inputs,
-        preprocessing=None if prepared is None else Preprocessing.from_json(prepared),
-        class_names=None if names is None else tuple(names),
-        client_names=None if clients is None else tuple(clients),
-    )
-
-
-def _module_in_folder(run: Run, inputs: InputFormat) -> nn.Module:
-    """Build a run's network and load the weights of its last checkpoint."""
-    if run.folder is None:
-        raise UnskewError("predictor: the run has neither a model nor a folder")
-    if run.metadata.get("custom_network") or names_files(run.method):
+        if names is None and str(client).isdecimal() and int(client) < self.clients:
+            return int(client)
         raise UnskewError(
-            f"predictor: {run.folder} was trained with your network or method, whose code is not "
-            "in the folder; use the predictor of the run that us.train returned"
+            f"client: {client!r} is not one of the run's clients; use {self._names()}"
         )
-    found = Checkpoints(run.folder / CHECKPOINTS).load()
-    method = make_method(run.method)
-    stages = method.stages()
-    server = None if found is None or found[0].stage < len(stages) - 1 else found[0].server
-    if server is None:
-        raise UnskewError(f"{run.folder}: its task has no checkpoint yet; resume the run first")
-    target = run.metadata.get("target")
-    units = None if target is None else validated(TargetUnits, target, "run.json: target: ")
-    example = inputs.example(units)
-    loss = run.metadata.get("configuration", {}).get("loss")
-    _, module = make_module(example, run.network, run.seed, loss)
-    context = client_context(
-        stages[-1], module, example, Settings(seed=run.seed), torch.device("cpu"), last=True
-    )
-    network = context.network
-    _check_size(server, network.layout.size, run)
-    assign(network.module, network.layout, context.method.model(server))
-    return network.module.eval()
 
+    def _name(self, number: int) -> str:
+        return str(number) if self.client_names is None else self.client_names[number]
 
-def _check_size(server: Server, size: int, run: Run) -> None:
-    if len(server.vector) != size:
-        raise UnskewError(
-            f"{run.folder}: its checkpoint has {len(server.vector)} numbers, and {run.network} has "
-            f"{size}; it was written by another version"
-        )
+    def _names(self) -> str:
+        """Return the names of the clients, or the first ones of many."""
+        if self.client_names is None:
+            return f"a number from 0 to {self.clients - 1}"
+        first = [repr(name) for name in self.client_names[:_MAX_NAMES]]
+        more = self.clients - len(first)
+        return joined([*first, f"{more} others"] if more else first, "or")
 
 
 def _raw_columns(rows: Rows, names: list[str]) -> Mapping[str, Column]:

@@ -28,6 +28,7 @@ from unskew.engine.hook_checks import (
     checked_server,
     server_error_context,
 )
+from unskew.engine.personal import ON_NODES, ClientModels, fine_tuned
 from unskew.engine.placement import to_device
 from unskew.engine.private_steps import PrivateStage
 from unskew.engine.progress import RoundCallback, show_progress
@@ -114,6 +115,7 @@ def run_training(
     _warn_of_idle_rounds(run)
     _warn_of_rejected_clients(run)
     run.model, run.states = stage_run.module(position.server), position.states
+    run.client_models = stage_run.client_models(position)
     run.sample_weights = weights_table(position.states)
     if folder is not None and run.sample_weights is not None:
         folder.write_sample_weights(run.sample_weights)
@@ -175,6 +177,12 @@ class StageRun:
         assign(module, self._context.network.layout, self._context.method.model(server))
         return module.eval()
 
+    def client_models(self, position: Position) -> ClientModels:
+        """Return the models that clients use; those of remote clients stay there."""
+        layout = self._context.network.layout
+        found = ClientModels.of(self._context.method, layout, position)
+        return found if self._backend.is_local else found.elsewhere(ON_NODES)
+
     def run(self, position: Position, progress: bool | RoundCallback | None) -> Position:
         """Run the rounds from ``position`` to the end of the stage; return the position there."""
         context = self._context
@@ -228,6 +236,8 @@ class StageRun:
             position.accepted,
         )
         position = position.after_round(server, new_states, outcome.sizes)
+        if self._evaluates and self._backend.is_local and self._is_over(position):
+            position = replace(position, tuned=fine_tuned(self._context, position))
         metrics, tables = to_jsonable(self._metrics_and_tables(position, outcome))
         metrics["seconds"] = round(time.perf_counter() - started, 6)
         self._run.metrics.append(metrics)

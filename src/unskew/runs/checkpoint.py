@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from unskew.runs.leftovers import (
     CHECKPOINT,
     CHECKPOINT_FILES,
     STATE_FILE,
+    TUNED,
     remove_checkpoint,
     remove_leftovers,
     temporary_path,
@@ -53,6 +55,8 @@ class Position:
     round: int = 0
     server: Server | None = None
     states: ClientStates = field(default_factory=ClientStates)
+    tuned: ClientStates = field(default_factory=ClientStates)
+    """At the end of the run, what fine-tuning has changed in the clients' personal models."""
     earlier: Mapping[str, Server] = field(default_factory=dict)
     accepted: AcceptedSizes = field(default_factory=AcceptedSizes)
     """How large what clients sent in this stage was, where it was accepted."""
@@ -64,8 +68,14 @@ class Position:
 
         ``changed`` are the new states of its clients, and ``sizes`` those of what was accepted.
         """
-        states, accepted = self.states.updated(changed), self.accepted.after_round(sizes)
-        return replace(self, round=self.round + 1, server=server, states=states, accepted=accepted)
+        return replace(
+            self,
+            round=self.round + 1,
+            server=server,
+            states=self.states.updated(changed),
+            tuned=ClientStates(),
+            accepted=self.accepted.after_round(sizes),
+        )
 
     def after_stage(self, name: str) -> "Position":
         """Return the position at the start of the next stage; this stage's server is kept."""
@@ -105,6 +115,10 @@ class Checkpoints:
         save_tensors(position.accepted.to_tensors(), temporary / ACCEPTED)
         files = position.states.in_store(self.store).on_disk()
         save_tensors(_state_index(files), temporary / "clients.safetensors")
+        if position.tuned:
+            tuned = position.tuned.in_store(self.store).on_disk()
+            save_tensors(_state_index(tuned, len(files)), temporary / TUNED)
+            files |= tuned
         content = {
             "stage": position.stage,
             "round": position.round,
@@ -218,8 +232,10 @@ class Checkpoints:
         try:
             content = _read_position(folder)
             servers = _servers_from_tensors(load_file(folder / "server.safetensors"))
-            index = load_file(folder / "clients.safetensors")
-            records = list(self._read_records(index, content["states"]))
+            states = self._read_states(folder / "clients.safetensors", content["states"])
+            tuned = ClientStates()
+            if (folder / TUNED).is_file():
+                tuned = self._read_states(folder / TUNED, content["states"])
             sizes = load_file(folder / ACCEPTED) if (folder / ACCEPTED).is_file() else {}
             accepted = AcceptedSizes.from_tensors(sizes)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -229,17 +245,45 @@ class Checkpoints:
             stage=content["stage"],
             round=content["round"],
             server=servers.pop("now", None),
-            states=ClientStates.from_disk(self.store, records),
+            states=states,
+            tuned=tuned,
             earlier={name.removeprefix("earlier/"): server for name, server in servers.items()},
             accepted=accepted,
         )
         return position, content["marks"]
 
+    def _read_states(self, index: Path, files: Mapping[str, str]) -> ClientStates:
+        records = list(self._read_records(load_file(index), files))
+        return ClientStates.from_disk(self.store, records)
+
     def _read_records(self, index: Tensors, files: Mapping[str, str]) -> Iterator[StateRecord]:
         for number, (name, digest) in enumerate(files.items()):
             in_file = index["file"] == number
+            if not bool(in_file.any()):
+                continue
             clients, nbytes = index["client"][in_file].tolist(), index["nbytes"][in_file].tolist()
             yield from self.store.folder.read(name, digest, dict(zip(clients, nbytes, strict=True)))
+
+
+class StatesInFolder(Mapping[int, Tensors]):
+    """The states of a run's clients in its folder, opened when they are first used."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+
+    @cached_property
+    def _states(self) -> Mapping[int, Tensors]:
+        found = Checkpoints(self._run / CHECKPOINTS).load()
+        return {} if found is None else found[0].states
+
+    def __getitem__(self, client: int) -> Tensors:
+        return self._states[client]
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._states)
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -265,11 +309,11 @@ def _servers_to_tensors(position: Position) -> dict[str, Tensor]:
     return tensors
 
 
-def _state_index(files: Mapping[StateFile, list[StateRecord]]) -> dict[str, Tensor]:
+def _state_index(files: Mapping[StateFile, list[StateRecord]], first: int = 0) -> dict[str, Tensor]:
     """Return for each client the index of the file of its state, and the size of the state."""
     rows = [
         (record.client, number, record.nbytes)
-        for number, records in enumerate(files.values())
+        for number, records in enumerate(files.values(), start=first)
         for record in records
     ]
     columns = torch.tensor(rows, dtype=torch.int64).reshape(-1, 3).T

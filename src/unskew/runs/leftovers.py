@@ -22,7 +22,12 @@ from unskew.runs.file_names import (
 ACCEPTED = "accepted.safetensors"
 """Its file of the sizes of what was accepted; earlier versions wrote none."""
 
-CHECKPOINT_FILES = ("server.safetensors", "clients.safetensors", ACCEPTED, "position.json")
+TUNED = "tuned.safetensors"
+"""Its file of what fine-tuning changed in personal models, at the end of a run."""
+
+CHECKPOINT_FILES = (
+    "server.safetensors", "clients.safetensors", ACCEPTED, TUNED, "position.json"
+)  # fmt: skip
 """The files of one checkpoint."""
 
 CHECKPOINT = re.compile(r"stage\d+-round\d{6,}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from unskew.errors import UnskewError
+from unskew.runs.checkpoint import StatesInFolder
 from unskew.runs.client_tables import ClientTables
 from unskew.runs.file_names import CLIENTS, METRICS, RUN, SAMPLE_WEIGHTS_FILE
 from unskew.runs.find_folders import folders_with
@@ -20,6 +21,8 @@ TUNING = "tuning"
 
 def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     """Read one run, finished or not, from its folder. It has everything except the model.
+
+    The states of clients are read when they are used.
 
     The tables of clients, which are the largest part of a folder, are checked here and read again
     when they are used; with ``tables=False`` there are none.
@@ -37,6 +40,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
         metrics=read_lines(folder / METRICS),
         client_tables=ClientTables(folder / CLIENTS) if tables else [],
         folder=folder,
+        states=StatesInFolder(folder),
         sample_weights=_read_sample_weights(folder) if tables else None,
         metadata=metadata,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.runs.checkpoint import StatesInFolder
 from unskew.runs.client_tables import ClientTables
 from unskew.runs.cost import Cost, Traffic, add_up
 from unskew.runs.frames import history_frame
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from unskew.composition.values import Tensors
+    from unskew.engine.personal import ClientModels
     from unskew.engine.predictor import Predictor
 
 FinalBy = Literal["mean", "last"]
@@ -55,15 +57,23 @@ class Run:
     states: "Mapping[int, Tensors]" = field(default_factory=dict)
     """The local state of each client, such as sample weights or a personal model's local part.
 
-    It stays in the process of the training: a run executed by another process has no states.
+    It is read from the run's folder if another process executed the run; without a folder, such a
+    run has no states.
     """
+    client_models: "ClientModels | None" = None
+    """The models that clients use; see :meth:`personal_model`."""
     sample_weights: dict[str, Any] | None = None
     """Histograms of sample weights, if clients have them: see :mod:`unskew.runs.sample_weights`."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Settings, data and versions: the content of ``run.json``."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "states": {}}
+        models = self.client_models
+        return {
+            **self.__dict__,
+            "states": {} if self.folder is None else StatesInFolder(self.folder),
+            "client_models": None if models is None else models.elsewhere(),
+        }
 
     def __repr__(self) -> str:
         name, level = self.metric.name, self.level
@@ -163,14 +173,19 @@ class Run:
 
     @property
     def predictor(self) -> "Predictor":
-        """The global model as a predictor of raw rows: ``run.predictor.predict("new.csv")``.
+        """The final models as a predictor of raw rows: ``run.predictor.predict("new.csv")``.
 
         It works for runs in memory and for runs read from their folder, unless the network or the
-        method is user-defined.
+        method is user-defined. Where clients have models of their own, name one:
+        ``predict("new.csv", client="Delft")``.
         """
         # The engine is above this package, so it is imported when it is needed.
-        found: Predictor = import_module("unskew.engine.predictor").predictor_of(self)
+        found: Predictor = import_module("unskew.engine.run_predictor").predictor_of(self)
         return found
+
+    def personal_model(self, client: str | int) -> "nn.Module":
+        """Return a module with the final weights of the model that a client uses."""
+        return self.predictor.module_of(client)
 
     @property
     def accuracy(self) -> float:
