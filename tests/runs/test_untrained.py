@@ -7,7 +7,7 @@ from unskew.errors import UnskewWarning
 from unskew.report.charts import all_charts
 from unskew.runs.runs import Runs
 
-DIVERGED = {"model": "mlp:hidden=8", "rounds": 2, "lr": 1e38, "batch_size": 2}
+DIVERGED = {"model": "mlp:hidden=8", "rounds": 2, "lr": 1e30, "batch_size": 2}
 
 
 @pytest.fixture(scope="module")
