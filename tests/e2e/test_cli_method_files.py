@@ -48,6 +48,19 @@ def test_the_command_line(terminal, folder):
     assert "no class" in terminal.error(*compare, "my.py:Proximl")
 
 
+def test_what_a_method_does_not_declare_is_not_claimed(terminal):
+    lines = {line.strip() for line in terminal.output("methods", "my.py:Proximal").splitlines()}
+    for key in ("kind", "sent to clients", "sent to the server", "needs individual updates"):
+        assert any(line.startswith(key) and line.endswith("not declared") for line in lines)
+    (alone,) = terminal.json("methods", "my.py:Proximal")
+    assert alone["needs individual updates"] is None
+    composed = terminal.json("methods", "my.py:Proximal+ida")
+    assert composed["needs individual updates"] is True
+    assert composed["sent to the server"] is None
+    assert "not declared" in terminal.output("flower", "sends", "my.py:Proximal")
+    assert terminal.json("methods", "ida+fedprox")["sent to clients"] == "model"
+
+
 def test_tuning_searches_the_grid_of_the_class(terminal):
     rows = terminal.json(
         *("compare", "--rounds", 2, "--seeds", 1, "--methods", "my.py:Proximal", "--tune"),

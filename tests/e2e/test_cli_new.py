@@ -60,6 +60,25 @@ def test_nothing_is_overwritten(terminal):
     assert Path("test_gradnorm.py").read_text(encoding="utf-8") == "mine"
 
 
+def test_the_package_is_changed_only_if_asked(terminal, tmp_path):
+    clone = ("pyproject.toml", "src/unskew/methods/_registry.py")
+    for file in clone:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    terminal.output("new", "method", "GradNorm")
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
+    assert written == {*clone, "gradnorm.py", "test_gradnorm.py"}
+    for file in clone:
+        assert (tmp_path / file).read_bytes() == (ROOT / file).read_bytes()
+
+
+def test_the_package_is_in_a_clone(terminal):
+    assert terminal.error("new", "method", "GradNorm", "--package") == (
+        "error: --package: this folder is not the root of a clone of unskew\n"
+    )
+    assert not list(Path().iterdir())
+
+
 @pytest.mark.parametrize("name", ["Grad-Norm", "1st", "x", "a" * 26])
 def test_a_bad_name(name, terminal):
     assert "name must be 2 to 25 letters and digits" in terminal.error("new", "method", name)
@@ -77,8 +96,9 @@ def test_the_tests_of_a_clone_pass_with_new_methods(terminal, tmp_path):
     for file in ("pyproject.toml", "mkdocs.yml"):
         shutil.copy(ROOT / file, tmp_path)
     for kind, name in NAMES.items():
-        terminal.output("new", "method", name, "--kind", kind)
-        assert f"src/unskew/methods/{name.lower()}.py" in terminal.error("new", "method", name)
+        terminal.output("new", "method", name, "--kind", kind, "--package")
+        again = terminal.error("new", "method", name, "--package")
+        assert f"src/unskew/methods/{name.lower()}.py" in again
     tests = [
         *(
             "tests/methods",

@@ -1,4 +1,4 @@
-"""The files of a new method: those of the package, in a clone of it, or a file and its test."""
+"""The files of a new method: a file and its test, or those of the package, in a clone of it."""
 
 import re
 from collections.abc import Mapping
@@ -63,10 +63,15 @@ _KINDS = {
 }
 
 
-def new_files(root: Path, name: str, kind: str) -> dict[Path, str]:
-    """Return the text of each file to write or change, by its path below ``root``."""
+def new_files(root: Path, name: str, kind: str, *, package: bool) -> dict[Path, str]:
+    """Return the text of each file to write or change, by its path below ``root``.
+
+    With ``package``, the root is that of a clone of unskew, and the method becomes part of it.
+    """
+    if package and not _is_clone(root):
+        raise UnskewError("package: this folder is not the root of a clone of unskew")
     values = _values(name, _KINDS[kind])
-    if not _is_clone(root):
+    if not package:
         values |= {"citation": "Authors, title and year, if it is published.", "paper": ""}
         test = "test_alone.py.txt"
         created = {Path(f"{values['name']}.py"): f"{kind}.py.txt",
@@ -104,10 +109,10 @@ def write_files(root: Path, texts: Mapping[Path, str]) -> list[str]:
     return [f"{verb} {path}" for path, verb in verbs.items()]
 
 
-def next_steps(root: Path, name: str) -> str:
+def next_steps(name: str, *, package: bool) -> str:
     """Return what to do after the files are written."""
     module = name.lower()
-    if not _is_clone(root):
+    if not package:
         return (
             f"try it:  python test_{module}.py\n"
             f"         unskew compare --methods fedavg,{module}.py:{name[0].upper()}{name[1:]}"

@@ -55,14 +55,16 @@ def list_methods(
         if method is not None and len(method.parts) > 1:
             entries = _composition(method, rows)
             entries["parts"] = ", ".join(part.name for part in method.parts)
-            entries = {key: in_words(value) for key, value in entries.items() if key != "name"}
+            entries = {key: _declared(value) for key, value in entries.items() if key != "name"}
             print_rich(details(f"{method.spec}: {len(method.parts)} parts", entries))
         for row in rows:
             print_rich(_block(row))
 
 
 def _row_of(part: "Part") -> Row:
-    about = part.about
+    from unskew.composition.declared import Parts  # noqa: PLC0415
+
+    about = Parts((part,)).about
     row = {
         "name": part.name,
         "title": about.title,
@@ -128,6 +130,13 @@ _RUNNERS = {
 }
 
 
+_DECLARED = ("sent to clients", "sent to the server", "needs individual updates")
+
+
+def _declared(value: object) -> str:
+    return "not declared" if value is None else in_words(value)
+
+
 def _block(row: Row) -> "Group":
     """Describe one method with one line per property."""
     searched = "; ".join(
@@ -135,12 +144,11 @@ def _block(row: Row) -> "Group":
         for key, values in row["searched"].items()
     )
     entries = {
-        **{key: row[key] for key in ("paper", "kind")},
+        "paper": row["paper"],
+        "kind": _declared(row["kind"]),
         "meant for": f"{row['meant for']} accuracy",
         **{key: ", ".join(row[key]) for key in ("adds to", "replaces") if row[key]},
-        "sent to clients": row["sent to clients"],
-        "sent to the server": row["sent to the server"],
-        "needs individual updates": in_words(row["needs individual updates"]),
+        **{key: _declared(row[key]) for key in _DECLARED},
         "runner": _RUNNERS[row["runner"]],
         "searched by --tune": f"learning rate; {searched}" if searched else "learning rate",
     }

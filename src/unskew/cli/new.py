@@ -34,20 +34,25 @@ def new_method(
             "clients (personal), or who takes part, on which data and network (setup)."
         ),
     ] = MethodKind.CLIENT,
+    package: Annotated[
+        bool,
+        typer.Option("--package", help="Add it to the package, in the root of a clone of unskew."),
+    ] = False,
 ) -> None:
     """Write a method that works, with a test that passes, to be changed into yours.
 
-    In any folder, this writes two files: gradnorm.py with the class GradNorm, and its test. The
-    method is used by its file and class, and composes like any other:
+    It writes two files into the current folder: gradnorm.py with the class GradNorm, and its test.
+    The method is used by its file and class, and composes like any other:
 
     Example:  [bold]unskew new method GradNorm[/bold]
 
     then:  [bold]unskew compare --methods fedavg,gradnorm.py:GradNorm:mu=0.5+ida[/bold]
 
-    In the root of a clone of unskew, it adds the method to the package: its file, registry entry,
-    test and page, and its rows in the tables of the documentation. The quick tests pass right away.
+    With --package, it adds the method to the clone of unskew in the current folder: its file,
+    registry entry, test and page, and its rows in the tables of the documentation. The quick tests
+    pass right away.
 
-    Example:  [bold]unskew new method FairAvg --kind server[/bold]
+    Example:  [bold]unskew new method FairAvg --kind server --package[/bold]
 
     The four kinds are the groups of hooks that docs/add-a-method.md explains. Existing files are
     never overwritten.
@@ -55,6 +60,6 @@ def new_method(
     from unskew.cli.method_scaffold import new_files, next_steps, write_files  # noqa: PLC0415
 
     root = Path()
-    for line in write_files(root, new_files(root, name, kind)):
+    for line in write_files(root, new_files(root, name, kind, package=package)):
         typer.echo(line)
-    typer.echo(next_steps(root, name))
+    typer.echo(next_steps(name, package=package))

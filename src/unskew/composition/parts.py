@@ -104,7 +104,7 @@ class Part(metaclass=_PartClass):
     """Separates the part's tensors from those of other parts; None: its name. Parts of several
     stages that share a client's state have the same scope."""
     _prefix: ClassVar[str] = "part/"
-    about: ClassVar[About] = About(title="Custom method", paper="", kind="objective")
+    about: ClassVar[About] = About(title="Custom method", paper="", kind=None)
     grid: ClassVar[SearchSpace] = {}
     """What a search tries per option, as in the paper where it says so: the values as a tuple, or
     a :class:`~unskew.composition.search_space.LogRange`."""

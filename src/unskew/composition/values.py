@@ -24,18 +24,22 @@ Level = Literal["global", "global on local tests", "personal"]
 
 @dataclass(frozen=True)
 class About:
-    """The description of a method in the table of methods."""
+    """The description of a method in the table of methods; None is what is not declared.
+
+    Of methods in the package, which tests hold to it, what is not declared is the model alone, and
+    no need of individual updates.
+    """
 
     title: str
     paper: str
-    kind: Literal["server", "objective", "personal", "several models", "densities"]
+    kind: Literal["server", "objective", "personal", "several models", "densities"] | None
     level: Level = "global"
-    needs_individual_updates: bool = False
+    needs_individual_updates: bool | None = None
     """Whether the server must see each client's update, which excludes secure aggregation."""
-    down: str = "model"
+    down: str | None = None
     """What a client receives per round: the model or a part of it, then anything else, separated by
     commas."""
-    up: str = "model"
+    up: str | None = None
     """What a client sends per round; "(once)" and "(before)" mark what is not sent every round."""
     only_with_norms: bool = False
     """Whether the method has an effect only on networks with BatchNorm."""

@@ -38,14 +38,17 @@ _COLUMNS = (
     "secure aggregation",
 )
 
+_SECURE_AGGREGATION = {True: "no", False: "conceivable", None: "not declared"}
+
 
 @dataclass
 class TrafficPreview:
     """What a method sends besides its model, and which parts of the model stay on the node."""
 
     method: str
-    needs_individual_updates: bool
-    """Whether the server must see each node's update, which rules out secure aggregation."""
+    needs_individual_updates: bool | None
+    """Whether the server must see each node's update, which rules out secure aggregation; None: the
+    method does not declare it."""
     needs_samples: bool = False
     """Whether the method needs pooled samples, so that it cannot run on nodes."""
     down: set[str] = field(default_factory=set)
@@ -64,7 +67,7 @@ class TrafficPreview:
             texts = ["cannot run on nodes: it needs their samples in one place", *[""] * 4]
             return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
         texts = [_joined(names) for names in (self.down, self.up, self.local_parts, self.state)]
-        texts.append("no" if self.needs_individual_updates else "conceivable")
+        texts.append(_SECURE_AGGREGATION[self.needs_individual_updates])
         return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
 
 
