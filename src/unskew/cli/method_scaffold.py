@@ -26,7 +26,7 @@ class _Kind:
     neutral: str
     """The option with which the method is FedAvg."""
     equation: str
-    sends: str = "- | - | - | - | conceivable"
+    sends: str = "- | - | - | - | conceivable | scalars, models"
     """The cells of the deployment guide's table."""
     evaluated: str = "The global model."
     traffic: str = "Only the model."
@@ -50,7 +50,7 @@ _KINDS = {
         summary="the last layers",
         neutral="layers=0",
         equation="client:  (u_k, h_k) = local training from (u, h_k),  h_k the last layers",
-        sends="- | - | head | kept | conceivable",
+        sends="- | - | head | kept | conceivable | scalars, models",
         evaluated="The *personal* level: the shared layers with the client's own last layers.",
         traffic="All but the last layers, both ways.",
     ),

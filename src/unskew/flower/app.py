@@ -4,10 +4,11 @@ import json
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from logging import ERROR
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -19,22 +20,28 @@ from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import MetricSpec, metrics_of_user
 from unskew.engine.pure_hooks import ImpureHook
+from unskew.errors import UnskewError
+from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
+from unskew.flower.policy import Policy
 from unskew.flower.requests import Greeting, PrepareRequest, Request, read_arrays
-from unskew.flower.site import Data, DataFn, Site
+from unskew.flower.sent_log import Outgoing, SentLog
+from unskew.flower.site import Data, DataFn, Site, name_of
 from unskew.flower.wire import (
     ACTION,
     NODE_INFO,
     PREPARE,
+    REFUSAL,
     REPLY,
     Refusal,
     log,
 )
 from unskew.methods import make_method
 
-Handler = Callable[[Node, Message, Context], RecordDict]
+Handler = Callable[[Node, Message, Context], Outgoing]
 
 _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
+_POLICY = "policy"
 
 _INSTALLED = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _NOT_OF_THE_USER = (str(Path(__file__).parents[1]), *_INSTALLED, "<")
@@ -52,6 +59,7 @@ def client_app(
     noise: Literal["secret", "seeded"] = "secret",
     task: TaskName | None = None,
     metrics: Sequence[MetricSpec] = (),
+    policy: Policy | Mapping[str, Any] | str | Path | None = None,
 ) -> ClientApp:
     """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
@@ -74,24 +82,35 @@ def client_app(
     and for raw tables that do not set theirs.
     ``metrics`` are the functions of the strategy's metrics; those with a name in unskew need not be
     given, but may be.
+
+    ``policy`` is what the site allows, as a TOML file or its values (``docs/deploy.md``). The
+    ``policy`` of the node's config narrows it further.
     """
     chosen = make_method(method)
     computed = metrics_of_user(metrics)
+    own_policy = None if policy is None else Policy.of(policy)
     app = ClientApp()
 
-    def node(context: Context) -> Node:
+    def state_folder(context: Context) -> Path | None:
         folder = _state_folder(context) if state == "auto" else state
-        site = Site.of(data, context, name, task)
-        path = None if folder is None else Path(folder)
-        return Node(site, chosen, model, device, path, noise == "secret", computed)
+        return None if folder is None else Path(folder)
+
+    def node(context: Context) -> Node:
+        allowed = _policy(context, own_policy)
+        site, folder = Site.of(data, context, name, task), state_folder(context)
+        return Node(site, chosen, model, device, folder, noise == "secret", computed, allowed)
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:
+            log_of_sent = SentLog(state_folder(context), context, name or name_of(context))
             try:
-                content = handler(node(context), message, context)
+                outgoing = handler(node(context), message, context)
+                log_of_sent.add(outgoing)
             except Exception as error:
-                content = refusal(_describe_without_data(error))
-            return Message(content, reply_to=message)
+                outgoing = Outgoing(refusal(_describe_without_data(error)), REFUSAL)
+                with suppress(Refusal):  # a refusal holds no data
+                    log_of_sent.add(outgoing)
+            return Message(outgoing.content, reply_to=message)
 
         return reply
 
@@ -102,26 +121,59 @@ def client_app(
     return app
 
 
-def _describe_node(node: Node, message: Message, context: Context) -> RecordDict:
-    del context
-    Greeting.of(message.content)
-    return RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(node.site.info())})})
+def _describe_node(node: Node, message: Message, context: Context) -> Outgoing:
+    request = Greeting.of(message.content)
+    _check_messages(node, request.run, context)
+    info = node.site.info()
+    check_method(node.policy, node.method, {"statistics"} if "target" in info else {"scalars"})
+    content = RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(info)})})
+    return Outgoing(content, "info", request.run)
 
 
-def _prepare(node: Node, message: Message, context: Context) -> RecordDict:
+def _prepare(node: Node, message: Message, context: Context) -> Outgoing:
     request = PrepareRequest.of(message.content)
+    _check_messages(node, request.run, context)
     reply = node.preprocessing(request.run, context).reply_to(request)
-    return RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
+    content = RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
+    return Outgoing(content, request.step, request.run)
 
 
-def _train(node: Node, message: Message, context: Context) -> RecordDict:
+def _train(node: Node, message: Message, context: Context) -> Outgoing:
     request = Request.of(message.content)
-    return node.train(request, read_arrays(message.content), context)
+    _check_messages(node, request.run, context)
+    tensors = read_arrays(message.content, node.policy.limits.megabytes)
+    return _of_round("train", node.train(request, tensors, context), node, request)
 
 
-def _evaluate(node: Node, message: Message, context: Context) -> RecordDict:
+def _evaluate(node: Node, message: Message, context: Context) -> Outgoing:
     request = Request.of(message.content)
-    return node.evaluate(request, read_arrays(message.content), context)
+    _check_messages(node, request.run, context)
+    tensors = read_arrays(message.content, node.policy.limits.megabytes)
+    return _of_round("evaluate", node.evaluate(request, tensors, context), node, request)
+
+
+def _of_round(kind: str, content: RecordDict, node: Node, request: Request) -> Outgoing:
+    stage = node.method.stages()[request.stage_index].name
+    return Outgoing(content, kind, request.run, stage, request.round)
+
+
+def _check_messages(node: Node, run: str, context: Context) -> None:
+    """Refuse a message more than the policy allows in a run."""
+    limit = node.policy.limits.messages
+    if SentLog(node.folder, context, node.site.name).messages(run) >= limit:
+        raise Refusal(f"its policy allows {limit} messages in one run")
+
+
+def _policy(context: Context, own: Policy | None) -> Policy:
+    """Return the policy in the node's config, narrowed by the app's own."""
+    path = context.node_config.get(_POLICY)
+    if path is None:
+        return own or Policy()
+    try:
+        site = Policy.of(str(path))
+        return site if own is None else site.narrowed(own)
+    except UnskewError as error:
+        raise Refusal(str(error)) from None
 
 
 def _describe_without_data(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """A node's part of a round: the engine's code for one client, between two messages."""
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
 from unskew.errors import UnskewError
+from unskew.flower.leaving import check_evaluation, check_stage
 from unskew.flower.node_preprocessing import NodePreprocessing
+from unskew.flower.policy import Policy
 from unskew.flower.requests import Request
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
@@ -68,12 +70,16 @@ class Node:
     """Whether the noise of private stages is drawn secretly instead of from the run's seed."""
     metrics: tuple[PredictionMetric, ...] = ()
     """The user's metrics, which the server asks for by name."""
+    policy: Policy = field(default_factory=Policy)
+    """What the site allows."""
 
     def train(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
         """Train one round; the client's state stays on the node."""
         client = self._prepared(request.run, context).context(request)
-        if request.round >= rounds_of(self.method.stages()[request.stage_index], client.settings):
+        stage = self.method.stages()[request.stage_index]
+        if request.round >= rounds_of(stage, client.settings):
             raise Refusal(f"the stage ends before round {request.round + 1}")
+        check_stage(self.policy, stage.name, client, request.client)
         state_store = self._state_store(request, context)
         state = dict(state_store.read(request.state))
         hidden = hidden_from_server(client.method, client.network.layout)
@@ -94,6 +100,8 @@ class Node:
     def evaluate(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
         """Evaluate the global and the client's personal model on its test samples."""
         client = self._prepared(request.run, context).context(request)
+        stage = self.method.stages()[request.stage_index].name
+        check_evaluation(self.policy, stage, client, request.client)
         x, y = client.federation.test.client(request.client)
         plan = self._metric_plan(request, client)
 
@@ -132,7 +140,9 @@ class Node:
         raw = self.site.raw
         if raw is None:
             raise Refusal("it has no raw table to prepare")
-        return NodePreprocessing(raw, context, self.folder, run, self.site.name, self.secret_noise)
+        return NodePreprocessing(
+            raw, context, self.folder, run, self.site.name, self.secret_noise, self.policy
+        )
 
     def _prepared(self, run: str, context: Context) -> "Node":
         """Return the node with features, if it has a raw table."""

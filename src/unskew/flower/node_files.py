@@ -1,6 +1,7 @@
 """The files that a node writes for a run: below its state folder, and nowhere else."""
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,6 +40,16 @@ class NodeFiles:
             self._list({*written, path.name})
         write_bytes(path, content)
         return path
+
+    def append(self, name: str, content: bytes) -> None:
+        """Append to a file that is never removed, and wait until it is on the disk."""
+        path = self._at(path_name(name))
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, except for those that this class has not written."""

@@ -15,17 +15,17 @@ from unskew.data.preprocessing.fitted import noise_of, schema_message
 from unskew.data.preprocessing.labels import Classes, describe_labels
 from unskew.data.preprocessing.protocol import (
     Message,
-    Schema,
     declared_schema,
     describe_columns,
     summarise_columns,
 )
 from unskew.errors import UnskewError
+from unskew.flower.leaving import check_columns
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
+from unskew.flower.policy import Policy
 from unskew.flower.requests import Fitted, PrepareRequest
 from unskew.flower.table_checks import (
-    MIN_CELL,
     refuse_identifying,
     refuse_other_columns,
     refuse_other_kinds,
@@ -46,10 +46,8 @@ class NodePreprocessing:
     run: str
     name: str
     secret_noise: bool
-    declared: Schema = field(default_factory=dict)
-    """What the site itself says about its columns."""
-    min_cell: int = MIN_CELL
-    """The site's own limit; of it and the server's, the larger applies."""
+    policy: Policy = field(default_factory=Policy)
+    """What the site allows, and says about its columns."""
 
     def reply_to(self, request: PrepareRequest) -> Message:
         """Return what the node sends; its reasons to refuse hold no cells of the table."""
@@ -64,7 +62,9 @@ class NodePreprocessing:
             "apply": self._apply,
         }
         try:
-            return steps[request.step](request)
+            reply = steps[request.step](request)
+            check_columns(self.policy, {} if request.step == "apply" else reply)
+            return reply
         except Refusal:
             raise
         except UnskewError as error:
@@ -81,16 +81,16 @@ class NodePreprocessing:
         del request
         if self.raw.prepare.budget is not None:
             raise Refusal("with a privacy budget, it does not describe its columns")
-        refuse_identifying(self.raw.columns, self.declared)
+        refuse_identifying(self.raw.columns, self.policy.columns)
         return describe_columns(self.raw.train_columns())
 
     def _summarise(self, request: PrepareRequest) -> Message:
         schema, prepare = request.columns or {}, self.raw.prepare
         refuse_other_columns(schema, self.raw.columns)
-        refuse_other_kinds(schema, self.declared)
+        refuse_other_kinds(schema, self.policy.columns)
         if prepare.budget is None:
-            refuse_identifying(self.raw.columns, self.declared)
-            refuse_unlike(self.raw.columns, schema, self.declared)
+            refuse_identifying(self.raw.columns, self.policy.columns)
+            refuse_unlike(self.raw.columns, schema, self.policy.columns)
             return self._summary(schema, request)
         # Noise protects one release; asked again, the node repeats it or refuses.
         declared_schema(list(schema), schema, prepare, "server")
@@ -109,7 +109,8 @@ class NodePreprocessing:
         rng = noise_of(request.seed, request.client)
         if self.secret_noise:
             rng = np.random.default_rng(secrets.randbits(128))
-        prepare = replace(self.raw.prepare, min_cell=max(self.min_cell, self.raw.prepare.min_cell))
+        least = max(self.policy.min_cell, self.raw.prepare.min_cell)
+        prepare = replace(self.raw.prepare, min_cell=least)
         columns = summarise_columns(self.raw.train_columns(), schema, prepare, rng)
         if self.raw.placed.is_regression:  # its greeting has the sums of its targets
             return {"columns": columns}
@@ -123,6 +124,10 @@ class NodePreprocessing:
 
     def _prepared(self, fitted: Fitted) -> Federation:
         refuse_other_columns(fitted.transform.names, self.raw.columns)
+        rows = self.raw.placed.train.samples + self.raw.placed.test.samples
+        limit = self.policy.limits.megabytes
+        if 8 * rows * fitted.transform.width > limit * 1_000_000:
+            raise Refusal(f"fitted: its policy allows features of at most {limit} MB")
         return self.raw.prepared(fitted.transform, self._classes(fitted.classes))
 
     def _classes(self, plain: int | list[str] | None) -> Classes | None:

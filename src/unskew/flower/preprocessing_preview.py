@@ -17,10 +17,11 @@ from unskew.data.preprocessing.protocol import (
 )
 from unskew.data.preprocessing.spec import NoPrepare, parse_prepare
 from unskew.errors import UnskewError
-from unskew.flower.table_checks import MIN_CELL
+from unskew.flower.leaving import categories_of_columns
+from unskew.flower.policy import MIN_CELL, Category
 from unskew.utils.rng import generator
 
-_COLUMNS = ("step", "kind of column", "sent up by every node", "sent down to every node")
+_COLUMNS = ("step", "kind of column", "sent up by every node", "sent down to every node", "leaves")
 _SAMPLES = 40
 
 
@@ -47,14 +48,22 @@ def preview_preprocessing(spec: str) -> list[dict[str, str]]:
             rows.append(_row("summarise", known.kind, summary[name], down))
     return [
         *rows,
-        _row("summarise", "label", ("distinct labels",), "classes"),
+        _row("summarise", "label", ("distinct labels",), "classes", {"counts"}),
         # When the node connects, with its number of samples; without classes to agree on.
         _row("connect", "label (regression)", ("sum, sum of squares",), "mean and deviation"),
     ]
 
 
-def _row(step: str, kind: str, sent: Iterable[str], down: str) -> dict[str, str]:
-    return dict(zip(_COLUMNS, (step, kind, _names(sent), down), strict=True))
+def _row(
+    step: str,
+    kind: str,
+    sent: Iterable[str],
+    down: str,
+    categories: set[Category] | None = None,
+) -> dict[str, str]:
+    names = list(sent)
+    leaves = _names(sorted(categories or categories_of_columns(dict.fromkeys(names))))
+    return dict(zip(_COLUMNS, (step, kind, _names(names), down, leaves), strict=True))
 
 
 def _names(keys: Iterable[str]) -> str:

@@ -158,9 +158,11 @@ class PrepareRequest(ServerMessage):
         return self
 
 
-def read_arrays(content: RecordDict) -> dict[str, Tensor]:
-    """Read the tensors of a message; refuse those that are not arrays of finite numbers."""
+def read_arrays(content: RecordDict, megabytes: int) -> dict[str, Tensor]:
+    """Read the tensors of a message; refuse those that are too large, or no arrays of numbers."""
     arrays = content.array_records.get(ARRAYS, ArrayRecord())
+    if sum(len(array.data) for array in arrays.values()) > megabytes * 1_000_000:
+        raise Refusal(f"arrays: its policy allows messages of at most {megabytes} MB")
     try:
         return to_tensors(arrays)
     except UnskewError as error:

@@ -43,7 +43,7 @@ class Site:
     ) -> "Site":
         """Load a node's samples and determine its name."""
         loaded = data(context) if callable(data) else data
-        resolved_name = name or _name_of(context)
+        resolved_name = name or name_of(context)
         if isinstance(loaded, NodeTable):
             raw = replace(loaded, task=loaded.task or task).load()
             return Site(resolved_name, raw.placed, raw)
@@ -84,7 +84,8 @@ class Site:
         return info
 
 
-def _name_of(context: Context) -> str:
+def name_of(context: Context) -> str:
+    """Return the name of a node by its config."""
     for key in _NAME_KEYS:
         if key in context.node_config:
             return str(context.node_config[key])

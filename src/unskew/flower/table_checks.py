@@ -15,9 +15,6 @@ from unskew.data.preprocessing.names import column_list
 from unskew.data.preprocessing.protocol import Schema
 from unskew.flower.wire import Refusal
 
-MIN_CELL = 5
-"""The rows that must hold a category or a word before it leaves a node, by default."""
-
 
 def refuse_identifying(columns: Mapping[str, Column], declared: Schema) -> None:
     """Raise a refusal that lists columns that identify rows, but for those that it declares."""

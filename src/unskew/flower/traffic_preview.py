@@ -20,6 +20,8 @@ from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.traffic import sent_up
+from unskew.flower.leaving import categories_of
+from unskew.flower.policy import CATEGORIES, Category
 from unskew.flower.requirements import needs_pooled_samples
 from unskew.methods import make_method
 from unskew.models.layout import Layout
@@ -36,6 +38,7 @@ _COLUMNS = (
     "model parts that stay",
     "state on the node",
     "secure aggregation",
+    "leaves",
 )
 
 _SECURE_AGGREGATION = {True: "no", False: "conceivable", None: "not declared"}
@@ -59,15 +62,18 @@ class TrafficPreview:
     """The names of the tensors that a node keeps between rounds."""
     local_parts: set[str] = field(default_factory=set)
     """The kinds of tensors of the model that never leave the node."""
+    leaves: set[Category] = field(default_factory=set)
+    """The categories, as in a site's policy, of what leaves the node."""
 
     @property
     def row(self) -> dict[str, str]:
         """The table row for this method."""
         if self.needs_samples:
-            texts = ["cannot run on nodes: it needs their samples in one place", *[""] * 4]
+            texts = ["cannot run on nodes: it needs their samples in one place", *[""] * 5]
             return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
         texts = [_joined(names) for names in (self.down, self.up, self.local_parts, self.state)]
         texts.append(_SECURE_AGGREGATION[self.needs_individual_updates])
+        texts.append(", ".join(each for each in CATEGORIES if each in self.leaves))
         return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
 
 
@@ -94,6 +100,7 @@ class _RecordingBackend(LocalBackend):
     def runner(self, context: ClientContext, stage_index: int, cohort: int) -> Runner:
         """Return a runner that records."""
         up = sent_up(context.method, context.network.layout)
+        self._preview.leaves |= categories_of(context.method, context.network.layout)
         kinds = _kinds_not_sent(context.network.layout, up)
         if stage_index == len(self._stages) - 1:
             self._preview.local_parts |= kinds

@@ -126,6 +126,12 @@ class Transform(BaseModel):
         """One name per feature; none for a text."""
         return [name for step in self.columns for name in step.feature_names()]
 
+    @property
+    def width(self) -> int:
+        """How many numbers a row becomes."""
+        tokens = (step.length or 0 for step in self.columns if step.kind == "text")
+        return sum(tokens) or len(self.feature_names)
+
     def apply(
         self, columns: Mapping[str, Column], where: str = "rows", *, lenient: bool = False
     ) -> NDArray[Any]:

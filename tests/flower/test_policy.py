@@ -1,0 +1,212 @@
+"""A site's policy decides what its node sends and computes; the server can only ask for less."""
+
+import json
+import logging
+from contextlib import contextmanager
+
+import pytest
+
+from unskew.errors import UnskewError
+
+grids = pytest.importorskip("grids")
+
+import numpy as np  # noqa: E402
+from hostile import ask, plain_request, refusal_of, with_array, with_request  # noqa: E402
+from node_tables import COLUMNS, run_on_nodes  # noqa: E402
+
+from unskew.flower.policy import Policy  # noqa: E402
+from unskew.flower.traffic_preview import preview_traffic  # noqa: E402
+
+OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
+
+
+def run_with(policy, method="fedavg", *, state=None, sites=("3",), **options):
+    """Run on seven nodes, some of which have a policy in their config."""
+    federation = grids.seven_clients()
+    app = grids.client_app(grids.MODEL, federation, method, state=state)
+    configs = [
+        {"partition-id": i, **({"policy": str(policy)} if str(i) in sites else {})}
+        for i in range(len(federation))
+    ]
+    grid = grids.InProcessGrid(app, configs)
+    return grids.run_on_grid(federation, method, grid=grid, **OPTIONS | options)
+
+
+def lines_of(state):
+    return [json.loads(line) for line in (state / "sent.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def warnings_of_the_server(caplog):
+    """Collect what the server logs; Flower's logger does not pass it on."""
+    logger, level = logging.getLogger("flwr"), logging.getLogger("flwr").level
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def policy_file(tmp_path):
+    def write(text):
+        path = tmp_path / "policy.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "reason"),
+    [
+        ("scaffold", 'refuse = ["scaffold"]', "its policy refuses scaffold"),
+        ("fedprox+median", 'refuse = ["median"]', "its policy refuses median"),
+        ("ccvr", 'leaves = ["scalars", "models"]', "lets no statistics or counts leave"),
+        ("fedavg", 'leaves = ["models"]', "lets no scalars leave"),
+    ],
+)
+def test_a_method_that_the_policy_forbids_starts_without_the_node(
+    policy_file, caplog, method, text, reason
+):
+    with warnings_of_the_server(caplog) as log:
+        run = run_with(policy_file(text), method).run
+    assert run.clients == 6
+    assert any(reason in message for message in log.messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('leaves = ["scalars", "statistics"]', "lets no models leave"),
+        ('refuse = ["task"]', "refuses task"),
+        ("limits.steps = 1", "allows 1 steps for one message (got 2)"),
+        ("limits.samples = 13", "allows 13 samples for one message (got 16)"),
+    ],
+)
+def test_a_round_that_the_policy_forbids_goes_on_without_the_node(policy_file, text, reason):
+    strategy = run_with(policy_file(text))
+    assert [list(row["rejected"]) for row in strategy.run.metrics] == [["3"]] * 2
+    assert reason in strategy.run.metrics[0]["rejected"]["3"]
+    assert all("rejected" not in row for row in run_with(policy_file("")).run.metrics)
+
+
+def test_personal_models_are_tuned_within_the_limit_of_steps(policy_file):
+    path = policy_file("limits.steps = 2")
+    grid = run_with(path, "fedbabu:epochs=3", evaluate_every=1).grid
+    refused = {name: refusal_of(reply) for name, _, reply in grid.of_kind("evaluate.unskew")}
+    assert "allows 2 steps" in refused.pop("3")
+    assert set(refused.values()) == {None}
+
+
+def test_a_run_has_no_more_messages_than_the_policy_allows(policy_file, tmp_path):
+    for state in (None, tmp_path / "state"):
+        grid = run_with(policy_file("limits.messages = 2"), rounds=3, state=state).grid
+        refused = [refusal_of(reply) for name, _, reply in grid.of_kind("train.unskew")
+                   if name == "3"]  # fmt: skip
+        assert refused[0] is None
+        assert all("its policy allows 2 messages in one run" in why for why in refused[1:])
+
+
+def test_large_messages_and_tables_are_refused(tmp_path, policy_file):
+    path = policy_file("limits.megabytes = 1")
+    assert Policy.of(path).limits.megabytes == 1
+    grid = run_with(path).grid
+    name, message, _ = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    large = grids.Array(np.zeros(300_000, np.float32))
+    reply, _ = ask(grid, name, with_array(message, "model", large))
+    assert "its policy allows messages of at most 1 MB" in refusal_of(reply)
+
+
+def test_every_message_that_leaves_is_a_line_of_the_log(tmp_path, policy_file):
+    grid = run_with(policy_file(""), "scaffold", state=tmp_path / "state", evaluate_every=2).grid
+    lines = lines_of(tmp_path / "state")
+    own = [line for line in lines if line["node"] == "3"]
+    assert [line["kind"] for line in own] == ["info", "train", "train", "evaluate"]
+    assert len(lines) == len(grid.log)
+    first = own[1]
+    (_, sent, reply), *_ = [each for each in grid.of_kind("train.unskew") if each[0] == "3"]
+    arrays = reply.content.array_records["arrays"]
+    assert first["run"] == plain_request(sent)["run"]
+    assert (first["stage"], first["round"], first["epsilon"]) == ("task", 0, None)
+    assert first["values"]["extra/scaffold/control"] == list(arrays["model"].shape)
+    assert set(first["values"]) == {*arrays, *reply.content.metric_records["metrics"]}
+    assert first["bytes"] > sum(len(array.data) for array in arrays.values())
+
+
+def test_a_message_that_cannot_be_logged_does_not_leave(tmp_path, policy_file):
+    (tmp_path / "state/sent.jsonl").mkdir(parents=True)
+    with pytest.raises(UnskewError, match="quorum"):
+        run_with(policy_file(""), state=tmp_path / "state", sites=tuple("0123456"))
+
+
+def test_refusals_are_logged_with_their_reason(tmp_path, policy_file):
+    grid = run_with(policy_file(""), state=tmp_path / "state").grid
+    name, message, _ = grid.of_kind("train.unskew")[0]
+    ask(grid, name, with_request(message, {**plain_request(message), "round": -1}))
+    line = lines_of(tmp_path / "state")[-1]
+    assert "round must be greater" in line["reason"]
+    assert (line["kind"], line["values"]) == ("refusal", {"reason": []})
+
+
+@pytest.mark.parametrize(
+    ("options", "leaves", "reason"),
+    [
+        ({}, ["scalars", "models"], "lets no statistics leave"),
+        ({}, ["scalars", "models", "statistics"], "lets no counts leave"),
+        ({"prepare": "federated:epsilon=1", "columns": COLUMNS}, ["scalars", "models"],
+         "lets no statistics"),
+    ],
+)  # fmt: skip
+def test_statistics_of_tables_leave_only_if_the_policy_allows(tmp_path, options, leaves, reason):
+    with pytest.raises(UnskewError, match=reason):
+        run_on_nodes(tmp_path, app={"policy": {"leaves": leaves}}, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("leave = []", "policy.toml: leave is not known; did you mean 'leaves'?"),
+        ("limits.step = 5", "limits.step is not known; did you mean 'steps'?"),
+        ("min_cell = 0", "min_cell must be greater than or equal to 1"),
+        ('leaves = ["samples"]', "leaves.0 must be 'scalars', 'statistics', 'counts' or 'models'"),
+        ('refuse = ["fedisk"]', "'fedisk' is neither a method"),
+        ("limits.steps = 1.5", "limits.steps"),
+        ('kinds = {age = "old"}', "kinds: columns: 'age' must be a kind"),
+        ("leaves", "is not a TOML file"),
+        (None, "cannot be read"),
+    ],
+)
+def test_an_error_in_a_policy_names_the_key(tmp_path, policy_file, text, reason):
+    path = tmp_path / "policy.toml" if text is None else policy_file(text)
+    with pytest.raises(UnskewError) as error:
+        grids.client_app(grids.MODEL, grids.seven_clients(), policy=path)
+    assert reason in str(error.value)
+    grid = run_with(path).grid
+    refused = [refusal_of(reply) for name, _, reply in grid.of_kind("query.unskew") if name == "3"]
+    assert reason in refused[0]
+
+
+def test_the_site_decides_and_an_app_can_only_narrow():
+    site = Policy.of({"leaves": ["scalars", "models"], "min_cell": 10, "refuse": ["ccvr"],
+                      "limits": {"steps": 500_000}})  # fmt: skip
+    app = Policy.of({"leaves": ["models", "counts"], "min_cell": 2, "limits": {"messages": 9}})
+    both = site.narrowed(app)
+    assert (both.leaves, both.min_cell, both.refuse) == (("models",), 10, ("ccvr",))
+    assert (both.limits.steps, both.limits.messages) == (500_000, 9)
+    with pytest.raises(UnskewError, match=r"differ in kinds\.age"):
+        Policy.of({"kinds": {"age": "number"}}).narrowed(Policy.of({"kinds": {"age": "text"}}))
+
+
+@pytest.mark.parametrize(
+    ("method", "categories"),
+    [
+        ("fedavg", "scalars, models"),
+        ("ccvr", "scalars, statistics, counts, models"),
+        ("fedas", "scalars, models"),
+        ("local", "scalars"),
+        ("feddisk", "scalars, models"),
+    ],
+)
+def test_the_categories_are_known_before_a_run(method, categories):
+    assert preview_traffic(method).row["leaves"] == categories
