@@ -10,6 +10,7 @@ import torch
 import unskew as us
 from hospitals import HOSPITALS, hospital_rows, write_csv
 from marks import long_after
+from unskew.cli.flower_up import RoundPrinter
 from unskew.errors import UnskewError
 from unskew.runs.read import read_run
 
@@ -335,14 +336,16 @@ def test_a_node_whose_texts_are_too_few_sends_no_word(tmp_path, caplog):
         run_on_nodes(tmp_path / "few", few)
 
 
-def test_a_node_that_spells_its_labels_otherwise_is_left_out(tmp_path, caplog):
+def test_a_node_that_spells_its_labels_otherwise_is_left_out(tmp_path, caplog, capsys):
     rows = hospital_rows(200, blank=0)
     for row in rows:
         if row["hospital"] == "west":
             row["outcome"] = row["outcome"].upper()
     with caplog.at_level(logging.WARNING, logger="flwr"):
-        nodes = run_on_nodes(tmp_path, rows).run
+        nodes = run_on_nodes(tmp_path, rows, out=tmp_path / "run").run
     assert (nodes.clients, nodes.metadata["data"]["class_names"]) == (3, ["died", "left"])
+    RoundPrinter(tmp_path / "run").print_new()  # as unskew flower up shows it
+    assert "without node west: its label 'DIED'" in capsys.readouterr().out
     assert "west: its label 'DIED' is spelled 'died' by most" in caplog.text
     found = us.check(us.Federation.from_table(rows, label="outcome", client="hospital"))
     assert "client 'west'" in [warning.subject for warning in found.warnings]

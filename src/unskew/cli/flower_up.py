@@ -15,7 +15,8 @@ from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, read_app_config, with_changes
 from unskew.flower.loopback.federation import EndedRun, Loopback
 from unskew.flower.loopback.programs import last_error
-from unskew.runs.file_names import RUN, SERVER_LOGS
+from unskew.runs.file_names import NODES, RUN, SERVER_LOGS
+from unskew.runs.json_files import read_json_object
 from unskew.runs.tail import Tail
 
 _COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")
@@ -112,18 +113,26 @@ class RoundPrinter:
     """Prints one line per round of a run as the rounds are recorded."""
 
     def __init__(self, folder: Path) -> None:
-        self._tail = Tail(folder)
+        self._folder, self._tail = folder, Tail(folder)
         self._has_header = False
 
     def print_new(self) -> None:
         """Print the rounds that have ended since the last call."""
         for row in self._tail.read():
             if not self._has_header:
+                for why in self._left_out():
+                    typer.echo(f"without node {why}")
                 typer.echo(_line(_COLUMNS))
                 self._has_header = True
             typer.echo(_line(_cells(row)))
             for note in _notes(row):
                 typer.echo(f"  {note}")
+
+    def _left_out(self) -> list[str]:
+        """Return the nodes that were refused before the first round, with the reasons."""
+        path = self._folder / NODES
+        found = read_json_object(path).get("left_out") if path.is_file() else None
+        return [str(why) for why in found] if isinstance(found, list) else []
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:

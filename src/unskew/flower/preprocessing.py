@@ -203,8 +203,7 @@ class PreprocessingExchange:
 
     def _continue_with(self, clients: list[int], reasons: Mapping[int, str]) -> None:
         """Continue without the nodes that have a reason; raise if too few are left."""
-        for reason in reasons.values():
-            log(WARNING, "unskew: without this node: %s", reason)
+        self._nodes.registry.leave_out(reasons.values())
         self.clients = clients
         if len(clients) < max(1, self._nodes.quorum):
             first = "".join(f"; {reason}" for reason in list(reasons.values())[:3])

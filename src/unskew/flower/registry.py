@@ -43,6 +43,8 @@ class NodeRegistry:
         self._info_by_name: dict[str, NodeInfo] = {}
         self._info_by_id: dict[int, NodeInfo] = {}
         """What nodes reported, by Flower's node id and in the order in which they connected."""
+        self._left_out: list[str] = []
+        """Why nodes that greeted the server could not be prepared."""
         self._refused: dict[int, str] = {}
         """The nodes that take no part in the run, by node id, with the reason."""
         self._failed: dict[int, str] = {}
@@ -107,7 +109,15 @@ class NodeRegistry:
             self.names = [*saved["nodes"], *new]
         folder.mkdir(parents=True, exist_ok=True)
         nodes = {name: self._info_by_name[name] for name in self.names}
-        write_json(path, {"run": self.run, "nodes": nodes, "keys": self._keys.to_json()})
+        left_out = [*self._refused.values(), *self._left_out]
+        keys = self._keys.to_json()
+        write_json(path, {"run": self.run, "nodes": nodes, "keys": keys, "left_out": left_out})
+
+    def leave_out(self, reasons: Iterable[str]) -> None:
+        """Log and keep the reasons for which nodes take no part in the run."""
+        for reason in reasons:
+            log(WARNING, "unskew: without this node: %s", reason)
+            self._left_out.append(reason)
 
     def keep(self, clients: Sequence[int]) -> None:
         """Continue with some of the nodes, which are numbered again."""
