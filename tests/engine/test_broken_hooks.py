@@ -33,5 +33,5 @@ def test_a_worker_that_dies_is_reported_with_its_client(federation):
 
 
 def test_conclude_must_return_server_and_diagnostics(federation):
-    with pytest.raises(UnskewError, match="must return a Server and a dict of diagnostics"):
+    with pytest.raises(UnskewError, match="returned Server, and must return a Server and a dict"):
         us.train(federation, ReturnsOnlyTheServer(), rounds=1, runner="loop")

@@ -15,9 +15,8 @@ from torch import nn
 import unskew as us
 from toys import small_federation, vector_of
 from unskew.engine.custom_code import custom_code
-from unskew.engine.hook_checks import checked_payload, checked_server, checked_start
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.methods import Aspect, ClientSide, Finished, Server, ServerSide, make_method
+from unskew.methods import Aspect, ClientSide, Finished, ServerSide, make_method
 
 OPTIONS = {"model": "logistic", "rounds": 1, "batch_size": 8, "lr": 0.1}
 
@@ -300,27 +299,23 @@ class Faulty(ClientSide, ServerSide):
 @pytest.mark.parametrize(
     ("hook", "mistake", "message"),
     [
-        ("broadcast", lambda payload: payload["nothing"], "round 1, in broadcast: KeyError"),
-        ("broadcast", lambda payload: None, "in broadcast: TypeError: it must return a mapping"),
+        ("broadcast", lambda p: p["nothing"], "server failed in round 1: broadcast .* KeyError"),
+        ("broadcast", lambda payload: None, "returned None, and must return a mapping of tensors"),
         (
             "broadcast",
             lambda p: {"k": 3},
-            r"in broadcast: .*payload\['faulty/k'\] must be a tensor",
+            r"int as payload\['k'\], which must be a tensor",
         ),
-        ("prepare", lambda start: None, "in prepare: TypeError: it must return a Start"),
-        ("prepare", lambda s: replace(s, vector=s.vector[1:]), "in prepare: .*must be a float32"),
-        ("prepare", lambda s: replace(s, sample_weights=[1.0]), "in prepare: .*'sample_weights'"),
-        ("finish", lambda finished: None, "client 0 failed in round 1, in finish: TypeError"),
-        (
-            "finish",
-            lambda f: replace(f, state={"mu": 0.1}),
-            r"state\['faulty/mu'\] must be a tensor",
-        ),
-        ("finish", lambda f: replace(f, extras={"a": 1}), r"extras\['faulty/a'\] must be a tensor"),
-        ("conclude", lambda s: replace(s, vector=s.vector.double()), r"got torch.float64 of \("),
-        ("conclude", lambda s: replace(s, vector=s.vector.numpy()), "tensor of .*got ndarray"),
-        ("conclude", lambda s: replace(s, state={"n": 3}), r"state\['faulty/n'\] must be a tensor"),
-        ("conclude", lambda s: s.vector[0] / "x", "server failed in round 1, in aggregate: Type"),
+        ("prepare", lambda start: None, "prepare of 'faulty' returned None, and must .* a Start"),
+        ("prepare", lambda s: replace(s, vector=s.vector[1:]), "the vector to start from; it must"),
+        ("prepare", lambda s: replace(s, sample_weights=[1.0]), "list as sample_weights"),
+        ("finish", lambda finished: None, "client 0 failed in round 1: finish .* a Finished"),
+        ("finish", lambda f: replace(f, state={"mu": 0.1}), r"returned float as state\['mu'\]"),
+        ("finish", lambda f: replace(f, extras={"a": 1}), r"returned int as extras\['a'\]"),
+        ("conclude", lambda s: replace(s, vector=s.vector.double()), r"torch.float64 of \("),
+        ("conclude", lambda s: replace(s, vector=s.vector.numpy()), "ndarray as the new vector"),
+        ("conclude", lambda s: replace(s, state={"n": 3}), r"returned int as state\['n'\]"),
+        ("conclude", lambda s: s.vector[0] / "x", "server failed in round 1: conclude .* TypeErr"),
     ],
 )
 def test_an_error_names_the_hook_that_caused_it(federation, runner, hook, mistake, message):
@@ -334,7 +329,7 @@ def test_an_error_on_the_server_is_raised_even_if_clients_are_rejected():
     method = Faulty("conclude", lambda server: None)
     with (
         pytest.warns(UnskewWarning, match="has values up to"),
-        pytest.raises(UnskewError, match="in aggregate: TypeError: conclude must return a Server"),
+        pytest.raises(UnskewError, match=r"conclude of 'faulty' returned None, .* a Server"),
     ):
         us.train(federation, method, **OPTIONS)
 
@@ -353,16 +348,3 @@ def test_values_that_hold_themselves_and_empty_cells_have_a_hash():
 
     assert hashed()[0]
     assert hashed() == hashed()
-
-
-@pytest.mark.parametrize(
-    ("check", "message"),
-    [
-        (lambda: checked_payload(3), "mapping of tensors"),
-        (lambda: checked_start(3, 1), "must return a Start"),
-        (lambda: checked_server(3, Server(torch.zeros(1))), "a Server and a dict of diagnostics"),
-    ],
-)
-def test_what_hooks_return_has_a_type(check, message):
-    with pytest.raises(TypeError, match=message):
-        check()

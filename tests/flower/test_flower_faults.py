@@ -261,7 +261,7 @@ def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
     strategy = grids.run_on_grid(small_federation(), LeakyErrors(), **OPTIONS)
     (why,) = strategy.run.metrics[0]["rejected"].values()
     place = r"\(test_flower_faults.py, line \d+\)"
-    assert re.fullmatch(rf"1: it raised ValueError in prepare {place}", why)
+    assert re.fullmatch(rf"1: it raised ValueError in prepare of 'leakyerrors' {place}", why)
     sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
     assert all("secret" not in str(reply.content) for reply in sent)
 

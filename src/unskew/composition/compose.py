@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
+from unskew.composition.hook_calls import call
 from unskew.composition.method import Method
 from unskew.composition.multi_model import MODELS, ModelSelector, MultiModelMethod
 from unskew.composition.parts import Aspect, Part, Setup
@@ -54,5 +55,5 @@ def _clashes(parts: Sequence[Part]) -> Iterator[str]:
 def _stage_names(part: Part) -> set[str]:
     """Return the names of the stages that a part adds."""
     task = Stage("task", Method())
-    stages = part.stages((task,)) if isinstance(part, Setup) else ()
+    stages = call(part, "stages", (task,)) if isinstance(part, Setup) else ()
     return {stage.name for stage in stages} - {task.name}

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from unskew.composition.declared import Parts
+from unskew.composition.hook_calls import call
 from unskew.composition.values import Tensors
 from unskew.models.layout import Layout, TensorKind
 from unskew.models.masks import none_if_empty, union_of_masks, without
@@ -18,7 +19,7 @@ class Coordinates(Parts):
         """Mark the trainable coordinates that local training may change; None means all."""
         mask = None
         for part in self._personalizations:
-            frozen = part.freezes(layout)
+            frozen = call(part, "freezes", layout)
             mask = mask if frozen is None else without(mask, frozen)
         return mask
 
@@ -27,7 +28,7 @@ class Coordinates(Parts):
         statistics = self._statistics(layout)
         mask = None if statistics is None else ~statistics
         for part in self._personalizations:
-            stays = part.stays(layout)
+            stays = call(part, "stays", layout)
             mask = mask if stays is None else without(mask, stays)
         return mask
 
@@ -35,7 +36,7 @@ class Coordinates(Parts):
         """Mark the coordinates that stay on the client but are also uploaded; None means none."""
         mask = self._statistics(layout)
         for part in self._personalizations:
-            shared = part.shares_on_upload(layout)
+            shared = call(part, "shares_on_upload", layout)
             mask = mask if shared is None else union_of_masks(mask, shared)
         return mask
 
@@ -52,7 +53,7 @@ class Coordinates(Parts):
         sent_mask = self.sent_mask(layout)
         mask = None if sent_mask is None else ~sent_mask
         for part in self._personalizations:
-            constant = part.constant(layout)
+            constant = call(part, "constant", layout)
             if mask is not None and constant is not None:
                 mask = none_if_empty(mask & ~constant)
         return mask
@@ -68,8 +69,8 @@ class Coordinates(Parts):
         """
         shared, trained = self.shares_on_upload(layout), True
         for part in self._personalizations:
-            untrained = None if part.works_without_own else part.stays(layout)
-            for others in (shared, part.constant(layout)):
+            untrained = None if part.works_without_own else call(part, "stays", layout)
+            for others in (shared, call(part, "constant", layout)):
                 if untrained is not None and others is not None:
                     untrained = untrained & ~others
             trained = trained and (untrained is None or not bool(untrained.any()))

@@ -24,6 +24,7 @@ from unskew.aggregation.rule import weighted_mean
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import Diagnostics, by_samples
 from unskew.composition.coordinates import KEPT, Coordinates
+from unskew.composition.hook_calls import call, weighting_of
 from unskew.composition.objective import Objective
 from unskew.composition.part_files import spec_name
 from unskew.composition.parts import (
@@ -33,7 +34,6 @@ from unskew.composition.parts import (
     ServerSide,
     add_methods,
 )
-from unskew.composition.returned import expect, expect_pair, expect_tensors
 from unskew.composition.scopes import on_own_uploads, own_server, own_uploads, with_own, without_own
 from unskew.composition.values import (
     Beginning,
@@ -105,42 +105,45 @@ class Method(Objective, Coordinates):
         """Return the stages of a run, in order; the last is the task."""
         stages: tuple[Stage, ...] = (Stage("task", self),)
         for part in self._setups:
-            stages = part.stages(stages)
+            stages = call(part, "stages", stages)
         return stages
 
     def adapt(self, module: nn.Module, example: Tensor) -> nn.Module:
         """Return the network to train, given the run's."""
         for part in sorted(self._setups, key=lambda part: part.adapts_last):
-            module = part.adapt(module, example)
+            module = call(part, "adapt", module, example)
         return module
 
     def transform_federation(self, federation: "Federation") -> "Federation":
         """Return the federation to train on, given the run's."""
         for part in self._setups:
-            federation = part.transform_federation(federation)
+            federation = call(part, "transform_federation", federation)
         return federation
 
     def shared_samples(self, federation: "Federation", seed: int) -> tuple["Federation", Tensors]:
         """Return the federation to train on, and the samples that the server holds."""
         held: dict[str, Tensor] = {}
         for part in self._setups:
-            federation, samples = part.shared_samples(federation, seed)
+            federation, samples = call(part, "shared_samples", federation, seed)
             held |= part.prefixed(samples)
         return federation, held
 
     def candidates(self, clients: int, round_: int, seed: int) -> Sequence[int] | None:
         """Return the clients that may take part in a round, ascending; None means all clients."""
         part = self._replacing(Aspect.CANDIDATES)
-        return None if part is None else part.candidates(clients, round_, seed)
+        if part is None:
+            return None
+        found: Sequence[int] = call(part, "candidates", clients, round_, seed)
+        return found
 
     def check(self, network: FunctionalModel, samples: Tensor) -> None:
         """Raise an error if a part cannot train a network; ``samples`` are a few test inputs."""
         for part in self._setups:
-            part.check(self, network, samples)
+            call(part, "check", self, network, samples)
 
     def is_done(self, server: Server) -> bool:
         """Return whether a stage ends before all its rounds are run."""
-        return any(part.is_done(own_server(server, part)) for part in self._setups)
+        return any(call(part, "is_done", own_server(server, part)) for part in self._setups)
 
     # On the server.
 
@@ -150,14 +153,14 @@ class Method(Objective, Coordinates):
         beginning = replace(beginning, sent_mask=self.sent_mask(beginning.layout))
         for part in self._server_sides:
             earlier = {name: own_server(each, part) for name, each in beginning.earlier.items()}
-            state |= part.prefixed(part.begin(replace(beginning, earlier=earlier)))
+            state |= part.prefixed(call(part, "begin", replace(beginning, earlier=earlier)))
         return Server(beginning.vector, state)
 
     def broadcast(self, server: Server, client: int) -> Tensors:
         """Return the tensors sent to a client; ``model`` is the vector it trains."""
         payload = {"model": server.vector}
         for part in self._server_sides:
-            sent = expect_tensors(part.broadcast(own_server(server, part), client))
+            sent = call(part, "broadcast", own_server(server, part), client)
             if sent:
                 payload |= part.prefixed(sent)
         return payload
@@ -166,7 +169,7 @@ class Method(Objective, Coordinates):
         """Combine a round's uploads; the diagnostics hold at least the weight of each client."""
         received, keeping = server, list[ServerSide]()
         for part in self._server_sides:
-            state = part.receive(own_server(server, part), own_uploads(uploads, part))
+            state = call(part, "receive", own_server(server, part), own_uploads(uploads, part))
             if state is None:
                 keeping.append(part)
             else:
@@ -188,13 +191,14 @@ class Method(Objective, Coordinates):
     ) -> tuple[Server, dict[str, Any]]:
         """Let parts conclude the round."""
         for part in parts:
-            concluded = part.conclude(
+            own, added = call(
+                part,
+                "conclude",
                 own_server(before, part),
                 own_server(after, part),
                 own_uploads(uploads, part),
                 diagnostics,
             )
-            own, added = expect_pair(concluded)
             after = with_own(replace(after, vector=own.vector), part, own.state)
             diagnostics |= {
                 f"{part.name}.{name}" if name in diagnostics else name: value
@@ -211,11 +215,15 @@ class Method(Objective, Coordinates):
         def mean(changed: Uploads) -> tuple[Tensor, Diagnostics]:
             return self._mean(server, replace(changed, extras=uploads.extras))
 
-        return part.combine(own_server(server, part), own_uploads(uploads, part), mean)
+        own = own_server(server, part)
+        combined: tuple[Tensor, Diagnostics] = call(
+            part, "combine", own, own_uploads(uploads, part), mean
+        )
+        return combined
 
     def _mean(self, server: Server, uploads: Uploads) -> tuple[Tensor, Diagnostics]:
         factors = [
-            on_own_uploads(part.client_weights(own_server(server, part)), part)
+            on_own_uploads(weighting_of(part, own_server(server, part)), part)
             for part in self._server_sides
             if Aspect.WEIGHTS in part.adds
         ] or [by_samples()]
@@ -229,13 +237,17 @@ class Method(Objective, Coordinates):
         part: ServerSide | None = self._replacing(Aspect.SERVER_STEP)
         if part is None:
             return replace(server, vector=vector)
-        after = part.step(own_server(server, part), vector, own_uploads(uploads, part))
+        own = own_uploads(uploads, part)
+        after: Server = call(part, "step", own_server(server, part), vector, own)
         return with_own(replace(server, vector=after.vector), part, after.state)
 
     def model(self, server: Server) -> Tensor:
         """Return the global model to evaluate and save; by default the one that is sent."""
         part: ServerSide | None = self._replacing(Aspect.GLOBAL_MODEL)
-        return server.vector if part is None else part.model(own_server(server, part))
+        if part is None:
+            return server.vector
+        model: Tensor = call(part, "model", own_server(server, part))
+        return model
 
     def outputs(self, server: Server) -> Sequence[Tensor]:
         """Return the models that a run ends with; by default only the global one."""
@@ -259,7 +271,7 @@ class Method(Objective, Coordinates):
         refs: dict[str, Tensor] = dict(start.refs)
         for part in self._client_sides:
             own = (part.scoped(payload), part.scoped(state))
-            start = expect(Start, part.prepare(client, _with_refs(start, {}), *own))
+            start = call(part, "prepare", client, _with_refs(start, {}), *own)
             refs |= part.prefixed(start.refs)
         return _with_refs(start, refs)
 
@@ -279,7 +291,7 @@ class Method(Objective, Coordinates):
             own_state = part.scoped(state)
             if end_refs:
                 trained = replace(trained, refs=part.scoped(end_refs))
-            finished = expect(Finished, part.finish(client, own_start, trained, own_state))
+            finished = call(part, "finish", client, own_start, trained, own_state)
             extras |= part.prefixed(finished.extras)
             if finished.state or own_state:
                 new = without_own(new, part) | part.prefixed(finished.state)
@@ -287,7 +299,9 @@ class Method(Objective, Coordinates):
 
     def extra_trainings(self) -> tuple[ExtraTraining, ...]:
         """Return the local trainings that come before the main one, in order."""
-        return tuple(each for part in self._client_sides for each in part.extra_trainings(self))
+        return tuple(
+            each for part in self._client_sides for each in call(part, "extra_trainings", self)
+        )
 
     # The personal model.
 
@@ -295,12 +309,12 @@ class Method(Objective, Coordinates):
         """Return the client's personal model: the global one, with its own coordinates."""
         model = self.with_kept(layout, self.model(server), state)
         part: Personalization | None = self._replacing(Aspect.PERSONAL_MODEL)
-        return model if part is None else part.personal(model, part.scoped(state))
+        return model if part is None else call(part, "personal", model, part.scoped(state))
 
     def fine_tuning(self) -> ExtraTraining | None:
         """Return how a personal model is fine-tuned before it is evaluated; None: not at all."""
         part: Personalization | None = self._replacing(Aspect.FINE_TUNING)
-        return None if part is None else part.fine_tuning()
+        return None if part is None else call(part, "fine_tuning")
 
 
 def _with_refs(start: Start, refs: Tensors) -> Start:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from unskew.aggregation.combine import weighted_sum
 from unskew.aggregation.uploads import Uploads
+from unskew.composition.hook_calls import call
 from unskew.composition.method import Method
 from unskew.composition.parts import Aspect, ClientSide, ServerSide
 from unskew.composition.scopes import own_server, own_uploads, with_own, without_own
@@ -119,7 +120,7 @@ class MultiModelMethod(Method):
         state = {
             "models": self.selector.initial_models(beginning.vector, beginning.layout),
             **_no_clients(),
-            **self.selector.begin(beginning),
+            **call(self.selector, "begin", beginning),
         }
         return with_own(server, self.selector, state)
 
@@ -150,7 +151,7 @@ class MultiModelMethod(Method):
                 for name, tensor in besides.items()
                 if name != "model" and name not in payload
             }
-        return payload | self.selector.prefixed(self.selector.broadcast(own, client))
+        return payload | self.selector.prefixed(call(self.selector, "broadcast", own, client))
 
     def aggregate(self, server: Server, uploads: Uploads) -> tuple[Server, dict[str, Any]]:
         """Aggregate the uploads of each model separately; models without uploads stay unchanged."""
@@ -229,7 +230,7 @@ class MultiModelMethod(Method):
         """Return the start from the selected model, and what was sent with that model."""
         received, part = super().received(client, payload, state), self.selector
         start = Start(received, received)
-        start = part.prepare(client, start, part.scoped(payload), part.scoped(state))
+        start = call(part, "prepare", client, start, part.scoped(payload), part.scoped(state))
         if "cluster" in start.refs:
             payload = {**payload, **_of_model(payload, int(start.refs["cluster"]))}
         return replace(start, refs=part.prefixed(start.refs)), payload

@@ -7,8 +7,8 @@ from functools import cached_property
 from torch import Tensor
 
 from unskew.composition.declared import Parts
+from unskew.composition.hook_calls import call
 from unskew.composition.parts import Aspect, ClientSide
-from unskew.composition.returned import expect, expect_tensors
 from unskew.composition.values import Perturbation, Step, Tensors
 from unskew.models.functional import Batch, Buffers, ForwardPass, FunctionalModel
 
@@ -46,7 +46,7 @@ class Objective(Parts):
         moved, linear = step, None
         if self._perturbing is not None:
             own_refs = self._perturbing.scoped(refs)
-            perturbation = expect(Perturbation, self._perturbing.perturbation(step, own_refs))
+            perturbation = call(self._perturbing, "perturbation", step, own_refs)
             moved, linear = _perturbed(step, perturbation)
             step = replace(step, shift=perturbation.shift)
         with network.capture_passes() if reads else nullcontext(passes) as passes:
@@ -56,7 +56,7 @@ class Objective(Parts):
         if passes:
             step = replace(step, forward_pass=passes[0])
         for part in self._with_terms:
-            term = part.loss_term(step, part.scoped(refs))
+            term = call(part, "loss_term", step, part.scoped(refs))
             if term is not None:
                 loss = loss + term
         return loss, *self._next_refs(step, refs)
@@ -68,7 +68,7 @@ class Objective(Parts):
         changed: dict[str, Tensor] = {}
         for part in self._client_sides:
             if part.changing_refs:
-                changed |= part.prefixed(expect_tensors(part.next_refs(step, part.scoped(refs))))
+                changed |= part.prefixed(call(part, "next_refs", step, part.scoped(refs)))
         return [changed[name].detach() for name in self.changing_refs]
 
     def samples_loss(
@@ -87,11 +87,12 @@ class Objective(Parts):
         part: ClientSide | None = self._replacing(Aspect.LOSS)
         if part is None:
             return step.network.losses(step.weights, step.buffers, step.batch)
-        return part.losses(step, part.scoped(refs))
+        losses: Tensor = call(part, "losses", step, part.scoped(refs))
+        return losses
 
     def proximal_strength(self) -> float:
         """Return the total strength mu of the terms mu/2 ||w - start||^2 in the objective."""
-        return sum(part.proximal_strength() for part in self._client_sides)
+        return float(sum(call(part, "proximal_strength") for part in self._client_sides))
 
     def noise_per_sample(self, network: FunctionalModel) -> int:
         """Return how many random numbers (``batch.noise``) each sample of a step gets."""

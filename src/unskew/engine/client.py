@@ -19,7 +19,7 @@ from unskew.engine.attacks import Attack
 from unskew.engine.batches import BatchSchedule
 from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
 from unskew.engine.extras import ExtrasMatrix
-from unskew.engine.hook_checks import checked_finish, checked_start
+from unskew.engine.hook_checks import failure_text
 from unskew.engine.memory import return_freed_memory
 from unskew.engine.metrics import NO_METRICS, MetricPlan
 from unskew.engine.optimizer import make_optimizer
@@ -161,9 +161,8 @@ class error_context:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, ClientFailed):
-            reason = f"{type(error).__name__}: {error}"
-            where = f"client {self.client} failed in round {self._round + 1}, in {self._hook}"
-            failure = ClientFailed(f"{where}: {reason}")
+            who = f"client {self.client}"
+            failure = ClientFailed(failure_text(who, self._round, self._hook, error))
             failure.hook = self._hook
             raise failure from error
 
@@ -221,13 +220,11 @@ def _train_once(context: ClientContext, round_: int, task: ClientTask) -> tuple[
     """Prepare, train and finish one client."""
     client = context.client(task.client, round_)
     with error_context(client.id, round_, "prepare"):
-        start = checked_start(
-            context.method.prepare(client, task.payload, task.state), context.network.layout.size
-        )
+        start = context.method.prepare(client, task.payload, task.state)
     with error_context(client.id, round_, "training"):
         trained = train_locally(context, round_, client, start)
     with error_context(client.id, round_, "finish"):
-        finished = checked_finish(context.method.finish(client, start, trained, task.state))
+        finished = context.method.finish(client, start, trained, task.state)
     return trained, finished
 
 

@@ -13,6 +13,7 @@ from unskew.errors import UnskewError
 from unskew.models.goals import Goal
 from unskew.stats.formulas import FORMULAS, Formula, PredictionMetric, Recall, TaskKind
 from unskew.stats.metric import ACCURACY, LOSS, POOLED, Metric
+from unskew.utils.code_places import described
 from unskew.utils.specs import build, parse
 from unskew.utils.wording import joined
 
@@ -240,7 +241,4 @@ def _value(metric: PredictionMetric, y: NDArray[Any], scores: NDArray[np.float64
     try:
         return float(metric.compute(y, scores))
     except Exception as error:
-        reason = " ".join(str(error).split())
-        raise UnskewError(
-            f"metrics: {metric.name} failed: {type(error).__name__}: {reason}"
-        ) from error
+        raise UnskewError(f"metrics: {metric.name} failed: {described(error)}") from error

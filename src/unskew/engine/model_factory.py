@@ -12,6 +12,7 @@ from unskew.errors import UnskewError
 from unskew.models import default_for, make
 from unskew.models.functional import FunctionalModel, Model
 from unskew.models.regression import Regression, make_loss, with_goal
+from unskew.utils.code_places import described
 from unskew.utils.rng import torch_seeded
 
 
@@ -68,7 +69,7 @@ def check_scores(module: nn.Module, samples: Tensor, classes: int) -> None:
     except Exception as error:
         raise UnskewError(
             f"model: {name} fails on a batch of the data, of shape {tuple(samples.shape)}: "
-            f"{type(error).__name__}: {error}"
+            f"{described(error)}"
         ) from error
     shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
     if network.goal.predicts == "values":

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from unskew.composition.values import Finished, Tensors, Trained
 from unskew.engine.client import ClientContext, run_client
-from unskew.engine.cohort import ClientFailed, ClientTask, CohortResult
+from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.extras import ExtrasMatrix
 from unskew.engine.memory import keep_freed_memory, return_freed_memory
 from unskew.engine.shared_tensors import SharedTensorReader, SharedTensors, share
@@ -124,7 +124,7 @@ class _Worker:
             row, outcome = self.pipe.recv()
         except (EOFError, OSError):
             raise self._died() from None
-        if isinstance(outcome, ClientFailed):
+        if isinstance(outcome, UnskewError):
             raise outcome
         return row, outcome
 
@@ -167,7 +167,7 @@ def _serve(
         task = replace(task, payload=reader.read(refs))
         try:
             trained, finished = run_client(context, round_, task)
-        except ClientFailed as failure:
+        except UnskewError as failure:
             add_traceback_note(failure)
             reply: object = failure
         else:

@@ -22,12 +22,7 @@ from unskew.engine.attacks import with_attack
 from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, Runner, draw_cohort
 from unskew.engine.evaluate import evaluate
-from unskew.engine.hook_checks import (
-    ServerFailed,
-    checked_payload,
-    checked_server,
-    server_error_context,
-)
+from unskew.engine.hook_checks import ServerFailed, server_error_context
 from unskew.engine.personal import ON_NODES, ClientModels, fine_tuned
 from unskew.engine.placement import to_device
 from unskew.engine.private_steps import PrivateStage
@@ -301,7 +296,7 @@ def run_round(
     among = method.candidates(clients, round_, settings.seed)
     cohort = draw_cohort(settings, clients, round_, among)
     with server_error_context(round_, "broadcast"):
-        payloads = {k: checked_payload(method.broadcast(server, k)) for k in cohort}
+        payloads = {k: method.broadcast(server, k) for k in cohort}
     tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
     result = runner.train(round_, tasks)
     if context.attack is not None:
@@ -331,7 +326,7 @@ def run_round(
         return server, {}, replace(outcome, kept_model=reason)
     try:
         with server_error_context(round_, "aggregate"):
-            updated, diagnostics = checked_server(method.aggregate(server, uploads), server)
+            updated, diagnostics = method.aggregate(server, uploads)
     except ServerFailed:
         raise
     except UnskewError as error:

@@ -19,7 +19,6 @@ from unskew.engine.batches import BatchSchedule, Steps
 from unskew.engine.client import ClientContext, error_context
 from unskew.engine.cohort import ClientTask
 from unskew.engine.gradients import Gradients
-from unskew.engine.hook_checks import checked_finish, checked_start
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.placement import Samples, is_accelerator, take, to_device
 from unskew.engine.private_steps import PrivateGradients
@@ -79,8 +78,7 @@ class Chunk:
         with error_context(_ANY_CLIENT, round_, "prepare") as errors:
             for client, task in zip(clients, self._tasks, strict=True):
                 errors.client = client.id
-                start = method.prepare(client, task.payload, task.state)
-                starts.append(checked_start(start, client.network.layout.size))
+                starts.append(method.prepare(client, task.payload, task.state))
         with error_context(_ANY_CLIENT, round_, "training"):
             rows, steps, losses, effective_steps, refs = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
@@ -97,7 +95,7 @@ class Chunk:
             ):
                 errors.client = client.id
                 trained = Trained(*end)
-                finished = checked_finish(method.finish(client, start, trained, task.state))
+                finished = method.finish(client, start, trained, task.state)
                 outcome.write(place, trained, finished)
         outcome.write_models(places, rows)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from unskew.composition.hook_calls import HookFailed
 from unskew.composition.method import Method
 from unskew.data.federation import Federation
 from unskew.engine.custom_code import custom_code
@@ -307,7 +308,7 @@ def _or_skipped(request: RunRequest, run: Callable[[], Run]) -> Run:
     """Return a run, or the reason why it is skipped if its request allows that."""
     try:
         return run()
-    except (FolderError, ServerFailed):
+    except (FolderError, HookFailed, ServerFailed):
         raise
     except UnskewError as error:
         if not request.skip_unsupported:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import sysconfig
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from logging import ERROR
@@ -14,6 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from unskew.composition.hook_calls import HookFailed
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.data.targets import TaskName
@@ -37,15 +36,12 @@ from unskew.flower.wire import (
     log,
 )
 from unskew.methods import make_method
+from unskew.utils.code_places import in_brackets, place_of
 
 Handler = Callable[[Node, Message, Context], Outgoing]
 
 _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
 _POLICY = "policy"
-
-_INSTALLED = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_NOT_OF_THE_USER = (str(Path(__file__).parents[1]), *_INSTALLED, "<")
-"""How the files of unskew, of other packages and of Python itself begin."""
 
 
 def client_app(
@@ -183,14 +179,10 @@ def _describe_without_data(error: Exception) -> str:
     log(ERROR, "unskew: this node failed", exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None
     cause = error.__cause__ if isinstance(error, ClientFailed) and error.__cause__ else error
-    return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "") + _place(cause)
-
-
-def _place(error: BaseException) -> str:
-    """Return the last line of the user's code that an error passed through, as file and number."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith(_NOT_OF_THE_USER)]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    if isinstance(cause, HookFailed):
+        return f"it {cause.without_values}"
+    place = in_brackets(place_of(cause, names_folder=False))
+    return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "") + place
 
 
 def _state_folder(context: Context) -> Path:
