@@ -51,6 +51,23 @@ class NoisySums:
         return NoisySums(count, total, min(max(self.squares, 0.0), count / 4))
 
     @staticmethod
+    def bounded(parts: "Sequence[NoisySums]", low: float, high: float) -> "list[NoisySums]":
+        """Return the sums of several clients, with those of one that is unlike all others moved.
+
+        See :meth:`Moments.bounded`; all other clients keep their sums.
+        """
+        sent = [part.moments(low, high) for part in parts]
+        return [
+            part if kept is own else part._with_moments(kept, low, high)
+            for part, own, kept in zip(parts, sent, Moments.bounded(sent), strict=True)
+        ]
+
+    def _with_moments(self, moments: Moments, low: float, high: float) -> "NoisySums":
+        mean = (moments.mean - low) / (high - low) - 0.5
+        variance = (moments.std / (high - low)) ** 2
+        return NoisySums(self.count, self.count * mean, self.count * (variance + mean**2))
+
+    @staticmethod
     def merged(parts: "Sequence[NoisySums]") -> "NoisySums":
         """Add up the sums of all clients."""
         return NoisySums(

@@ -259,7 +259,8 @@ def _center_and_scale(
         return 0.0, 1.0
     if prepare.budget is not None and declared.bounds is not None:
         sums = [NoisySums(**part).possible(n) for part, n in zip(parts, samples, strict=True)]
-        moments = NoisySums.merged(sums).moments(*declared.bounds)
+        kept = NoisySums.bounded(sums, *declared.bounds)
+        moments = NoisySums.merged(kept).moments(*declared.bounds)
         return moments.mean, moments.scale
     keys = ("count", "mean", "squares")
     sent = [Moments(*(part[key] for key in keys)) for part in parts]
