@@ -140,11 +140,13 @@ def make_table_app(folder: Path, method: str, tables: Path) -> Path:
 
 
 def make_app(folder: Path, method: str) -> Path:
-    """Write an app like ``unskew flower new``, small enough for a test."""
+    """Write an app like ``unskew flower new``, small enough for a test, whose quorum can be set."""
     write_app(
         folder, method=method, data="digits", model="mlp:hidden=8", clients=NODES,
         skew="dirichlet:alpha=1", rounds=2,
     )  # fmt: skip
+    project = folder / "pyproject.toml"
+    project.write_text(project.read_text().replace("# quorum = 2 ", "quorum = 2 "))
     return folder
 
 
