@@ -51,11 +51,43 @@ def ask(grid, name, message):
 def refusal_of(reply):
     """Return why a node refuses; None if it does not."""
     assert reply.has_content(), reply.error
-    record = reply.content.config_records.get("refusal")
-    return None if record is None else record["reason"]
+    return reason_in(reply.content)
 
 
 def honest_run(method="fedavg", **options):
     """Run on nodes of which each has a few samples; return the grid with its log."""
     options = {"rounds": 2, "lr": 0.1, "batch_size": 8, **options}
     return grids.run_on_grid(grids.seven_clients(), method, **options).grid
+
+
+def repeat(grid, exchange, **changes):
+    """Send a message again that a node got before, with changed fields; return the content."""
+    name, sent, _ = exchange
+    message = with_request(sent, merged(plain_request(sent), changes))
+    reply, _ = ask(grid, name, message)
+    assert reply.has_content(), reply.error
+    return reply.content
+
+
+def merged(fields, changes):
+    """Return fields with changed values; those of a nested object are merged."""
+    return fields | {
+        name: merged(fields[name], value)
+        if isinstance(value, dict) and isinstance(fields.get(name), dict)
+        else value
+        for name, value in changes.items()
+    }
+
+
+def reason_in(content):
+    """Return why a node refuses; None if it answers."""
+    record = content.config_records.get("refusal")
+    return None if record is None else record["reason"]
+
+
+def trained_exchanges(federation, method, state, app=None, **options):
+    """Execute an honest run with state files; return the grid and the exchanges of training."""
+    app = app or grids.client_app(grids.MODEL, federation, method, state=state)
+    grid = grids.grid_of(app, len(federation))
+    grids.run_on_grid(federation, method, grid=grid, **options)
+    return grid, grid.of_kind("train.unskew")

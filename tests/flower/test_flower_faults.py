@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from private_method import PrivateTask
 
 from toys import small_federation
 from unskew.data.columns import Columns
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError, UnskewWarning
-from unskew.methods import ClientSide, ServerSide, Setup, make_method
+from unskew.methods import ClientSide, ServerSide, make_method
 from unskew.models import make
 from unskew.models.functional import FunctionalModel
-from unskew.privacy import Privacy
 
 grids = pytest.importorskip("grids")
 
@@ -324,11 +324,6 @@ def test_two_nodes_with_the_same_name_are_rejected():
     app = grids.client_app(grids.MODEL, federation, "fedavg", name="mine", state=None)
     with pytest.raises(UnskewError, match="two nodes are named 'mine'"):
         grids.run_on_grid(federation, "fedavg", app=app, **OPTIONS)
-
-
-class PrivateTask(Setup):
-    def stages(self, stages):
-        return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
 
 
 def test_a_node_refuses_too_little_noise_and_too_many_rounds():

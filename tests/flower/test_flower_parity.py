@@ -1,17 +1,15 @@
 """The same seed, clients and method give the same bits on Flower and in a simulation."""
 
-from dataclasses import replace
-
 import pytest
 import torch
+from private_method import PrivateTask
 from torch import nn
 
 import unskew as us
 from marks import long_after, long_but
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.methods import METHODS, Setup
-from unskew.privacy import Privacy
+from unskew.methods import METHODS
 
 grids = pytest.importorskip("grids")
 
@@ -126,17 +124,15 @@ def test_initial_weights_are_the_servers_even_for_layers_it_never_sees(method):
     assert on_flower.last(level, metric) == pytest.approx(simulated.last(level, metric), abs=1e-6)
 
 
-class PrivateTask(Setup):
-    def stages(self, stages):
-        return (*stages[:-1], replace(stages[-1], privacy=Privacy(epsilon=3, delta=1e-3)))
-
-
 @pytest.mark.long
-def test_private_steps_are_the_same_if_the_noise_is_seeded():
+def test_private_steps_are_the_same_if_the_noise_is_seeded(tmp_path):
     pytest.importorskip("opacus")
     federation = small_federation(unit=True)
     assert_same(PrivateTask(), federation)
-    secret = [grids.run_on_grid(federation, PrivateTask(), **OPTIONS).run.model for _ in range(2)]
+    secret = [
+        grids.run_on_grid(federation, PrivateTask(), state=tmp_path / name, **OPTIONS).run.model
+        for name in "ab"
+    ]
     assert not torch.equal(*(grids.vector_of(model) for model in secret))
 
 

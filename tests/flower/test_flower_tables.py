@@ -103,7 +103,7 @@ def test_only_the_messages_of_the_preprocessing_precede_the_first_round(tmp_path
 
 def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     options = {"prepare": "federated:epsilon=1", "columns": COLUMNS, "noise": "secret"}
-    first, second = (run_on_nodes(tmp_path, **options) for _ in range(2))
+    first, second = (run_on_nodes(tmp_path, state=tmp_path / name, **options) for name in "ab")
     transforms = [each.run.metadata["preprocessing"]["transform"] for each in (first, second)]
     assert transforms[0] != transforms[1]
     (message, reply), *_ = [
@@ -116,7 +116,10 @@ def test_secret_noise_differs_from_run_to_run_and_is_released_once(tmp_path):
     assert records[0] == records[1]
     request = json.loads(message.content.config_records["request"]["json"])
     for asked, reason in (
-        (["number", 0.0, 60.0, None], "has spent the privacy budget"),
+        (
+            ["number", 0.0, 60.0, None],
+            "its privacy budget for these samples is 1, of which epsilon 0 is left",
+        ),
         (["number", 0.0, None, None], "has no range"),
         (["text", None, None, None], "is text"),
     ):

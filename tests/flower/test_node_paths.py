@@ -10,7 +10,7 @@ from toys import small_federation
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.wire import Refusal
 
-dishonest = pytest.importorskip("dishonest")
+hostile = pytest.importorskip("hostile")
 
 OPTIONS = {"rounds": 1, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
 IDS = st.sampled_from(HOSTILE) | st.text()
@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     """A node's state folder beside files of others, and the messages of an honest run."""
     place = tmp_path_factory.mktemp("machine")
     state = place / "nodes" / "state"
-    grid, exchanges = dishonest.exchanges_of(small_federation(), "ditto", state, **OPTIONS)
+    grid, exchanges = hostile.trained_exchanges(small_federation(), "ditto", state, **OPTIONS)
     for victim in (place / "victim" / "0", place / "x" / "0", place / "nodes" / "victim" / "0"):
         victim.mkdir(parents=True)
         (victim / "weights.safetensors").write_bytes(b"mine")
@@ -43,14 +43,14 @@ def test_a_run_id_leads_nowhere(trained, run):
     place, state, grid, exchanges = trained
     before = outside(place, state)
     for again in (False, True):
-        dishonest.ask(grid, exchanges[0], run=run, state=[0, 0] if again else None)
+        hostile.repeat(grid, exchanges[0], run=run, state=[0, 0] if again else None)
     assert outside(place, state) == before
 
 
 @pytest.mark.parametrize("run", HOSTILE)
 def test_a_run_id_works_or_is_refused(trained, run):
-    reply = dishonest.ask(trained[2], trained[3][1], run=run)
-    assert "Error" not in (dishonest.refused(reply) or "")
+    reply = hostile.repeat(trained[2], trained[3][1], run=run)
+    assert "Error" not in (hostile.reason_in(reply) or "")
 
 
 @pytest.mark.parametrize("run", ["../victim", "../../x", "/tmp/../x", "a\0b"])
@@ -63,12 +63,12 @@ def test_preprocessing_is_stored_below_the_state_folder(tmp_path, run):
         for each in strategy.grid.of_kind("query.unskew_prepare")
         if each[0] == HOSPITALS[0] and '"apply"' in each[1].content["request"]["json"]
     ]
-    assert dishonest.refused(dishonest.ask(strategy.grid, exchange, run=run)) is None
+    assert hostile.reason_in(hostile.repeat(strategy.grid, exchange, run=run)) is None
     assert outside(tmp_path, state) == before
 
 
 def test_a_foreign_file_in_the_state_folder_is_kept(tmp_path):
-    dishonest.exchanges_of(small_federation(), "ditto", tmp_path, **OPTIONS)
+    hostile.trained_exchanges(small_federation(), "ditto", tmp_path, **OPTIONS)
     (folder,) = (path.parent for path in tmp_path.rglob("0/*.safetensors"))
     foreign = folder / "999-00000000.safetensors"
     foreign.write_bytes(b"mine")

@@ -16,4 +16,4 @@ def test_privacy_examples_print_what_the_page_shows(code, expected):
 
 
 def test_the_privacy_page_has_its_examples():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4

@@ -36,12 +36,14 @@ from unskew.flower.wire import (
     log,
 )
 from unskew.methods import make_method
+from unskew.privacy import PrivacyLimit
 from unskew.utils.code_places import in_brackets, place_of
 
 Handler = Callable[[Node, Message, Context], Outgoing]
 
 _STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
 _POLICY = "policy"
+_LIMIT = "privacy-budget"
 
 
 def client_app(
@@ -56,6 +58,7 @@ def client_app(
     task: TaskName | None = None,
     metrics: Sequence[MetricSpec] = (),
     policy: Policy | Mapping[str, Any] | str | Path | None = None,
+    budget: PrivacyLimit | str | float | None = None,
 ) -> ClientApp:
     """Return a node's app, which runs the preparatory stages, training and evaluation of a method.
 
@@ -74,6 +77,10 @@ def client_app(
     With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
     the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
 
+    ``budget`` is the most that all private releases about the node's samples may cost, in all runs
+    together, as epsilon/delta: ``"3/1e-5"``. The node's config may limit it further with
+    ``privacy-budget``. Without either, the limit is what the first run's method states.
+
     ``task`` is that of :meth:`unskew.Federation.from_arrays`, for samples given as arrays
     and for raw tables that do not set theirs.
     ``metrics`` are the functions of the strategy's metrics; those with a name in unskew need not be
@@ -85,6 +92,7 @@ def client_app(
     chosen = make_method(method)
     computed = metrics_of_user(metrics)
     own_policy = None if policy is None else Policy.of(policy)
+    limit = None if budget is None else PrivacyLimit.parse(budget, "budget")
     app = ClientApp()
 
     def state_folder(context: Context) -> Path | None:
@@ -93,8 +101,10 @@ def client_app(
 
     def node(context: Context) -> Node:
         allowed = _policy(context, own_policy)
+        limits = tuple(each for each in (limit, _site_limit(context)) if each is not None)
         site, folder = Site.of(data, context, name, task), state_folder(context)
-        return Node(site, chosen, model, device, folder, noise == "secret", computed, allowed)
+        secret = noise == "secret"
+        return Node(site, chosen, model, device, folder, secret, computed, allowed, limits)
 
     def handle(handler: Handler) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:
@@ -131,14 +141,17 @@ def _prepare(node: Node, message: Message, context: Context) -> Outgoing:
     _check_messages(node, request.run, context)
     reply = node.preprocessing(request.run, context).reply_to(request)
     content = RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
-    return Outgoing(content, request.step, request.run)
+    raw = node.site.raw
+    epsilon = raw.prepare.budget if raw is not None and request.step == "summarise" else None
+    return Outgoing(content, request.step, request.run, epsilon=epsilon)
 
 
 def _train(node: Node, message: Message, context: Context) -> Outgoing:
     request = Request.of(message.content)
     _check_messages(node, request.run, context)
     tensors = read_arrays(message.content, node.policy.limits.megabytes)
-    return _of_round("train", node.train(request, tensors, context), node, request)
+    content, epsilon = node.train(request, tensors, context)
+    return _of_round("train", content, node, request, epsilon)
 
 
 def _evaluate(node: Node, message: Message, context: Context) -> Outgoing:
@@ -148,9 +161,11 @@ def _evaluate(node: Node, message: Message, context: Context) -> Outgoing:
     return _of_round("evaluate", node.evaluate(request, tensors, context), node, request)
 
 
-def _of_round(kind: str, content: RecordDict, node: Node, request: Request) -> Outgoing:
+def _of_round(
+    kind: str, content: RecordDict, node: Node, request: Request, epsilon: float | None = None
+) -> Outgoing:
     stage = node.method.stages()[request.stage_index].name
-    return Outgoing(content, kind, request.run, stage, request.round)
+    return Outgoing(content, kind, request.run, stage, request.round, epsilon)
 
 
 def _check_messages(node: Node, run: str, context: Context) -> None:
@@ -183,6 +198,17 @@ def _describe_without_data(error: Exception) -> str:
         return f"it {cause.without_values}"
     place = in_brackets(place_of(cause, names_folder=False))
     return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "") + place
+
+
+def _site_limit(context: Context) -> PrivacyLimit | None:
+    """Return the limit in the node's config, which its site writes."""
+    value = context.node_config.get(_LIMIT)
+    if value is None:
+        return None
+    try:
+        return PrivacyLimit.parse(str(value), _LIMIT)
+    except UnskewError as error:
+        raise Refusal(f"the config of its site is wrong: {error}") from None
 
 
 def _state_folder(context: Context) -> Path:

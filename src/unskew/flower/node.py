@@ -30,8 +30,10 @@ from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
 from unskew.errors import UnskewError
 from unskew.flower.leaving import check_evaluation, check_stage
+from unskew.flower.ledger import Ledger, Release
 from unskew.flower.node_preprocessing import NodePreprocessing
 from unskew.flower.policy import Policy
+from unskew.flower.private_replies import hash_of_request, reply_from_bytes, reply_to_bytes
 from unskew.flower.requests import Request
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
@@ -47,6 +49,7 @@ from unskew.flower.wire import (
     Refusal,
     to_arrays,
 )
+from unskew.privacy import PrivacyLimit
 from unskew.runs.checkpoint import Position
 from unskew.runs.states import ClientStates
 from unskew.stats.formulas import PredictionMetric
@@ -72,9 +75,16 @@ class Node:
     """The user's metrics, which the server asks for by name."""
     policy: Policy = field(default_factory=Policy)
     """What the site allows."""
+    limits: tuple[PrivacyLimit, ...] = ()
+    """What all private releases about the node's samples may cost, in all runs together."""
 
-    def train(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
-        """Train one round; the client's state stays on the node."""
+    def train(
+        self, request: Request, tensors: Tensors, context: Context
+    ) -> tuple[RecordDict, float | None]:
+        """Train one round; the client's state stays on the node.
+
+        Return the reply, and the epsilon that it adds to the ledger if the stage is private.
+        """
         client = self._prepared(request.run, context).context(request)
         stage = self.method.stages()[request.stage_index]
         if request.round >= rounds_of(stage, client.settings):
@@ -87,15 +97,37 @@ class Node:
         payload = {**tensors, MODEL: model}
         hidden_values = None if hidden is None else payload[MODEL][hidden]
         state.pop(_HIDDEN, None)
-        result = Loop(client).train(request.round, [ClientTask(request.client, payload, state)])
-        trained, finished = result.trained[0], result.finished[0]
-        new_state = dict(finished.state)
-        if hidden_values is not None:
-            new_state[_HIDDEN] = hidden_values
-        has_new_state = bool(new_state) and trained.finite and trained.steps > 0
-        if has_new_state:
-            state_store.write((request.stage_index, request.round), request.state, new_state)
-        return _reply(client, request, trained, finished, has_new_state=has_new_state)
+
+        def reply() -> RecordDict:
+            result = Loop(client).train(request.round, [ClientTask(request.client, payload, state)])
+            trained, finished = result.trained[0], result.finished[0]
+            new_state = dict(finished.state)
+            if hidden_values is not None:
+                new_state[_HIDDEN] = hidden_values
+            has_new_state = bool(new_state) and trained.finite and trained.steps > 0
+            if has_new_state:
+                state_store.write((request.stage_index, request.round), request.state, new_state)
+            return _reply(client, request, trained, finished, has_new_state=has_new_state)
+
+        if client.private is None or not self.secret_noise:
+            return reply(), None
+        asked = hash_of_request(request, tensors)
+        release = Release.of_round(request.run, request.round, asked, client.private)
+        content, epsilon = self.ledger.release(release, lambda: reply_to_bytes(reply()))
+        return reply_from_bytes(content), epsilon
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of what private releases about the node's samples have cost."""
+        if self.folder is None:
+            raise Refusal("without a state folder it keeps no ledger of privacy; set state")
+        budgets = [stage.privacy for stage in self.method.stages() if stage.privacy is not None]
+        of_statistics = None if self.site.raw is None else self.site.raw.prepare.budget
+        stated = PrivacyLimit(
+            epsilon=sum(each.epsilon for each in budgets) + (of_statistics or 0.0),
+            delta=max((each.delta for each in budgets), default=0.0),
+        )
+        return Ledger(self.folder, self.site.fingerprint, self.site.name, self.limits, stated)
 
     def evaluate(self, request: Request, tensors: Tensors, context: Context) -> RecordDict:
         """Evaluate the global and the client's personal model on its test samples."""
@@ -140,8 +172,10 @@ class Node:
         raw = self.site.raw
         if raw is None:
             raise Refusal("it has no raw table to prepare")
+        is_private = raw.prepare.budget is not None and self.secret_noise
+        ledger = self.ledger if is_private else None
         return NodePreprocessing(
-            raw, context, self.folder, run, self.site.name, self.secret_noise, self.policy
+            raw, context, self.folder, run, self.site.name, self.secret_noise, self.policy, ledger
         )
 
     def _prepared(self, run: str, context: Context) -> "Node":
@@ -200,7 +234,7 @@ class Node:
         noise = request.noise or 0.0  # without noise, the budget is exceeded at once
         secret = secrets.randbits(62) if self.secret_noise else None
         requested = replace(needed, noise_multiplier=noise, secret=secret)
-        if requested.spent(rounds)["epsilon"] > stage.privacy.epsilon:
+        if not requested.spent(rounds)["epsilon"] <= stage.privacy.epsilon:
             raise Refusal(
                 f"its privacy budget needs noise {needed.noise_multiplier:.4g}, but the server "
                 f"requests {noise:.4g}"

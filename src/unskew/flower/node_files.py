@@ -26,6 +26,12 @@ class NodeFiles:
         self._root = state.resolve()
         self._folder = self._root.joinpath(*map(path_name, parts))
 
+    def folder(self) -> Path:
+        """Return the folder, which exists then, readable only by its owner."""
+        self._at("")
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self._folder
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if there is none."""
         path = self._at(path_name(name))
@@ -33,8 +39,8 @@ class NodeFiles:
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file atomically, readable only by its owner, and return its path."""
+        self.folder()
         path = self._at(path_name(name))
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         written = self.written()
         if path.name not in written:
             self._list({*written, path.name})

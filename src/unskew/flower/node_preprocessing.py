@@ -1,5 +1,6 @@
 """A node's part of the preprocessing: what it sends about its columns, and what it keeps."""
 
+import hashlib
 import json
 import secrets
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from unskew.data.preprocessing.protocol import (
 )
 from unskew.errors import UnskewError
 from unskew.flower.leaving import check_columns
+from unskew.flower.ledger import Ledger, Release
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.node_table import RawSamples
 from unskew.flower.policy import Policy
@@ -48,6 +50,8 @@ class NodePreprocessing:
     secret_noise: bool
     policy: Policy = field(default_factory=Policy)
     """What the site allows, and says about its columns."""
+    ledger: Ledger | None = None
+    """The ledger of private statistics; None if their noise is not secret, or there is none."""
 
     def reply_to(self, request: PrepareRequest) -> Message:
         """Return what the node sends; its reasons to refuse hold no cells of the table."""
@@ -92,18 +96,15 @@ class NodePreprocessing:
             refuse_identifying(self.raw.columns, self.policy.columns)
             refuse_unlike(self.raw.columns, schema, self.policy.columns)
             return self._summary(schema, request)
-        # Noise protects one release; asked again, the node repeats it or refuses.
         declared_schema(list(schema), schema, prepare, "server")
-        asked = json.dumps(schema_message(schema))
-        released = self._read("released")
-        if released is not None:
-            before = json.loads(released)
-            if before["asked"] != asked:
-                raise Refusal("it has spent the privacy budget of its statistics in this run")
-            return dict(before["summary"])
-        summary = self._summary(schema, request)
-        self._write("released", json.dumps({"asked": asked, "summary": summary}))
-        return summary
+        if self.ledger is None:
+            return self._summary(schema, request)
+        asked = json.dumps([prepare.spec, schema_message(schema)]).encode()
+        release = Release.of_statistics(self.run, hashlib.sha256(asked).hexdigest(), prepare.budget)
+        content, _ = self.ledger.release(
+            release, lambda: json.dumps(self._summary(schema, request)).encode()
+        )
+        return dict(json.loads(content))
 
     def _summary(self, schema: dict[str, Declared], request: PrepareRequest) -> Message:
         rng = noise_of(request.seed, request.client)

@@ -78,6 +78,17 @@ class RawSamples:
         """A hash of the names of the columns, in any order."""
         return hashlib.sha256("\n".join(sorted(self.columns)).encode()).hexdigest()[:16]
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the cells and the labels of all rows, the test set's included."""
+        digest = hashlib.sha256()
+        labels = Column.of(self.labels)
+        for name, column in [*sorted(self.columns.items()), ("", labels)]:
+            values = column.values
+            digest.update(repr((name, column.stored, values.dtype.str, values.shape)).encode())
+            digest.update(values.tobytes())
+        return digest.hexdigest()[:32]
+
     def train_columns(self) -> dict[str, Column]:
         """Return the columns of the training samples."""
         return self._columns_of(self.placed.train)

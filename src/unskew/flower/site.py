@@ -51,6 +51,11 @@ class Site:
             return Site(resolved_name, _client_of(loaded, context))
         return Site(resolved_name, _from_arrays(loaded, task))
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the node's samples, which a server cannot change."""
+        return self.data.fingerprint if self.raw is None else self.raw.fingerprint
+
     def as_client(
         self, client: int, clients: int, classes: int, target: tuple[float, float] | None = None
     ) -> Federation:

@@ -4,17 +4,22 @@
 """
 
 from unskew.privacy.accountant import (
+    ORDERS,
+    Composition,
     noise_multiplier,
     sampling_rate,
     shared_noise_multiplier,
     spent,
 )
-from unskew.privacy.budget import Privacy
+from unskew.privacy.budget import Privacy, PrivacyLimit
 from unskew.privacy.gradient import private_gradient, private_noise, reject_coupled
 from unskew.privacy.information_bound import information_bound
 
 __all__ = [
+    "ORDERS",
+    "Composition",
     "Privacy",
+    "PrivacyLimit",
     "information_bound",
     "noise_multiplier",
     "private_gradient",

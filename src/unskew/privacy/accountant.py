@@ -13,8 +13,10 @@ size over that client's number of samples: small clients spend more, and a clien
 samples than a batch has rate 1.
 """
 
+import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +28,7 @@ from unskew.privacy.budget import Privacy
 
 _FRACTIONS = (1.25, 1.5, 1.75, 2.25, 2.5, 2.75, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5)
 _INTEGERS = (*range(2, 32), *range(32, 64, 4), 64, 80, 96, 112, 128, 160, 192, 256, 384, 512, 1024)
-_ORDERS = _FRACTIONS + _INTEGERS
+ORDERS = _FRACTIONS + _INTEGERS
 """The Rényi orders; the bound is the best over all of them. Opacus's default orders end at 63,
 which is loose below epsilon 0.2; they have 90 fractions, which are slow and lower epsilon by a
 tenth at most."""
@@ -35,7 +37,7 @@ _SLOW_RATES = (0.48, 0.52)
 """Between these sampling rates the series of a fractional order hardly converges; there, the upper
 end is used for those orders, which can only raise the bound."""
 
-_MAX_NOISE = 1e6
+MAX_NOISE = 1e6
 _PRECISION = 1e-3
 """The relative precision of the smallest noise that keeps the budget."""
 
@@ -55,14 +57,53 @@ def spent(noise_multiplier: float, rate: float, steps: int, delta: float) -> flo
             f"noise_multiplier must not be negative and delta must be between 0 and 1 "
             f"(got {noise_multiplier} and {delta})"
         )
-    if steps == 0:
-        return 0.0
+    return Composition().plus_steps(noise_multiplier, rate, steps).epsilon(delta)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What several releases about the same records cost together.
+
+    Noisy steps add up at every Rényi order. Releases with Laplace noise are epsilon-private, which
+    implies the Rényi divergence min(epsilon, order x epsilon² / 2) (Bun and Steinke, 2016); the
+    smaller of that and the plain sum of their epsilons counts.
+    """
+
+    rdp: tuple[float, ...] = ()
+    """The Rényi divergence of all noisy steps at each order; empty if there are none."""
+    pure: float = 0.0
+    """The sum of the epsilons of all other releases."""
+    squares: float = 0.0
+    """The sum of their squares."""
+
+    def plus_steps(self, noise_multiplier: float, rate: float, steps: int) -> "Composition":
+        """Add noisy steps at a sampling rate."""
+        if steps == 0:
+            return self
+        added = _one_step(noise_multiplier, rate) * steps
+        before = np.array(self.rdp) if self.rdp else np.zeros(len(ORDERS))
+        return replace(self, rdp=tuple((before + added).tolist()))
+
+    def plus_pure(self, epsilon: float) -> "Composition":
+        """Add a release whose privacy does not need a delta."""
+        return replace(self, pure=self.pure + epsilon, squares=self.squares + epsilon**2)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon of all releases together; infinite if steps need a larger delta."""
+        if not self.rdp:
+            return self.pure
+        if delta <= 0:
+            return math.inf
+        noisy = np.array(self.rdp)
+        total = noisy + np.minimum(self.pure, np.array(ORDERS) * self.squares / 2)
+        return min(self.pure + _epsilon(noisy, delta), _epsilon(total, delta))
+
+
+def _epsilon(rdp: NDArray[np.float64], delta: float) -> float:
     with warnings.catch_warnings():
         # Opacus warns if the best order is the first or last; the bound holds nevertheless.
         warnings.filterwarnings("ignore", message="Optimal order is the")
-        epsilon, _ = _opacus().get_privacy_spent(
-            orders=_ORDERS, rdp=_one_step(noise_multiplier, rate) * steps, delta=delta
-        )
+        epsilon, _ = _opacus().get_privacy_spent(orders=ORDERS, rdp=rdp, delta=delta)
     return max(0.0, float(epsilon))
 
 
@@ -75,7 +116,7 @@ def noise_multiplier(privacy: Privacy, rate: float, steps: int) -> float:
     low, high = 0.0, 1.0
     while spent(high, rate, steps, privacy.delta) > privacy.epsilon:
         low, high = high, 2 * high
-        if high > _MAX_NOISE:
+        if high > MAX_NOISE:
             raise UnskewError(
                 f"privacy: epsilon {privacy.epsilon:g} at delta {privacy.delta:g} cannot be kept "
                 f"over {steps} steps at rate {rate:g}; raise epsilon or delta, or take fewer steps"

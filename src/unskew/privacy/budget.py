@@ -1,11 +1,12 @@
-"""The privacy budget of a client: epsilon, delta and the clipping norm."""
+"""The privacy budget of a client in a run, and the limit of a site for all runs."""
 
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from unskew.utils.specs import OPTIONS
+from unskew.errors import UnskewError
+from unskew.utils.specs import OPTIONS, explain
 
 
 @dataclass(frozen=True, config=OPTIONS)
@@ -34,3 +35,32 @@ class Privacy:
     def __str__(self) -> str:
         text = f"{self.epsilon!r}/{self.delta!r}"
         return text if self.clip == 1 else f"{text}/{self.clip!r}"
+
+
+class PrivacyLimit(BaseModel):
+    """The most that all private releases about the same records may cost, in all runs together.
+
+    It is written ``3/1e-5``: epsilon and delta. Without a delta, noisy steps are never allowed,
+    only statistics with Laplace noise.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    epsilon: Annotated[float, Field(ge=0)]
+    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @staticmethod
+    def parse(value: "str | float | PrivacyLimit", where: str) -> "PrivacyLimit":
+        """Read what a site wrote; ``where`` names the option."""
+        if isinstance(value, PrivacyLimit):
+            return value
+        parts = str(value).split("/")
+        try:
+            if len(parts) > 2:
+                raise UnskewError(f"{where}: write epsilon/delta, such as 3/1e-5 (got {value!r})")
+            return PrivacyLimit.model_validate(dict(zip(("epsilon", "delta"), parts, strict=False)))
+        except ValidationError as error:
+            raise UnskewError(f"{where}: {explain(error, PrivacyLimit)}") from None
+
+    def __str__(self) -> str:
+        return f"{self.epsilon:.4g}" + (f" at delta {self.delta:g}" if self.delta else "")
