@@ -25,7 +25,7 @@ from unskew.cli import (
     watch,
 )
 from unskew.cli.commands import complete_commands
-from unskew.cli.output import echo_error
+from unskew.cli.output import echo_error, echo_failure
 from unskew.errors import UnskewError, UnskewWarning
 
 app = typer.Typer(
@@ -128,20 +128,19 @@ def _run(terminations: _Terminations) -> None:
     try:
         app()
     except UnskewError as error:
-        echo_error(f"error: {error}")
+        echo_failure(error, str(error))
         sys.exit(2)
     except OSError as error:  # for example a full disk, or a file without read permission
         path = "" if error.filename is None else f"{error.filename}: "
-        message = f"error: {path}{error.strerror or error}; files already written were kept"
-        echo_error(message)
+        echo_failure(error, f"{path}{error.strerror or error}; files already written were kept")
         sys.exit(2)
     except (MemoryError, OverflowError) as error:
-        typer.echo(f"error: out of memory, or a number is too large: {error}", err=True)
+        echo_failure(error, f"out of memory, or a number is too large: {error}")
         sys.exit(2)
     except RuntimeError as error:
         if "allocate memory" not in str(error):
             raise
-        typer.echo("error: not enough memory for this network and batch size", err=True)
+        echo_failure(error, "not enough memory for this network and batch size")
         sys.exit(2)
     except SystemExit as end:
         if end.code == _INTERRUPTED:

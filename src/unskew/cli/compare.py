@@ -27,7 +27,7 @@ from unskew.cli.data_options import (
 )
 from unskew.cli.deciding_options import Best, Budget, Decide, MaxSeeds, deciding_options
 from unskew.cli.judging_options import FinalOption, LevelOption, Margin, MetricOption, Metrics
-from unskew.cli.output import Json, Target, exit_if_untrained, print_json, print_rich
+from unskew.cli.output import Debug, Json, Target, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import PlaceOption
 from unskew.cli.recorded_output import RecordedOutput
 from unskew.cli.tuning_options import (
@@ -143,6 +143,7 @@ def compare_methods(
     ] = None,
     on: PlaceOption = None,
     json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Compare methods on the same data, network and seeds.
 
@@ -181,6 +182,7 @@ def compare_methods(
     Example:  [bold]unskew compare --methods fedavg,fedprox,moon --tune --tune-lr 0.005,0.5 \\
     --tune-budget 180 --tune-rounds 15[/bold]
     """
+    del debug
     recorded = RecordedOutput(context.params)
     if recorded.print_again():
         _print_page(out, json=json)

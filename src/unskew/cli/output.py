@@ -2,7 +2,9 @@
 
 import json
 import math
+import traceback
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
     from unskew.runs.run import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+_shows_traceback = ContextVar("shows_traceback", default=False)
+
+
+def _set_traceback(requested: bool) -> bool:
+    _shows_traceback.set(requested)
+    return requested
+
+
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        callback=_set_traceback,
+        help="Show the traceback of an error, with the lines of your code.",
+    ),
+]
 
 
 def _checked_target(target: float | None) -> float | None:
@@ -55,6 +75,13 @@ def print_json(value: object) -> None:
 def echo_error(message: str) -> None:
     """Print a message on stderr, with what a terminal would execute as escapes."""
     typer.echo(printable(message, keep="\n\t"), err=True)
+
+
+def echo_failure(error: BaseException, message: str) -> None:
+    """Print why a command failed on stderr, with ``--debug`` after the traceback."""
+    if _shows_traceback.get():
+        echo_error("".join(traceback.format_exception(error)))
+    echo_error(f"error: {message}")
 
 
 def exit_if_untrained(runs: "Iterable[Run]") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.cli.compute_options import Device, Memory, Precision, compute_options
-from unskew.cli.output import Json, exit_if_untrained, print_json, print_rich
+from unskew.cli.output import Debug, Json, exit_if_untrained, print_json, print_rich
 from unskew.cli.place_option import PlaceOption
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def run_config(
     ] = False,
     on: PlaceOption = None,
     json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Train one method as configured in a TOML file.
 
@@ -50,6 +51,7 @@ def run_config(
 
     Example:  [bold]unskew run first.toml --set train.lr=0.05 --out runs/second[/bold]
     """
+    del debug
     from unskew.data.load import open_data  # noqa: PLC0415
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.cli.output import Json, print_json
+from unskew.cli.output import Debug, Json, print_json
 from unskew.cli.place_option import PlaceOption
 
 app = typer.Typer(
@@ -96,6 +96,7 @@ def run_one(
         str, typer.Option(help="cpu, cuda, cuda:1, mps, or auto for the best available device.")
     ] = "auto",
     json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Run a study and write result.json, result.md, figures and report pages.
 
@@ -104,6 +105,7 @@ def run_one(
 
     Example:  [bold]unskew study run ida-table1 --scale cpu[/bold]
     """
+    del debug
     from unskew.experiments.studies.library import open_study  # noqa: PLC0415
     from unskew.experiments.studies.result import values_table  # noqa: PLC0415
     from unskew.experiments.studies.running import run_study  # noqa: PLC0415

@@ -199,7 +199,7 @@ class Dividing(ServerSide):
 
 
 def test_a_bug_on_the_server_is_not_a_skipped_trial():
-    with pytest.raises(UnskewError, match="in aggregate: ZeroDivisionError"):
+    with pytest.raises(UnskewError, match="receive of 'dividing' raised ZeroDivisionError"):
         tuned([Dividing()])
 
 
