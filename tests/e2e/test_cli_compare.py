@@ -1,12 +1,15 @@
 """The commands ``unskew compare`` and ``unskew report``."""
 
 import csv
-import html
 import json
 import re
 from pathlib import Path
 
 import pytest
+
+from unskew.report.page import read_comparison
+from unskew.report.reproduce import python_text
+from unskew.runs.read import read_runs
 
 
 def compare(data: Path, *options: object) -> tuple[object, ...]:
@@ -295,8 +298,9 @@ def test_a_tuned_comparison_reports_the_chosen_settings(terminal, data, tmp_path
     page = (out / "report.html").read_text()
     assert "<h2>Chosen settings</h2>" in page
     tune = "tune={'lr': [0.01, 0.2], 'budget': 5, 'rounds': 1, 'seeds': 2}"
-    assert tune in html.unescape(page)
-    assert "['fedavg', 'fedprox', 'ditto']" in html.unescape(page)
+    code = python_text(read_comparison(out).sorted(read_runs(out)))
+    assert tune in code
+    assert "['fedavg', 'fedprox', 'ditto']" in code
     metadata = json.loads((out / "fedprox" / "seed0" / "run.json").read_text())
     assert metadata["identity"]["settings"]["lr"] == metadata["tuning"]["chosen"]["lr"]
     monkeypatch.setattr("unskew.engine.round_loop.run_round", lambda *_: pytest.fail("run again"))

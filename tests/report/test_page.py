@@ -264,7 +264,7 @@ def test_the_code_of_a_page_has_placeholders_for_custom_objects():
     assert str(names["runs"].table()) == str(runs.table())
 
 
-def test_the_code_of_a_study_run_refers_to_the_study():
+def test_a_sample_of_a_source_has_no_code():
     from unskew.experiments.studies.case_data import open_case_data
     from unskew.experiments.studies.study import StudyData
     from unskew.report.reproduce import python_text
@@ -273,8 +273,18 @@ def test_the_code_of_a_study_run_refers_to_the_study():
         StudyData(name="digits", skew="iid", clients=3, samples=100), seed=0
     )
     runs = us.compare(subsampled, ["fedavg"], seeds=1, model="logistic", rounds=1)
-    assert python_text(runs).startswith("# These runs use a sample of the source")
+    assert python_text(runs) is None
 
 
 def test_the_same_runs_give_the_same_page(tmp_path):
     assert page_of(tmp_path, trained_runs()) == page_of(tmp_path, trained_runs())
+
+
+def test_runs_with_other_settings_have_no_common_recipe():
+    from reports import FEDERATION
+    from unskew.report.reproduce import python_text
+
+    rates = enumerate((0.1, 0.2))
+    runs = [us.train(FEDERATION, model="logistic", seed=n, lr=lr, rounds=1) for n, lr in rates]
+    assert python_text(Runs(runs)) is None
+    assert "lr=0.2" in python_text(Runs(runs[1:]))

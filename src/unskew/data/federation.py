@@ -349,7 +349,8 @@ class Federation:
         if self.test.samples:
             raise UnskewError("holdout: the clients already have test samples; use a holdout of 0")
         train, test = held_out_columns(self.train, share, seed)
-        return replace(self, train=train, test=test)
+        report = None if self.report is None else replace(self.report, cut=True)
+        return replace(self, train=train, test=test, report=report)
 
     def save(self, folder: str | Path) -> Path:
         """Write the federation to a folder of ``.npy`` files that :meth:`open` can memory-map.

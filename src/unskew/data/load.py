@@ -102,7 +102,7 @@ def _open_npz(config: DataConfig, path: Path, seed: int) -> Federation:
     if not is_source(arrays):
         _reject(config, "defines its own clients", _SOURCE_OPTIONS)
         return npz_federation(path, arrays, config.holdout or 0.0, seed)
-    return federate(
+    federation = federate(
         npz_source(path, arrays),
         config.skew or ("natural" if "group_train" in arrays else "iid"),
         config.clients,
@@ -112,6 +112,8 @@ def _open_npz(config: DataConfig, path: Path, seed: int) -> Federation:
         common=config.common,
         samples=config.samples,
     )
+    assert federation.report is not None
+    return replace(federation, report=replace(federation.report, cut=True))
 
 
 def _open_table(config: DataConfig, seed: int) -> Federation:
@@ -222,7 +224,8 @@ def federate(
         local = _distorted(partitioner, test.columns(by_group), seed, 1)
         federation = replace(federation, test=local)
     else:
-        federation = federation.held_out(HOLDOUT if holdout is None else holdout, seed)
+        divided = federation.held_out(HOLDOUT if holdout is None else holdout, seed)
+        federation = replace(divided, report=federation.report)
     return _with_union(federation) if merged or common == "union" else federation
 
 

@@ -45,6 +45,8 @@ def open_table_source(
     if skew not in (None, NATURAL):
         raise UnskewError(f"{name}: has {info.groups} as its clients; remove skew, or use natural")
     share = HOLDOUT if holdout is None else holdout
+    prepared = options.get("prepare", "federated") != "federated" or options.get("columns")
+    changed = bool(label or client or features or task or prepared)
     if task is None and not info.classes and label in (None, info.table.label):
         task = "regression"
     federation = Federation.from_table(
@@ -65,7 +67,9 @@ def open_table_source(
     return replace(
         federation,
         client_names=_short_names(federation),
-        report=_report(federation, {} if share == HOLDOUT else {"holdout": share}, seed),
+        report=replace(
+            _report(federation, {} if share == HOLDOUT else {"holdout": share}, seed), cut=changed
+        ),
     )
 
 

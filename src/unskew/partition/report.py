@@ -37,7 +37,8 @@ class PartitionReport:
     seed: int | None = None
     """The seed of the partition."""
     cut: bool = False
-    """Whether only a part of the source was partitioned, so loading it by name gives other data."""
+    """Whether loading the source by name gives other data: only a part of it was partitioned, or it
+    was opened with options of other kinds, such as the columns of a table."""
 
     def __post_init__(self) -> None:
         for name in ("sizes", "label_counts"):

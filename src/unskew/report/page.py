@@ -125,7 +125,7 @@ def page_text(
         search=search_text(runs),
         configuration=configuration(runs),
         command=command,
-        python=python_text(runs),
+        python=python_text(runs, command),
         data={"methods": runs.methods, "charts": list(map(chart_values, charts))},
     )
 

@@ -15,6 +15,8 @@ from unskew.stats.metric import POOLED
 
 _DATA_FIELDS = ("skew", "samples", "clients", "train", "test", "common")
 
+_LOAD_OPTIONS = {"holdout", "pool", "common", "samples"}
+
 _IRRELEVANT = ("seed", "workers", "checkpoint_seconds", "runner")
 """Settings that do not affect results, or that a comparison sets itself."""
 
@@ -37,20 +39,24 @@ def configuration(runs: Runs) -> dict[str, str]:
     return {key.replace("_", " "): _text(value) for key, value in shown.items()}
 
 
-def python_text(runs: Runs) -> str:
-    """Return Python code that repeats these runs, with placeholders for custom objects."""
-    first = runs[0]
-    data = first.metadata.get("data", {})
-    if data.get("cut"):
-        return "# These runs use a sample of the source; run the study instead."
+def python_text(runs: Runs, command: str | None = None) -> str | None:
+    """Return Python code that repeats these runs; None if what they recorded does not say how.
+
+    It has placeholders for custom objects, but not for data that a shell command names.
+    """
+    first, federation = runs[0], _federation(runs, placeholder=command is None)
+    if federation is None or not _alike(runs):
+        return None
     waves = runs.waves
     seeds = sorted({run.seed for run in runs}) if waves is None else waves.seeds[0]
     methods, settings = runs.methods, _changed(first.metadata.get("configuration", {}))
     found = recorded_searches(runs)
     if found:
         methods = [search.get("given", search["requested"]) for search in found.values()]
-        settings |= {"tune": _tune(next(iter(found.values())))}
-        settings.pop("lr", None)
+        search = next(iter(found.values()))
+        searched = {"lr", "clip"} if search["clips"] else {"lr"}
+        settings = {key: value for key, value in settings.items() if key not in searched}
+        settings |= {"tune": _tune(search)}
     network = "your_network" if first.metadata.get("custom_network") else repr(first.network)
     arguments = [f"[{', '.join(map(_method, methods))}]", f"seeds={seeds}", f"model={network}"]
     settings |= _judging(runs)
@@ -61,7 +67,7 @@ def python_text(runs: Runs) -> str:
     arguments += [f"{k}={v!r}" for k, v in settings.items()]
     return (
         "import unskew as us\n\n"
-        f"{_federation(runs)}\n"
+        f"{federation}\n"
         f"runs = us.compare(federation, {', '.join(arguments)})\n"
         "print(runs.table())"
     )
@@ -114,28 +120,40 @@ class _Code(str):
 def _metric(name: str) -> str:
     """Return a metric's name, or a placeholder for a function of the user."""
     known = name.removeprefix(POOLED).partition(":")[0]
-    return repr(name) if known in (*FORMULAS, "accuracy", "loss") else f"your_metric_{name}"
+    is_known = known in (*FORMULAS, "accuracy", "loss")
+    return repr(name) if is_known else re.sub(r"\W", "_", f"your_metric_{name}")
 
 
-def _federation(runs: Runs) -> str:
+def _alike(runs: Runs) -> bool:
+    """Return whether all runs have the settings of the first, but for those that are searched."""
+    searched = {"lr", "clip"} if recorded_searches(runs) else set()
+    changed = [_changed(run.metadata.get("configuration", {})) for run in runs]
+    kept = [{key: each[key] for key in each.keys() - searched} for each in changed]
+    return all(each == kept[0] for each in kept)
+
+
+def _federation(runs: Runs, *, placeholder: bool) -> str | None:
+    """Return code that loads the samples of the runs, or has a placeholder for them if allowed."""
     name, data = runs[0].data, runs[0].metadata.get("data", {})
-    if data.get("skew") is None and "preprocessing" in runs[0].metadata:
-        spec = runs[0].metadata["preprocessing"].get("spec", "federated")
-        columns = f"label='LABEL', client='CLIENT', prepare={spec!r}"
-        opened = f"us.Federation.from_table('{name}.csv', {columns}, holdout=0.2, seed=seed)"
-        return f"def federation(seed):  # with the columns of your table\n    return {opened}\n"
     if data.get("skew") is None:
-        opened = "your_federation" if name == "custom" else f"us.Federation.open({name!r})"
-        return f"federation = {opened}  # the data of these runs"
+        shared = len({run.metadata.get("identity", {}).get("data") for run in runs}) == 1
+        known = placeholder and shared
+        return "federation = your_federation  # the data of these runs" if known else None
+    if data.get("cut"):
+        return None
     options = data.get("options") or {"samples": data.get("samples")}
+    if not options.keys() <= _LOAD_OPTIONS:
+        return None
     more = "".join(f", {key}={value!r}" for key, value in options.items() if value is not None)
     loaded = f"us.load({name!r}, {data['skew']!r}, {data['clients']}, seed{more})"
-    partition_seeds = {run.metadata.get("data", {}).get("seed") for run in runs}
-    run_seeds = {run.seed for run in runs}
-    if len(partition_seeds) == 1 and partition_seeds not in ({None}, run_seeds):
+    seeds = {(run.metadata.get("data", {}).get("seed"), run.seed) for run in runs}
+    partition_seeds = {seed for seed, _ in seeds}
+    if all(seed in (None, of_run) for seed, of_run in seeds):
+        return f"def federation(seed):\n    return {loaded}\n"
+    if len(partition_seeds) == 1:
         seed = partition_seeds.pop()
         return f"seed = {seed}  # one partition for all runs\nfederation = {loaded}"
-    return f"def federation(seed):\n    return {loaded}\n"
+    return None
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +162,7 @@ def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in settings.items()
-        if key not in _IRRELEVANT and value != defaults.get(key)
+        if key in defaults and key not in _IRRELEVANT and value != defaults[key]
     }
 
 
