@@ -14,6 +14,7 @@ from node_tables import COLUMNS, HOSPITALS, run_on_nodes
 from private_method import DELTA, EPSILON, PrivateTask
 
 from processes import SRC
+from terminal import Terminal
 from toys import small_federation
 from unskew.engine.private_steps import PrivateStage
 from unskew.errors import UnskewError
@@ -343,3 +344,33 @@ def test_a_ledger_does_not_become_slow(tmp_path):
     assert stored.composed.releases == 40
     files = NodeFiles(tmp_path / FOLDER, "samples")
     assert sum(name.endswith(".reply") for name in files.written()) == 3
+
+
+# The command.
+
+
+@pytest.fixture
+def terminal(monkeypatch, capsys):
+    return Terminal(monkeypatch, capsys)
+
+
+def test_the_ledger_is_printed(honest, terminal):
+    state = honest[2].parents[2]
+    rows = [row for row in terminal.json("flower", "ledger", state) if row["node"] == "0"]
+    assert [(row["run"] == "all", row["released"], row["releases"]) for row in rows] == [
+        (False, "task", 3), (True, "", 3)
+    ]  # fmt: skip
+    for row in rows:
+        assert row["epsilon"] == pytest.approx(spent(honest[2]), abs=1e-4)
+        assert row["limit"] == "3 at delta 0.001"
+        assert row["left"] == pytest.approx(3 - spent(honest[2]), abs=1e-4)
+    assert "ledger of" in terminal.output("flower", "ledger", state)
+
+
+def test_ledgers_that_cannot_be_printed(honest, terminal, tmp_path):
+    (tmp_path / "new").mkdir()
+    assert "no private release has left" in terminal.output("flower", "ledger", tmp_path / "new")
+    assert terminal.json("flower", "ledger", tmp_path / "new") == []
+    assert "no such folder" in terminal.error("flower", "ledger", tmp_path / "none")
+    honest[2].write_text("{}")
+    assert "the ledger is damaged" in terminal.error("flower", "ledger", honest[2].parents[2])

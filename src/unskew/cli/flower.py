@@ -99,6 +99,36 @@ def list_traffic(
         )
 
 
+@app.command("ledger")
+def show_ledger(
+    state: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[STATE]",
+            help="A node's state folder; default: $UNSKEW_STATE or ~/.unskew/flower.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List what a node's private releases have cost, and what is left of its budget.
+
+    The ledger belongs to the node's samples: all runs spend from the same budget. The epsilon of
+    the row "all" is less than the sum of the others, since releases are composed.
+
+    Example:  [bold]unskew flower ledger /var/lib/unskew[/bold]
+    """
+    from unskew.cli.tables import show_rows  # noqa: PLC0415
+    from unskew.flower.ledger_table import ledger_rows  # noqa: PLC0415
+    from unskew.flower.node_files import default_state  # noqa: PLC0415
+
+    folder = state or default_state()
+    rows = ledger_rows(folder)
+    if rows or json:
+        show_rows(rows, f"ledger of {folder}", json=json)
+    else:
+        typer.echo(f"{folder}: no private release has left this node")
+
+
 @app.command("up")
 def run_app(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a Flower app.")],

@@ -1,7 +1,6 @@
 """The app that every node of a Flower federation runs."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from logging import ERROR
@@ -22,6 +21,7 @@ from unskew.engine.pure_hooks import ImpureHook
 from unskew.errors import UnskewError
 from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
+from unskew.flower.node_files import default_state
 from unskew.flower.policy import Policy
 from unskew.flower.requests import Greeting, PrepareRequest, Request, read_arrays
 from unskew.flower.sent_log import Outgoing, SentLog
@@ -41,9 +41,7 @@ from unskew.utils.code_places import in_brackets, place_of
 
 Handler = Callable[[Node, Message, Context], Outgoing]
 
-_STATE_CONFIG, _STATE_VARIABLE = "state-dir", "UNSKEW_STATE"
-_POLICY = "policy"
-_LIMIT = "privacy-budget"
+_STATE_CONFIG, _POLICY, _LIMIT = "state-dir", "policy", "privacy-budget"
 
 
 def client_app(
@@ -72,7 +70,8 @@ def client_app(
 
     The node also writes its state between rounds to a file in the folder ``state``, so that a
     restart loses nothing. The default is ``state-dir`` of the node's config, the environment
-    variable ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None, no files are written.
+    variable ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None, no files are written, and private
+    stages with secret noise are refused: they need a ledger.
 
     With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
     the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
@@ -212,5 +211,5 @@ def _site_limit(context: Context) -> PrivacyLimit | None:
 
 
 def _state_folder(context: Context) -> Path:
-    configured = context.node_config.get(_STATE_CONFIG) or os.environ.get(_STATE_VARIABLE)
-    return Path(str(configured)) if configured else Path.home() / ".unskew" / "flower"
+    configured = context.node_config.get(_STATE_CONFIG)
+    return Path(str(configured)) if configured else default_state()

@@ -13,6 +13,11 @@ _MANIFEST = ".manifest.json"
 """A name that no file can be given from outside."""
 
 
+def default_state() -> Path:
+    """Return the state folder of nodes whose config and app name none."""
+    return Path(os.environ.get("UNSKEW_STATE") or Path.home() / ".unskew" / "flower")
+
+
 class NodeFiles:
     """The files in one folder below a node's state folder.
 
