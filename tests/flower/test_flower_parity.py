@@ -140,3 +140,20 @@ def test_private_steps_are_the_same_if_the_noise_is_seeded(tmp_path):
 def test_methods_that_need_pooled_samples_are_rejected(method):
     with pytest.raises(UnskewError, match="they stay on their nodes"):
         grids.run_on_grid(small_federation(unit=True), method, **OPTIONS)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold+fedavgm", "fedbn", "ditto", "ifca"])
+def test_frozen_parameters_are_not_sent_in_a_round(method):
+    torch.manual_seed(0)
+    frozen = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU()).requires_grad_(False)
+    module = nn.Sequential(frozen, nn.Linear(6, 3))
+    strategy = assert_same(method, grids.seven_clients(), model=module, weight_decay=0.1)
+    for name, value in frozen.named_parameters():
+        assert torch.equal(value, strategy.run.model.get_parameter(f"0.{name}"))
+    trained, statistics = 6 * 3 + 3, 6 + 6 + 1
+    for _, _, reply in strategy.grid.of_kind("train.unskew"):
+        assert reply.content["arrays"]["model"].numpy().size == trained + statistics
+    sent = [message for name, message, _ in strategy.grid.of_kind("train.unskew") if name == "0"]
+    sizes = [message.content["arrays"]["model"].numpy().size for message in sent]
+    assert sizes[0] == 5 * 6 + 3 * 6 + trained + statistics  # once, in the first message
+    assert max(sizes[1:]) <= trained + statistics

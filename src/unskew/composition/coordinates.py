@@ -27,6 +27,8 @@ class Coordinates(Parts):
         """Mark the coordinates that are sent and averaged; None means all."""
         statistics = self._statistics(layout)
         mask = None if statistics is None else ~statistics
+        if layout.frozen is not None:
+            mask = without(mask, layout.frozen)
         for part in self._personalizations:
             stays = call(part, "stays", layout)
             mask = mask if stays is None else without(mask, stays)
@@ -38,7 +40,9 @@ class Coordinates(Parts):
         for part in self._personalizations:
             shared = call(part, "shares_on_upload", layout)
             mask = mask if shared is None else union_of_masks(mask, shared)
-        return mask
+        if mask is None or layout.frozen is None:
+            return mask
+        return none_if_empty(mask & ~layout.frozen)
 
     def _statistics(self, layout: Layout) -> Tensor | None:
         """Mark the norm statistics if a part keeps them on clients; None means none."""
@@ -52,8 +56,8 @@ class Coordinates(Parts):
             return None
         sent_mask = self.sent_mask(layout)
         mask = None if sent_mask is None else ~sent_mask
-        for part in self._personalizations:
-            constant = call(part, "constant", layout)
+        own = (call(part, "constant", layout) for part in self._personalizations)
+        for constant in (layout.frozen, *own):
             if mask is not None and constant is not None:
                 mask = none_if_empty(mask & ~constant)
         return mask

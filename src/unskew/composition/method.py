@@ -178,6 +178,7 @@ class Method(Objective, Coordinates):
             weights = torch.zeros(len(uploads), dtype=torch.float64)
             return self._concluded(keeping, server, server, uploads, {"weights": weights})
         vector, diagnostics = self._combined(received, uploads)
+        vector = uploads.layout.with_frozen(vector, server.vector)
         updated = self._stepped(received, vector, uploads)
         return self._concluded(self._server_sides, received, updated, uploads, dict(diagnostics))
 

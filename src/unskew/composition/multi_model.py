@@ -117,8 +117,9 @@ class MultiModelMethod(Method):
         """Add the initial models, and empty tables of the clients' models and samples."""
         server = self.inner.begin(beginning)
         beginning = replace(beginning, sent_mask=self.sent_mask(beginning.layout))
+        models = self.selector.initial_models(beginning.vector, beginning.layout)
         state = {
-            "models": self.selector.initial_models(beginning.vector, beginning.layout),
+            "models": beginning.layout.with_frozen(models, beginning.vector),
             **_no_clients(),
             **call(self.selector, "begin", beginning),
         }
@@ -274,9 +275,11 @@ def samples_per_model(server: Server) -> Tensor:
 
 def with_models(server: Server, models: Tensor, layout: Layout) -> Server:
     """Return the server with these models; the global vector is their mean weighted by samples."""
+    models = layout.with_frozen(models, server.vector)
     server = replace(server, state={**server.state, "models": models})
     samples = samples_per_model(server)
-    return replace(server, vector=weighted_sum(models, samples / samples.sum(), layout))
+    vector = weighted_sum(models, samples / samples.sum(), layout)
+    return replace(server, vector=layout.with_frozen(vector, server.vector))
 
 
 def _with_assignment(assignment: Assignment, uploads: Uploads) -> Server:

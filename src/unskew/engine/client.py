@@ -132,15 +132,15 @@ class ClientContext:
     @property
     def train_mask(self) -> Tensor | None:
         """Factors for the gradient: 1 where coordinates may change, else 0; None means all 1."""
-        mask = (self.trains or self.method.trains)(self.network.layout)
-        frozen = self.network.frozen
+        layout = self.network.layout
+        mask, frozen = (self.trains or self.method.trains)(layout), layout.frozen
         if mask is None and frozen is None:
             return None
-        factors = torch.ones(self.network.layout.trainable, device=self.device)
+        factors = torch.ones(layout.trainable, device=self.device)
         if mask is not None:
             factors *= to_device(mask[: len(factors)], self.device)
         if frozen is not None:
-            factors *= ~to_device(frozen, self.device)
+            factors *= ~to_device(frozen[: len(factors)], self.device)
         return factors
 
 

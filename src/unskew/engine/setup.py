@@ -115,6 +115,11 @@ class TrainingSetup:
                 f"method: {method.spec} needs accuracies, and {initial.name} has none"
             )
         setup._check_target()
+        if setup.network.layout.is_frozen:
+            raise UnskewError(
+                f"model: every parameter of {initial.name} is frozen (requires_grad_(False)), so "
+                "nothing can be trained"
+            )
         setup._set_precision()
         setup._plan_metrics()
         return setup

@@ -64,7 +64,8 @@ class FedCM(ClientSide, ServerSide):
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
         """Keep the momentum; coordinates that stay on the client follow their gradient alone."""
         shared = SharedCoordinates.of(client)
-        refs = {"momentum": payload.get("momentum", torch.zeros(shared.trainable))}
+        trained = SharedCoordinates.trained(client.network.layout)
+        refs = {"momentum": trained.spread(payload.get("momentum", trained.zeros()))}
         if shared.mask is not None:
             refs["share"] = torch.where(shared.mask, self.alpha, 1.0)
         return replace(start, refs=refs)
@@ -90,6 +91,7 @@ class FedCM(ClientSide, ServerSide):
         """Divide the global update by the clients' mean effective step."""
         steps = torch.stack(list(uploads.extras["effective_step"])).double()
         mean = float((steps * uploads.samples).sum() / uploads.samples.sum().clamp(min=1))
-        update = (before.vector - after.vector)[: uploads.layout.trainable]
+        trained = SharedCoordinates.trained(uploads.layout)
+        update = trained.take(before.vector - after.vector)
         momentum = update / mean if mean else torch.zeros_like(update)
         return replace(after, state={"momentum": momentum}), {}

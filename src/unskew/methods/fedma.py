@@ -60,6 +60,11 @@ class FedMA(ServerSide, Setup):
 
     def check(self, method: Method, network: FunctionalModel, samples: Tensor) -> None:
         """Reject networks whose function changes when hidden units are permuted."""
+        if network.layout.frozen is not None:
+            raise UnskewError(
+                "model: fedma permutes units, so no parameter may be frozen; train all of them, or "
+                "use another method"
+            )
         keeping = [
             part.name
             for part in method.parts

@@ -68,8 +68,6 @@ class FunctionalModel:
             issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds
         )
         """Whether a sample's output in training depends on the other samples of its batch."""
-        self.frozen = _frozen(module, self.layout)
-        """Marks the parameters that do not require a gradient; None if all do."""
         self._locations = _tensor_locations(module, self.layout)
         head = head_name(module)
         self._head = None if head is None else module.get_submodule(head)
@@ -273,16 +271,6 @@ def _tensor_locations(
         registry: dict[str, Any] = owner._parameters if key in owner._parameters else owner._buffers
         locations[entry.name] = (registry, key, registry[key])
     return locations
-
-
-def _frozen(module: nn.Module, layout: Layout) -> Tensor | None:
-    requires_grad = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
-    if all(requires_grad.values()):
-        return None
-    mask = torch.zeros(layout.trainable, dtype=torch.bool)
-    for entry in layout.parameters:
-        mask[entry.slice] = not requires_grad[entry.name]
-    return mask
 
 
 def _defined_members(module: nn.Module) -> set[str]:

@@ -15,6 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from unskew.models.masks import none_if_empty
+
 
 class TensorKind(StrEnum):
     """What a tensor is for."""
@@ -42,6 +44,8 @@ class Entry:
     """Whether the tensor belongs to a BatchNorm layer."""
     norm: bool = False
     """Whether the tensor belongs to a normalisation layer of any type, even in the head."""
+    frozen: bool = False
+    """Whether the tensor is a parameter that does not require a gradient."""
 
     @property
     def slice(self) -> builtins.slice:
@@ -71,7 +75,10 @@ class Layout:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of names, shapes and kinds; vectors can be averaged if theirs are equal."""
-        lines = [f"{entry.name} {entry.shape} {entry.kind}" for entry in self.entries]
+        lines = [
+            f"{entry.name} {entry.shape} {entry.kind}{' frozen' * entry.frozen}"
+            for entry in self.entries
+        ]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     @cached_property
@@ -95,6 +102,26 @@ class Layout:
         """The last part of the vector: integers, which are aggregated by maximum, not mean."""
         sizes = sum(entry.size for entry in self.entries if entry.kind is TensorKind.COUNTER)
         return slice(self.size - sizes, self.size)
+
+    @cached_property
+    def frozen(self) -> Tensor | None:
+        """Mark the coordinates of frozen parameters; None means none.
+
+        They are the same on all clients: never trained, and not sent in a round.
+        """
+        return none_if_empty(self.mask_where(lambda entry: entry.frozen))
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether there are parameters, and all are frozen."""
+        return bool(self.parameters) and all(entry.frozen for entry in self.parameters)
+
+    def with_frozen(self, vector: Tensor, before: Tensor) -> Tensor:
+        """Return a vector, or rows of vectors, with the frozen parameters of another vector.
+
+        Any computation with equal values may change their last digit.
+        """
+        return vector if self.frozen is None else torch.where(self.frozen, before, vector)
 
     def mask(self, *kinds: TensorKind) -> Tensor:
         """Mark the coordinates of the given kinds."""
@@ -145,7 +172,8 @@ class Layout:
             stop = start + tensor.numel()
             owner, shape = owners[name.rpartition(".")[0]], tuple(tensor.shape)
             of_norm = isinstance(owner, _BATCH_NORM), isinstance(owner, NORMS)
-            entries.append(Entry(name, start, stop, shape, kind, tensor.dtype, *of_norm))
+            frozen = isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+            entries.append(Entry(name, start, stop, shape, kind, tensor.dtype, *of_norm, frozen))
             start = stop
         return Layout(tuple(entries))
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unskew.composition.values import Client
+from unskew.models.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,12 @@ class SharedCoordinates:
         if mask is not None:
             mask = mask[:trainable]
         return SharedCoordinates(trainable, None if mask is None or bool(mask.all()) else mask)
+
+    @staticmethod
+    def trained(layout: Layout) -> "SharedCoordinates":
+        """Return the coordinates that are not frozen, also those that stay on clients."""
+        frozen, trainable = layout.frozen, layout.trainable
+        return SharedCoordinates(trainable, None if frozen is None else ~frozen[:trainable])
 
     def zeros(self) -> Tensor:
         """Return one zero per shared coordinate."""
