@@ -280,13 +280,13 @@ class CentersUploads(ServerSide):
 
 def test_a_hook_that_is_not_pure_is_named_on_nodes_and_on_the_server():
     with pytest.warns(
-        UnskewWarning, match=r"prepare of ShrinksTheModel changed start\.\w+ in place"
+        UnskewWarning, match=r"prepare of 'shrinksthemodel' .*changed start\.\w+ in place"
     ):
         strategy = grids.run_on_grid(
             small_federation(), ShrinksTheModel(), **{**OPTIONS, "rounds": 3}
         )
     assert len(strategy.run.metrics[-1]["rejected"]) == 4
-    with pytest.raises(UnskewError, match=r"receive of CentersUploads changed uploads\.stack"):
+    with pytest.raises(UnskewError, match=r"receive of 'centersuploads' .*changed uploads\.stack"):
         grids.run_on_grid(small_federation(), CentersUploads(), **OPTIONS)
 
 

@@ -24,13 +24,13 @@ from torch import Tensor
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
+from unskew.composition.hook_calls import HookFailed
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
 from unskew.composition.values import Beginning, Client, ExtraTraining
-from unskew.engine.cohort import ClientFailed
-from unskew.engine.hook_checks import ServerFailed
 from unskew.engine.placement import is_accelerator
 from unskew.models.layout import Layout
+from unskew.utils.code_places import in_brackets, place_of_function
 
 CHECKED_ROUNDS = 2
 """How many of a stage's first rounds are checked; in the second, clients have state."""
@@ -44,8 +44,8 @@ _STORES = (int, float, list, dict, set)
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
-class ImpureHook(ClientFailed, ServerFailed):
-    """A hook, of the clients or of the server, changed something besides what it returned."""
+class ImpureHook(HookFailed):
+    """A hook changed something besides what it returned, or drew from a global generator."""
 
 
 def checking(method: Method) -> Method:
@@ -143,8 +143,10 @@ class _CheckedHook:
         )
 
     def _error(self, what: str) -> ImpureHook:
-        error = ImpureHook(f"{self.name} of {type(self.part).__name__} {what}")
-        error.hook = self.name
+        place = functools.partial(place_of_function, getattr(type(self.part), self.name))
+        name = f"{self.name} of {self.part.name!r}"
+        error = ImpureHook(f"{name}{in_brackets(place())} {what}")
+        error.without_values = f"stopped: {name}{in_brackets(place(names_folder=False))} {what}"
         return error
 
 

@@ -17,7 +17,6 @@ from unskew.composition.parts import Part
 from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import MetricSpec, metrics_of_user
-from unskew.engine.pure_hooks import ImpureHook
 from unskew.errors import UnskewError
 from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
@@ -188,7 +187,7 @@ def _policy(context: Context, own: Policy | None) -> Policy:
 
 def _describe_without_data(error: Exception) -> str:
     """Describe an error without its text, which may contain data; log it in full on the node."""
-    if isinstance(error, Refusal | ImpureHook):
+    if isinstance(error, Refusal):
         return str(error)
     log(ERROR, "unskew: this node failed", exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None
