@@ -1,4 +1,4 @@
-"""``unskew flower``: write a Flower app, and run it on a federation on this machine."""
+"""``unskew flower``: write a Flower app, run it on this machine, and predict on a node."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +10,8 @@ from unskew.cli.output import Json
 from unskew.errors import UnskewError
 
 app = typer.Typer(
-    no_args_is_help=True, help="Write a Flower app and run it on a federation on this machine."
+    no_args_is_help=True,
+    help="Write a Flower app, run it on a federation on this machine, predict on a node.",
 )
 
 _REQUIRED = ("flwr", "psutil", "trustme")
@@ -190,3 +191,43 @@ def run_app(
     )
     if not succeeded:
         raise typer.Exit(1)
+
+
+@app.command("predict")
+def predict(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Rows: a CSV or Parquet file; .npy for a model of arrays."
+        ),
+    ],
+    state: Annotated[
+        Path | None,
+        typer.Option(help="The node's state folder; default: $UNSKEW_STATE or ~/.unskew/flower."),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="The node's name, if several share the folder.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The id of a run; default: the one that ended last.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this CSV file.")] = None,
+    json: Json = False,
+) -> None:
+    """Predict rows on a node's machine, with the model that the node uses itself.
+
+    When a run ends, every node keeps that model in its state folder: its personal model where the
+    method has one, else the global model, with the preprocessing of its table. Nothing is sent.
+
+    Example:  [bold]unskew flower predict patients.csv --state ./state --out risks.csv[/bold]
+    """
+    from unskew.cli.tables import show_rows  # noqa: PLC0415
+    from unskew.flower import node_predictor  # noqa: PLC0415
+    from unskew.flower.kept_model import predict_rows, write_rows  # noqa: PLC0415
+
+    rows = predict_rows(node_predictor(state, node=node, run=run), file)
+    if out is None:
+        show_rows(rows, f"predictions for {file}", json=json)
+    else:
+        write_rows(rows, out)
+        typer.echo(str(out))

@@ -98,6 +98,11 @@ class Predictor:
     models: ClientModels | None = None
     """The models that clients use; None if only the global one is known."""
 
+    @property
+    def predicts_values(self) -> bool:
+        """Whether numbers are predicted, not classes."""
+        return FunctionalModel(self.module).goal.predicts == "values"
+
     def predict(self, rows: Rows, client: str | int | None = None) -> NDArray[Any]:
         """Return the most probable class of each row: its name, or its number if it has none.
 
@@ -105,7 +110,7 @@ class Predictor:
         ``client`` is also needed if every client scales its numbers by itself (``prepare=local``).
         """
         network = FunctionalModel(self.module)
-        if network.goal.predicts == "values":
+        if self.predicts_values:
             values = network.goal.predictions(self._outputs(network, rows, client))
             return np.asarray(values.numpy(), np.float64)
         best = self.predict_proba(rows, client).argmax(1)

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 
 from unskew.composition.values import Server
+from unskew.data.federation import Federation
 from unskew.data.preprocessing.fitted import Preprocessing
+from unskew.engine.client import ClientContext
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import ON_NODES, ClientModels
 from unskew.engine.predictor import InputFormat, Predictor, TargetUnits
@@ -12,6 +14,7 @@ from unskew.engine.settings import Settings
 from unskew.engine.stage import client_context
 from unskew.errors import UnskewError
 from unskew.methods import make_method, names_files
+from unskew.models.functional import Model
 from unskew.models.layout import assign
 from unskew.runs.checkpoint import Checkpoints
 from unskew.runs.file_names import CHECKPOINTS, NODES
@@ -62,18 +65,14 @@ def _models_in_folder(run: Run, inputs: InputFormat) -> tuple[nn.Module, ClientM
         )
     found = Checkpoints(run.folder / CHECKPOINTS).load()
     method = make_method(run.method)
-    stages = method.stages()
-    position = None if found is None or found[0].stage < len(stages) - 1 else found[0]
+    last_stage = len(method.stages()) - 1
+    position = None if found is None or found[0].stage < last_stage else found[0]
     if position is None or position.server is None:
         raise UnskewError(f"{run.folder}: its task has no checkpoint yet; resume the run first")
     target = run.metadata.get("target")
     units = None if target is None else validated(TargetUnits, target, "run.json: target: ")
-    example = inputs.example(units)
     loss = run.metadata.get("configuration", {}).get("loss")
-    _, module = make_module(example, run.network, run.seed, loss)
-    context = client_context(
-        stages[-1], module, example, Settings(seed=run.seed), torch.device("cpu"), last=True
-    )
+    context = rebuilt(run.method, run.network, inputs.example(units), run.seed, loss)
     network = context.network
     _check_size(position.server, network.layout.size, run)
     assign(network.module, network.layout, context.method.model(position.server))
@@ -83,6 +82,15 @@ def _models_in_folder(run: Run, inputs: InputFormat) -> tuple[nn.Module, ClientM
     elif method.fine_tuning() is not None and not position.tuned:
         models = models.elsewhere("they are fine-tuned when a run ends; resume it first")
     return network.module.eval(), models
+
+
+def rebuilt(
+    method: str, network: Model | None, example: Federation, seed: int, loss: str | None
+) -> ClientContext:
+    """Build the network of a method's task, as the method adapts it; its weights are initial."""
+    _, module = make_module(example, network, seed, loss)
+    stage, settings = make_method(method).stages()[-1], Settings(seed=seed)
+    return client_context(stage, module, example, settings, torch.device("cpu"), last=True)
 
 
 def _check_size(server: Server, size: int, run: Run) -> None:

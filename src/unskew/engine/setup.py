@@ -249,7 +249,7 @@ class TrainingSetup:
             **self._no_effect(),
             "models": self._models(),
             "data": federation_metadata(self.federation),
-            **_input_metadata(self.federation),
+            **input_metadata(self.federation),
             CPUS: [cpu_kind()],
             "versions": {
                 "unskew": __version__,
@@ -260,7 +260,7 @@ class TrainingSetup:
         }
 
 
-def _input_metadata(federation: Federation) -> dict[str, Any]:
+def input_metadata(federation: Federation) -> dict[str, Any]:
     """Return what a predictor must know: the samples' format, and how raw rows are prepared."""
     preprocessing, words = federation.preprocessing, federation.vocabulary
     metadata: dict[str, Any] = {

@@ -10,6 +10,7 @@ from unskew.errors import UnskewError
 
 if TYPE_CHECKING:
     from unskew.flower.app import client_app
+    from unskew.flower.kept_model import node_predictor
     from unskew.flower.node_table import NodeTable
     from unskew.flower.strategy import Strategy
 
@@ -17,9 +18,10 @@ _MODULES = {
     "NodeTable": "unskew.flower.node_table",
     "Strategy": "unskew.flower.strategy",
     "client_app": "unskew.flower.app",
+    "node_predictor": "unskew.flower.kept_model",
 }
 
-__all__ = ["NodeTable", "Strategy", "client_app"]
+__all__ = ["NodeTable", "Strategy", "client_app", "node_predictor"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
 from unskew.engine.traffic import hidden_from_server, sent_down, sent_up
 from unskew.errors import UnskewError
+from unskew.flower.kept_model import KeptModel, keep_model
 from unskew.flower.leaving import check_evaluation, check_stage
 from unskew.flower.ledger import Ledger, Release
 from unskew.flower.node_preprocessing import NodePreprocessing
@@ -47,6 +48,7 @@ from unskew.flower.wire import (
     SAMPLES,
     SERVER_STATE,
     Refusal,
+    named_tensors,
     to_arrays,
 )
 from unskew.privacy import PrivacyLimit
@@ -143,29 +145,51 @@ class Node:
                 return scores.means()
             return {**scores.means(), **plan.client_values(y, scores.predictions)}
 
-        size = client.network.layout.size
-        local = measured(_vector(tensors, "global", size))
-        personal = local
-        if client.method.has_personal_models(client.network.layout):
-            stored = self._state_store(request, context).read(request.state)
-            state = {name: tensor for name, tensor in stored.items() if name != _HIDDEN}
-            server_state = {
-                name.removeprefix(SERVER_STATE): tensor
-                for name, tensor in tensors.items()
-                if name.startswith(SERVER_STATE)
-            }
-            position = Position(
-                stage=request.stage_index,
-                round=request.round,
-                server=Server(_vector(tensors, "vector", size), server_state),
-                states=ClientStates().updated({request.client: state} if state else {}),
-            )
-            (model,) = personal_models(client, position, [request.client])
-            personal = measured(model)
+        model = _vector(tensors, "global", client.network.layout.size)
+        own = self._own_model(client, request, tensors, context)
+        if request.keep and self.folder is not None:
+            self._keep(client, request, model if own is None else own, context)
         metrics: dict[str, MetricRecordValues] = {SAMPLES: len(y)}
-        for level, values in (("local", local), ("personal", personal)):
-            metrics |= {f"{level}/{name}": value for name, value in values.items()}
+        if len(y):
+            local = measured(model)
+            personal = local if own is None else measured(own)
+            for level, values in (("local", local), ("personal", personal)):
+                metrics |= {f"{level}/{name}": value for name, value in values.items()}
         return RecordDict({METRICS: MetricRecord(metrics)})
+
+    def _own_model(
+        self, client: ClientContext, request: Request, tensors: Tensors, context: Context
+    ) -> Tensor | None:
+        """Return the client's personal model; None if it uses the global one."""
+        layout = client.network.layout
+        if not client.method.has_personal_models(layout):
+            return None
+        stored = self._state_store(request, context).read(request.state)
+        state = {name: tensor for name, tensor in stored.items() if name != _HIDDEN}
+        server_state = {
+            name.removeprefix(SERVER_STATE): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(SERVER_STATE)
+        }
+        position = Position(
+            stage=request.stage_index,
+            round=request.round,
+            server=Server(_vector(tensors, "vector", layout.size), server_state),
+            states=ClientStates().updated({request.client: state} if state else {}),
+        )
+        (model,) = personal_models(client, position, [request.client])
+        return model
+
+    def _keep(
+        self, client: ClientContext, request: Request, model: Tensor, context: Context
+    ) -> None:
+        """Write the model that the client uses to the state folder, for ``flower predict``."""
+        assert self.folder is not None
+        raw = self.site.raw
+        prepared = None if raw is None else self.preprocessing(request.run, context).of_own_rows()
+        tensors = named_tensors(model, client.network.layout)
+        kept = KeptModel.of(self.site.name, request, client.federation, self.model, prepared)
+        keep_model(self.folder, kept, tensors)
 
     def preprocessing(self, run: str, context: Context) -> NodePreprocessing:
         """Return the preprocessing of the node's raw table in a run."""

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context
 
 from unskew.data.federation import Federation
 from unskew.data.preprocessing.declared import Declared
-from unskew.data.preprocessing.fitted import noise_of, schema_message
+from unskew.data.preprocessing.fitted import Preprocessing, noise_of, schema_message
 from unskew.data.preprocessing.labels import Classes, describe_labels
 from unskew.data.preprocessing.protocol import (
     Message,
@@ -20,6 +20,7 @@ from unskew.data.preprocessing.protocol import (
     describe_columns,
     summarise_columns,
 )
+from unskew.data.preprocessing.spec import Prepare
 from unskew.errors import UnskewError
 from unskew.flower.leaving import check_columns
 from unskew.flower.ledger import Ledger, Release
@@ -76,10 +77,18 @@ class NodePreprocessing:
 
     def federation(self) -> Federation:
         """Return the node's samples with the features that all nodes use."""
+        return self._prepared(self._fitted())
+
+    def of_own_rows(self) -> Preprocessing:
+        """Return the preprocessing of rows of this node, as a predictor applies it."""
+        transform = self.raw.own_transform(self._fitted().transform)
+        return Preprocessing(Prepare().spec, transform)
+
+    def _fitted(self) -> Fitted:
         fitted = self._read("fitted")
         if fitted is None:
             raise Refusal("it has no preprocessing of this run; resume the run to send it again")
-        return self._prepared(Fitted.model_validate_json(fitted))
+        return Fitted.model_validate_json(fitted)
 
     def _describe(self, request: PrepareRequest) -> Message:
         del request

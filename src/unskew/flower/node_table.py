@@ -93,13 +93,18 @@ class RawSamples:
         """Return the columns of the training samples."""
         return self._columns_of(self.placed.train)
 
+    def own_transform(self, transform: Transform) -> Transform:
+        """Return the transformation of this node, given that of all nodes."""
+        if self.prepare.mode != "local":
+            return transform
+        return with_local_statistics(transform, self.train_columns())
+
     def prepared(self, transform: Transform, classes: Classes | None) -> Federation:
         """Return the node's samples with the features and classes that all nodes use.
 
         A regression has no classes.
         """
-        if self.prepare.mode == "local":
-            transform = with_local_statistics(transform, self.train_columns())
+        transform = self.own_transform(transform)
         lenient = self.prepare.budget is not None
         numbers = None if classes is None else classes.numbers_of(self.labels)
         train, test = (

@@ -40,6 +40,8 @@ class NodeBackend(FlowerBackend):
 
     method: str
     settings: Settings
+    models_are_kept: bool = False
+    """Whether nodes keep the models that they use when the run ends."""
 
     def runner(self, context: ClientContext, stage_index: int, cohort: int) -> "NodeRunner":
         """Return the runner that trains a stage on the nodes."""
@@ -47,12 +49,17 @@ class NodeBackend(FlowerBackend):
         return NodeRunner(self, context, stage_index)
 
     def evaluate_on_nodes(self, context: ClientContext, position: Position) -> Levels:
-        """Evaluate on every node that has test samples; personal models stay on the node."""
+        """Evaluate on every node that has test samples; personal models stay on the node.
+
+        The last time, all nodes are asked, so that each keeps the model that it uses.
+        """
         server, method = position.server, context.method
         assert server is not None
         model: Tensors = {"global": method.model(server)}
         contents, pack = {}, ArrayPacker()
-        for k in np.flatnonzero(context.federation.test.sizes).tolist():
+        sizes = context.federation.test.sizes
+        keep = self.models_are_kept and position.round >= context.settings.rounds
+        for k in range(len(sizes)) if keep else np.flatnonzero(sizes).tolist():
             tensors = model
             if method.has_personal_models(context.network.layout):
                 view = method.seen_by(server, k)
@@ -62,9 +69,11 @@ class NodeBackend(FlowerBackend):
                 tensors = {**model, "vector": view.vector, **server_state}
             version = _version(position.states.get(k, {}))
             request = self.request(context, position.stage, position.round, k, version)
+            request = request.model_copy(update={"keep": keep})
             contents[k] = RecordDict({REQUEST: request.to_record(), ARRAYS: pack(tensors)})
         replies = self.ask_to_evaluate(EVALUATE, contents)
-        return _levels(replies.contents, context.metrics)
+        measured = {k: content for k, content in replies.contents.items() if sizes[k]}
+        return _levels(measured, context.metrics)
 
     def request(
         self,

@@ -98,6 +98,8 @@ class Request(ServerMessage):
     """The noise multiplier of a private stage, set for the client that needs the most noise."""
     state: tuple[_StageIndex, _Round] | None = None
     """The state that the node starts from: the last one whose upload was used."""
+    keep: bool = False
+    """Whether the node keeps the model that it uses, since this evaluation is the last one."""
 
     @model_validator(mode="after")
     def _client_is_one_of_the_clients(self) -> "Request":

@@ -173,7 +173,9 @@ class Strategy(FlowerStrategy):
                 **shared,
             )
         else:
-            backend = NodeBackend(method=self.method.spec, settings=setup.settings, **shared)
+            backend = NodeBackend(
+                method=self.method.spec, settings=setup.settings, models_are_kept=True, **shared
+            )
         setup.backend = backend
         log_start(settings, len(registry.names))
         rounds = RoundLog(backend, self.settings.rounds)
