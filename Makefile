@@ -87,7 +87,7 @@ demo: $(INSTALLED) ## compare methods on the embedded digits; writes demo/report
 	@rm -rf demo
 	$(BIN)/unskew compare --data digits --skew dirichlet:alpha=0.1 --clients 20 \
 	  --methods $(METHODS) --rounds $(ROUNDS) --seeds $(SEEDS) --epochs 2 --lr 0.1 \
-	  --margin $(MARGIN) --out demo
+	  --margin $(MARGIN) --level global --out demo
 
 docs: $(READY_DOCS) ## build the documentation site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean --site-dir site

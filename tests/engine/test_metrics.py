@@ -10,8 +10,9 @@ from sklearn.metrics import roc_auc_score
 import unskew as us
 from unskew.models.functional import FunctionalModel
 from unskew.report.charts import all_charts
+from unskew.report.page import read_comparison
 from unskew.report.reproduce import python_text
-from unskew.runs.read import read_run
+from unskew.runs.read import read_run, read_runs
 from unskew.runs.runs import Runs
 
 OPTIONS = {"model": "logistic", "rounds": 2, "batch_size": 8, "lr": 0.5, "progress": False}
@@ -148,6 +149,24 @@ def test_a_comparison_is_judged_by_the_metric(tmp_path):
     assert "clients-local" in titles
     with pytest.raises(us.UnskewError, match="did you mean 'pooled_auc'"):
         Runs(list(runs), metric="pooled_aucc")
+
+
+def test_a_report_judges_a_metric_where_it_was_measured(tmp_path):
+    us.compare(sites(), "fedavg,mean", metric="auc", **OPTIONS, seeds=1, out=tmp_path)
+    known, runs = read_comparison(tmp_path), read_runs([tmp_path])
+    assert known.sorted(runs).level == known.sorted(runs, "accuracy").level == "global"
+    pooled = known.sorted(runs, "pooled_auc")
+    assert (pooled.level, len(pooled.verdict().means)) == ("local", 2)
+
+
+def test_personal_models_are_judged_by_the_metric():
+    runs = us.compare(sites(common=False), "fedavg,local", metric="auc", seeds=1, **OPTIONS)
+    table = runs.table()
+    assert table.columns[1:5] == ["personal auc", "local", "worst", "pooled"]
+    rows = {row[0]: row for row in table.rows}
+    assert rows["local"][2] == "-" != rows["fedavg"][2] == rows["fedavg"][1]
+    assert "-" not in (rows["local"][1], rows["local"][3], rows["local"][4])
+    assert any("auc is undefined on the tests of 1 client" in note for note in table.notes)
 
 
 def test_tuning_is_decided_by_the_metric():

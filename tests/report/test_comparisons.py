@@ -35,6 +35,7 @@ def comparison(
             if metric == "loss":
                 run.metrics[0]["global"] = {"loss": value}
                 run.metrics[0]["local"] = {"loss": value, "max": value}
+                run.metrics[0]["personal"] = run.metrics[0]["local"]
             run.metadata = {"data": {"name": "digits", "skew": skew}, **metadata}
             runs.append(run)
     return Runs(runs)

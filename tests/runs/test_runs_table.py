@@ -7,7 +7,7 @@ import math
 import pytest
 
 from unskew.errors import UnskewError
-from unskew.runs.run import Run
+from unskew.runs.run import NO_GLOBAL_MODEL, Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
 
@@ -131,7 +131,8 @@ def test_without_a_common_test_the_target_is_of_the_local_tests():
 
 def test_without_a_common_test_the_local_level_leads_with_its_spread():
     runs = Runs(
-        [made_run("a", seed, [None], local=0.4 + 0.2 * seed, personal=0.9) for seed in range(2)]
+        [made_run("a", seed, [None], local=0.4 + 0.2 * seed, personal=0.9) for seed in range(2)],
+        level="local",
     )
     table = runs.table()
     assert table.columns[:4] == ["method", "local accuracy", "personal", "worst"]
@@ -142,7 +143,7 @@ def test_without_a_common_test_the_local_level_leads_with_its_spread():
     summary = runs.summaries()[0]
     assert (summary.level, summary.accuracy) == ("local", summary.local)
     assert summary.accuracy_sd == pytest.approx(math.sqrt(0.02))
-    assert (runs[0].level, runs[0].accuracy) == ("local", 0.4)
+    assert (runs[0].level, runs[0].accuracy) == ("personal", 0.4)
     assert runs[0].table().columns == ["round", "train loss", "local", "worst client", "personal"]
 
 
@@ -156,7 +157,8 @@ def test_personal_models_have_a_column_where_they_differ():
         [
             made_run("personal", 0, [0.5], local=0.4, personal=0.9),
             made_run("b", 0, [0.5], local=0.4),
-        ]
+        ],
+        level="global",
     )
     table = runs.table()
     assert table.columns[2:4] == ["local", "personal"]
@@ -301,13 +303,16 @@ def personal(level):
     return Runs(runs, level=level)
 
 
-def test_personal_models_are_judged_if_that_is_asked_for():
-    assert personal(None).level == "global"
-    runs = personal("personal")
+def test_personal_models_are_judged_where_a_method_has_them():
+    runs = personal(None)
+    assert Runs(runs.of("fedavg")).level == "global"
+    assert (runs.level, str(runs.table())) == ("personal", str(personal("personal").table()))
     table = runs.table_with_verdict(target=0.85)
-    assert table.columns[:5] == ["method", "personal accuracy", "local", "worst", "rounds to 85 %"]
-    assert table.rows[0][:5] == ["ditto", "91.00 ± 1.00 %", "60.00 %", "70.00 %", "1.0"]
-    assert table.rows[1][4] == "-"
+    assert table.columns[:6] == [
+        *("method", "personal accuracy", "global", "local", "worst", "rounds to 85 %")
+    ]
+    assert table.rows[0][:6] == ["ditto", "91.00 ± 1.00 %", "50.00 %", "60.00 %", "70.00 %", "1.0"]
+    assert table.rows[1][5] == "-"
     assert table.notes[0].startswith(
         "Personal accuracy (personal models on the clients' own tests)"
     )
@@ -316,7 +321,43 @@ def test_personal_models_are_judged_if_that_is_asked_for():
     assert str(verdict).startswith("By personal models on the clients' own tests, on average: ")
     assert runs.with_same_judging(list(runs)).level == "personal"
     local = personal("local").table(target=0.85)
-    assert local.columns[:4] == ["method", "local accuracy", "personal", "worst"]
+    assert local.columns[:5] == ["method", "local accuracy", "global", "personal", "worst"]
+
+
+def test_personal_models_that_were_not_measured_everywhere_are_not_judged():
+    runs = [made_run("fedavg", 0, [0.5]), made_run("ditto", 0, [0.6], local=0.5, personal=0.9)]
+    assert Runs(runs).level == "global"
+    ditto = made_run("ditto", 0, [0.6])  # no client has a test
+    ditto.metadata["models"] = {"global": True, "personal": True}
+    assert (ditto.level, Runs([runs[0], ditto]).level) == ("global", "global")
+
+
+def without_global_model(seed):
+    run = made_run("local", seed, [0.1, 0.1], local=0.1, personal=0.8 + seed / 100)
+    run.metadata["models"] = {"global": False, "personal": True}
+    run.metadata["data"] = {"majority": {"global": 0.1, "local": 0.1}}
+    return run
+
+
+def test_a_method_without_a_global_model_is_never_judged_by_one():
+    known = [made_run("fedavg", seed, [0.5, 0.6], local=0.6) for seed in (0, 1, 2)]
+    runs = [*known, *map(without_global_model, (0, 1, 2))]
+    table = Runs(runs).table_with_verdict(target=0.85)
+    assert table.columns[1:5] == ["personal accuracy", "global", "local", "worst"]
+    assert table.rows[0][:4] == ["local", "81.00 ± 1.00 %", "-", "-"]
+    assert Runs(runs).failures("local") == {}
+    for level in ("global", "local"):
+        asked = Runs(runs, level=level)
+        rows = asked.table_with_verdict(target=0.05).rows
+        assert [row[0] for row in rows] == ["fedavg", "local"]
+        assert (rows[1][1], rows[1][-3], rows[1][-1]) == ("-", "-", "no global model")
+        assert asked.failures("local") == {}
+        assert list(asked.verdict().means) == ["fedavg"]
+        assert asked.remarks["local"] == [NO_GLOBAL_MODEL]
+    assert math.isnan(runs[-1].accuracy)
+    assert (runs[-1].level, runs[-1].last("personal")) == ("personal", pytest.approx(0.82))
+    assert runs[-1].table().rows[-1][2:] == ["-", "-", "-", "82.00 %"]
+    assert runs[-1].remarks == [NO_GLOBAL_MODEL]
 
 
 def test_an_unknown_level_is_an_error():

@@ -38,7 +38,8 @@ LevelOption = Annotated[
         help="Judge methods by the global model on the common test (global) or on the clients' own "
         "tests (local), or by personal models on the clients' own tests (personal). It also "
         "decides --tune and --target.",
-        show_default="global; local if there is no common test",
+        show_default="personal if a method has personal models; else global, or local without a "
+        "common test",
     ),
 ]
 

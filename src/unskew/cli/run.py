@@ -96,7 +96,9 @@ def _run_json(run: "Run") -> dict[str, Any]:
         "rounds": run.rounds,
         "failed_rounds": run.failed_rounds,
         "cost": asdict(run.cost),
-        "levels": {k: last[k] for k in ("global", "local", "personal") if k in last},
+        "levels": {
+            k: last[k] for k in ("global", "local", "personal") if k in last and run.has_model(k)
+        },
         "findings": run.metadata.get("findings", []),
         "remarks": run.remarks,
         "folder": str(run.folder) if run.folder else None,

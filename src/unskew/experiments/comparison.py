@@ -81,7 +81,8 @@ def compare(
     evaluations (at least five), or with ``"last"`` the last one. Differences up to ``margin``
     percentage points count as equivalent; see :meth:`unskew.Runs.verdict`. ``level`` is what is
     judged, also by ``tune``: ``"global"``, the global model on the common test; ``"local"``, the
-    global model on the clients' own tests; or ``"personal"``, personal models on these.
+    global model on the clients' own tests; or ``"personal"``, personal models on these. By default
+    it is personal if a method has personal models, else global, or local without a common test.
 
     ``metrics`` are computed from all predictions of a level, besides accuracy and loss: names such
     as ``"auc"``, or functions of targets and scores. ``metric`` is the one that decides tuning,

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unskew.report.charts.curves import any_personal_level
 from unskew.runs.decision import decision_text
 from unskew.runs.runs import Runs
-from unskew.stats.verdict import TEST, Verdict
+from unskew.stats.verdict import TEST, Verdict, tested_on
 from unskew.utils.wording import plural
 
 
@@ -20,7 +19,7 @@ class LeaderCard:
     is_significant: bool
     badge: str
     verdict: str
-    personal_verdict: str
+    other_verdict: str
     decision: str
     judged_by: str = TEST
 
@@ -70,17 +69,25 @@ def leader_card(runs: Runs) -> LeaderCard | None:
         return None
     where = _TESTS[runs.level]
     mean = runs.metric.text(verdict.means[verdict.leader])
-    besides = runs.level != "personal" and any_personal_level(runs)
-    personal = runs.verdict("personal") if besides else None
+    # Personal models and global ones have a verdict each, if there are both.
+    other = runs.global_level if runs.level == "personal" else "personal"
+    besides = runs.verdict(other) if runs.has_personal_level else None
     return LeaderCard(
         method=verdict.leader,
         score=f"{mean} {runs.metric.name} on the {where}, {runs.final_text}",
         is_significant=verdict.is_significant,
         badge=_badge(verdict),
         verdict=str(verdict),
-        personal_verdict="" if personal is None else str(personal),
+        other_verdict="" if besides is None else _besides(besides),
         decision=decision_text(runs),
     )
+
+
+def _besides(verdict: Verdict) -> str:
+    """Return the verdict of a level that is not the one that is judged, with its model."""
+    if verdict.level == "personal" or not verdict.pairs:
+        return str(verdict)
+    return f"By the global model on {tested_on(verdict.level, verdict.metric)}: {verdict.sentence}"
 
 
 def _badge(verdict: Verdict) -> str:

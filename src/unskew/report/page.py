@@ -10,7 +10,6 @@ from typing import Any, get_args
 from unskew.data.targets import BINS
 from unskew.errors import UnskewError
 from unskew.report.charts import Chart, all_charts
-from unskew.report.charts.curves import any_personal_level
 from unskew.report.data_findings import data_findings
 from unskew.report.densities import density_notes
 from unskew.report.export import TABLE_FILES, export_table
@@ -49,7 +48,7 @@ def write_comparison(
     out.mkdir(parents=True, exist_ok=True)
     record = {"command": command, "target": target, "methods": runs.methods}
     judging = {"final": runs.final, "margin": runs.margin, "metric": runs.metric.name}
-    level = {"level": runs.requested_level}
+    level = {"level": runs.level}
     waves = None if runs.waves is None else asdict(runs.waves)
     write_json(out / COMPARISON, record | judging | level | {"waves": waves})
     export_table(out, runs, target=target)
@@ -117,7 +116,7 @@ def page_text(
         level=runs.level,
         pooled=runs.metric.is_pooled,
         final=runs.final_text,
-        any_personal_level=any_personal_level(runs),
+        any_personal_level=runs.has_personal_level,
         sections=[section_values(*group) for group in groupby(charts, attrgetter("section"))],
         findings=data_findings(runs),
         densities=density_notes(runs),
@@ -165,18 +164,20 @@ class ComparisonRecord:
     def sorted(self, runs: Runs, metric: str | None = None) -> Runs:
         """Return runs in the order of the comparison, so that methods keep their colours.
 
-        ``metric`` is judged in place of the comparison's.
+        ``metric`` is judged in place of the comparison's, at another level if it was not measured
+        at the recorded one.
         """
         order = {method: index for index, method in enumerate(self.methods)}
         ranked = sorted(runs, key=lambda run: order.get(run.method, len(order)))
-        return Runs(
-            ranked,
-            final=self.final,
-            margin=self.margin,
-            metric=metric or self.metric,
-            waves=self.waves,
-            level=self.level,
-        )
+        judging: dict[str, Any] = {
+            "final": self.final,
+            "margin": self.margin,
+            "metric": metric or self.metric,
+            "waves": self.waves,
+        }
+        found = Runs(ranked, **judging, level=self.level)
+        known = any(run.is_measured(found.level, found.metric) for run in found)
+        return found if known else Runs(ranked, **judging)
 
 
 def read_comparison(out: str | Path) -> ComparisonRecord:

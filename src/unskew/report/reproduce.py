@@ -80,8 +80,8 @@ def _judging(runs: Runs) -> dict[str, Any]:
         found["final"] = runs.final
     if runs.margin != MARGIN:
         found["margin"] = runs.margin
-    if runs.requested_level is not None:
-        found["level"] = runs.requested_level
+    if runs.level != runs.default_level:
+        found["level"] = runs.level
     if runs.waves is not None:
         best = {"best": True} if runs.waves.best else {}
         found["decide"] = {"max_seeds": runs.waves.seeds[-1], **best}

@@ -21,12 +21,16 @@ def method_rows(runs: Runs, target: float | None = None) -> list[Row]:
     ``accuracy`` and the levels are values of ``metric``. The keys of a pair with the baseline are
     those of :class:`unskew.stats.Pair`.
     """
-    verdict, tuned, untrained = runs.verdict(), recorded_searches(runs), runs.untrained
+    verdict, tuned, not_judged = runs.verdict(), recorded_searches(runs), runs.not_judged
     return [
-        asdict(row)
+        {name.rstrip("_"): value for name, value in asdict(row).items()}
         | {"metric": runs.metric.name}
-        | {"verdict": verdict.note(row.method) if verdict and row.method not in untrained else None}
-        | (_pair(verdict, row.method) if row.method not in untrained else {})
+        | {
+            "verdict": verdict.note(row.method)
+            if verdict and row.method not in not_judged
+            else None
+        }
+        | (_pair(verdict, row.method) if row.method not in not_judged else {})
         | {"failed": _failed(runs, row.method), "remarks": runs.remarks.get(row.method, [])}
         | ({"tuning": tuned[row.method]} if row.method in tuned else {})
         for row in runs.summaries(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unskew.runs.file_names import METRICS
 from unskew.runs.read import run_folders
-from unskew.runs.run import TASK
+from unskew.runs.run import TASK, level_of_clients
 from unskew.runs.schema import check_row
 from unskew.runs.tail import Tail
 from unskew.runs.trackers import Tracker
@@ -76,7 +76,7 @@ def _cells(tail: Tail) -> list[str]:
         left = "stopped" if tail.is_stopped else "-"
         return [f"{run.method}, seed {run.seed}", _round_text(tail, first, 0), left, *["-"] * 5]
     level = run.level
-    prefix = "local " if level == "local" else ""
+    prefix = "" if level == "global" else f"{level} "
     loss, cost = last["train_loss"], run.cost
     return [
         f"{run.method}, seed {run.seed}",
@@ -84,7 +84,7 @@ def _cells(tail: Tail) -> list[str]:
         _left(tail),
         "-" if loss is None else f"{loss:.4f}",
         f"{prefix}{metric.name} {metric.text(run.last(level, metric.name))}",
-        metric.text(run.last("local", metric.worst)),
+        metric.text(run.last(level_of_clients(level), metric.worst)),
         spark(run.curve(level, metric.name)[1]),
         f"{(cost.bytes_up + cost.bytes_down) / 1e6:.2f}",
     ]

@@ -16,14 +16,14 @@ _GROUPS = ("global", "local", "personal", "outputs")
 
 def history_frame(run: "Run") -> "DataFrame":
     """Return one row per round."""
-    return _frame([_round_cells(row) for row in run.metrics])
+    return _frame([_round_cells(run, row) for row in run.metrics])
 
 
 def histories_frame(runs: "Sequence[Run]") -> "DataFrame":
     """Return one row per round of every run."""
     return _frame(
         [
-            {"method": run.method, "seed": run.seed, **_round_cells(row)}
+            {"method": run.method, "seed": run.seed, **_round_cells(run, row)}
             for run in runs
             for row in run.metrics
         ]
@@ -35,11 +35,11 @@ def runs_frame(runs: "Sequence[Run]") -> "DataFrame":
     return _frame([_run_cells(run) for run in runs])
 
 
-def _round_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+def _round_cells(run: "Run", row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a round by column; lists and tables of diagnostics are left out."""
     cells = {name: row.get(name) for name in ("stage", "round", "clients", "train_loss", "seconds")}
     cells |= row["traffic"]
-    cells |= _levels(row)
+    cells |= _levels(run, row)
     cells |= {
         name: value
         for name, value in row.get("diagnostics", {}).items()
@@ -51,7 +51,7 @@ def _round_cells(row: Mapping[str, Any]) -> dict[str, Any]:
 def _run_cells(run: "Run") -> dict[str, Any]:
     last: dict[str, Any] = {}
     for row in run.metrics:  # levels may be evaluated in different rounds
-        last |= _levels(row)
+        last |= _levels(run, row)
     return {
         "method": run.method,
         "seed": run.seed,
@@ -65,9 +65,11 @@ def _run_cells(run: "Run") -> dict[str, Any]:
     }
 
 
-def _levels(row: Mapping[str, Any]) -> dict[str, Any]:
+def _levels(run: "Run", row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of the levels at which the run has a model."""
+    groups = filter(run.has_model, _GROUPS)
     return {
-        f"{group}_{name}": value for group in _GROUPS for name, value in row.get(group, {}).items()
+        f"{group}_{name}": value for group in groups for name, value in row.get(group, {}).items()
     }
 
 

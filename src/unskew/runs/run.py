@@ -101,12 +101,48 @@ class Run:
         return LOSS if first is not None and "accuracy" not in first else ACCURACY
 
     @property
+    def has_global_model(self) -> bool:
+        """Whether there is a trained global model: methods such as ``local`` have none."""
+        known: bool = self.metadata.get("models", {}).get("global", True)
+        return known
+
+    @property
+    def has_personal_models(self) -> bool:
+        """Whether clients have models of their own."""
+        if "models" in self.metadata:
+            known: bool = self.metadata["models"]["personal"]
+            return known
+        # Earlier versions did not record it, but what personal models showed.
+        name, rows = self.metric.name, [row for row in self.metrics if "personal" in row]
+        return any(row["personal"].get(name) != row.get("local", {}).get(name) for row in rows)
+
+    def has_model(self, level: str) -> bool:
+        """Return whether there is a trained model to judge at a level.
+
+        Without one, the run has no value at that level.
+        """
+        return level == "personal" or self.has_global_model
+
+    @property
     def level(self) -> str:
-        """The level by which the run is judged: global, or local without a common test set."""
+        """The level by which the run is judged: personal if clients have models of their own.
+
+        Otherwise, or if these were not measured, it is global, or local without a common test set.
+        """
         return self.level_of(self.metric)
 
     def level_of(self, metric: Metric) -> str:
-        """Return the level by which runs are judged in a metric."""
+        """Return the level by which the run is judged in a metric."""
+        if self.has_personal_models and self.is_measured("personal", metric):
+            return "personal"
+        return self.global_level(metric)
+
+    def is_measured(self, level: str, metric: Metric) -> bool:
+        """Return whether a metric was measured at a level."""
+        return any(metric.name in row.get(level, {}) for row in self.metrics)
+
+    def global_level(self, metric: Metric) -> str:
+        """Return where the global model is judged in a metric: on the common test, or locally."""
         # Networks of others report under their own names; these are judged where they report.
         asked = "metric" in self.metadata or metric.name not in ("accuracy", "loss")
         known = any(
@@ -167,9 +203,9 @@ class Run:
     def remarks(self) -> list[str]:
         """Remarks that explain the result, derived from the diagnostics of the rounds."""
         unfinished = [] if self.is_finished else [unfinished_text([self])]
-        level = "global" if any("global" in row for row in self.metrics) else "local"
-        outcomes = [outcome.sentence for outcome in outcomes_of([self], level, self.metric)]
-        return [*unfinished, *remarks_on(self.task_metrics), *outcomes]
+        outcomes = [outcome.sentence for outcome in outcomes_of([self], self.level, self.metric)]
+        missing = [] if self.has_global_model else [NO_GLOBAL_MODEL]
+        return [*unfinished, *remarks_on(self.task_metrics), *missing, *outcomes]
 
     @property
     def predictor(self) -> "Predictor":
@@ -189,12 +225,12 @@ class Run:
 
     @property
     def accuracy(self) -> float:
-        """The last accuracy of the global model; NaN if never measured.
+        """The last accuracy of the global model; NaN if never measured, or if there is none.
 
         It is measured on the common test set or, without one, is the mean over the clients' test
-        sets; :attr:`level` names which.
+        sets.
         """
-        return self.last(self.level)
+        return self.last(self.global_level(self.metric))
 
     def last(self, level: str, metric: str = "accuracy") -> float:
         """Return the last value of a metric at a level: ``global``, ``local`` or ``personal``.
@@ -202,10 +238,8 @@ class Run:
         Methods with several models also have the level ``outputs``, the mean of their models'
         values on the common test set.
         """
-        for row in reversed(self.metrics):
-            if level in row:
-                return _number(row[level].get(metric))
-        return math.nan
+        rows = self._rows(self.metrics, level)
+        return _number(rows[-1][level].get(metric)) if rows else math.nan
 
     def final_value(self, level: str, metric: str = "accuracy", final: FinalBy = "mean") -> float:
         """Return the number by which a run is judged: by default the mean of its last evaluations.
@@ -221,12 +255,12 @@ class Run:
 
     def final_values(self, level: str, metric: str = "accuracy") -> list[float]:
         """Return the values at the last evaluations, whose mean is the :meth:`final_value`."""
-        rows = [row for row in self.task_metrics if level in row] if self.metrics else []
+        rows = self._rows(self.task_metrics, level)
         return [_number(row[level].get(metric)) for row in rows[-final_evaluations(len(rows)) :]]
 
     def curve(self, level: str, metric: str = "accuracy") -> tuple[list[int], list[float]]:
         """Return the rounds at which a level was evaluated, and the metric at each of them."""
-        rows = [row for row in self.metrics if level in row]
+        rows = self._rows(self.metrics, level)
         return [row["round"] for row in rows], [_number(row[level].get(metric)) for row in rows]
 
     @property
@@ -245,10 +279,14 @@ class Run:
     ) -> Cost | None:
         """Return the cost until the metric of a level first reached a target; None if never."""
         metric = metric or self.metric
-        for i, row in enumerate(self.metrics):
+        for i, row in enumerate(self.metrics if self.has_model(level) else []):
             if level in row and metric.reaches(_number(row[level].get(metric.name)), target):
                 return self.cost_of(self.metrics[: i + 1])
         return None
+
+    def _rows(self, rows: list[dict[str, Any]], level: str) -> list[dict[str, Any]]:
+        """Return the rows with values of a level; none if it has no model."""
+        return [row for row in rows if level in row] if self.has_model(level) else []
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -269,17 +307,19 @@ class Run:
         name, worst = self.metric.name, self.metric.worst
         columns = {
             "global": ("global", name), "local": ("local", name),
-            "worst client": ("local", worst), "personal": ("personal", name),
+            "worst client": (level_of_clients(self.level), worst),
+            "personal": ("personal", name),
         }  # fmt: skip
         evaluated = self._evaluated()
-        if evaluated and self.level == "local":
+        if evaluated and self.global_level(self.metric) == "local":
             del columns["global"]
         shown = evaluated or self.metrics
         for row in shown:
             loss = row["train_loss"]
             cells = [str(row["round"]), "-" if loss is None else f"{loss:.4f}"]
             for level, metric in columns.values():
-                cells.append(self.metric.text(row.get(level, {}).get(metric)))
+                known = row.get(level, {}) if self.has_model(level) else {}
+                cells.append(self.metric.text(known.get(metric)))
             rows.append(cells)
         others = self.other_metrics or self._further_losses()
         for cells, row in zip(rows, shown, strict=True):
@@ -299,6 +339,11 @@ class Run:
         """
         return history_frame(self)
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether anything was measured on test samples."""
+        return bool(self._evaluated())
+
     def _evaluated(self) -> list[dict[str, Any]]:
         return [row for row in self.metrics if set(_LEVELS) & set(row)]
 
@@ -316,6 +361,15 @@ TASK = "task"
 """The name of the last stage, which trains what was asked for."""
 
 _LEVELS = ("global", "local", "personal")
+
+
+NO_GLOBAL_MODEL = "has personal models and no trained global one, which is not judged"
+"""A remark on a method whose server has no model of use."""
+
+
+def level_of_clients(level: str) -> str:
+    """Return the level at which clients have values, such as the worst one, beside a level."""
+    return "personal" if level == "personal" else "local"
 
 
 def final_evaluations(evaluations: int) -> int:

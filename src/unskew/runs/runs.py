@@ -13,7 +13,15 @@ from unskew.runs.frames import histories_frame, runs_frame
 from unskew.runs.outcomes import Outcome, failures_of, identity, outcomes_of
 from unskew.runs.precision import precisions_text
 from unskew.runs.remarks import remarks_on
-from unskew.runs.run import FinalBy, Level, Run, final_evaluations, unfinished_text
+from unskew.runs.run import (
+    NO_GLOBAL_MODEL,
+    FinalBy,
+    Level,
+    Run,
+    final_evaluations,
+    level_of_clients,
+    unfinished_text,
+)
 from unskew.runs.summary import FIXED_SPLIT, Summary, columns_text, summarize_method, summary_cells
 from unskew.runs.target import check_target, common_target, target_text
 from unskew.stats.judging import MARGIN, default_baseline
@@ -128,15 +136,47 @@ class Runs(Sequence[Run]):
 
     @property
     def level(self) -> str:
-        """The level at which runs are compared: by default global, or local without a common test.
+        """The level at which runs are compared: the one that was asked for, or the default."""
+        return self.requested_level or self.default_level
 
-        It is ``personal`` only if that was asked for.
+    @property
+    def default_level(self) -> str:
+        """The level at which runs are compared by default.
+
+        It is personal if a method has personal models, which all runs must have measured; methods
+        without them have their global model on the clients' own tests there. Otherwise it is
+        global, or local without a common test.
         """
-        if self.requested_level is not None:
-            return self.requested_level
         metric = self.metric
-        found = any(run.level_of(metric) == "global" for run in self._runs)
+        evaluated = [run for run in self._runs if run.is_evaluated]
+        if self.has_personal_level and all(
+            run.is_measured("personal", metric) for run in evaluated
+        ):
+            return "personal"
+        return self.global_level
+
+    @property
+    def global_level(self) -> str:
+        """Where global models are compared: global, on the common test, or without one local."""
+        found = any(run.global_level(self.metric) == "global" for run in self._runs)
         return "global" if found else "local"
+
+    @property
+    def has_personal_level(self) -> bool:
+        """Whether the personal models of a method were measured."""
+        return any(run.level_of(self.metric) == "personal" for run in self._runs)
+
+    def has_model(self, method: str, level: str) -> bool:
+        """Return whether a method has a trained model to judge at a level."""
+        return all(run.has_model(level) for run in self.of(method))
+
+    @property
+    def not_judged(self) -> dict[str, str]:
+        """The methods that are not judged, each with the reason in a few words."""
+        missing = [method for method in self.methods if not self.has_model(method, self.level)]
+        return dict.fromkeys(missing, "no global model") | dict.fromkeys(
+            self.untrained, "not trained"
+        )
 
     @property
     def has_fixed_split(self) -> bool:
@@ -197,7 +237,8 @@ class Runs(Sequence[Run]):
     @property
     def _undefined(self) -> int:
         """The number of clients on whose tests the metric is undefined: the most of all seeds."""
-        found = [run.last("local", f"{self.metric.name}_undefined") for run in self._runs]
+        level, name = level_of_clients(self.level), f"{self.metric.name}_undefined"
+        found = [run.last(level, name) for run in self._runs]
         return max((int(count) for count in found if not math.isnan(count)), default=0)
 
     def _judged(self, run: Run, level: str) -> float:
@@ -271,6 +312,7 @@ class Runs(Sequence[Run]):
             rows = [row for run in runs for row in run.task_metrics]
             found[method] = [unfinished_text(unfinished)] if unfinished else []
             found[method] += remarks_on(rows)
+            found[method] += [] if self.has_model(method, "global") else [NO_GLOBAL_MODEL]
             found[method] += [outcome.sentence for outcome in self.outcomes(method)]
         return {method: remarks for method, remarks in found.items() if remarks}
 
@@ -325,11 +367,10 @@ class Runs(Sequence[Run]):
         if verdict is None or len(table.rows) < 2:
             return table
         columns = [*table.columns, f"against {verdict.baseline}"]
-        untrained = self.untrained
-        rows = []
+        not_judged, rows = self.not_judged, []
         for row in table.rows:
-            if row[0] in untrained:
-                rows.append([*row, "not trained"])
+            if row[0] in not_judged:
+                rows.append([*row, not_judged[row[0]]])
                 continue
             words = [outcome.words for outcome in self.outcomes(row[0]) if outcome.words]
             rows.append([*row, ", ".join([verdict.against(row[0]), *words])])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.runs.run import FinalBy, Run
+from unskew.runs.run import FinalBy, Run, level_of_clients
 from unskew.stats.metric import Metric
 
 FIXED_SPLIT = (
@@ -24,8 +24,9 @@ class Summary:
     is that of ``level``: ``global``, the global model's on the common test set, or without one
     ``local``, its mean over the clients' test sets. ``worst_client`` is the worst of the clients'
     values, at the level ``personal`` that of its personal model, ``personal`` the mean of personal
-    models. For networks that have no accuracy
-    (densities), all of these are losses; where another metric is judged, they are its values.
+    models, and ``global_`` that of the global model on the common test set. For networks that have
+    no accuracy (densities), all of these are losses; where another metric is judged, they are its
+    values.
     """
 
     method: str
@@ -33,6 +34,7 @@ class Summary:
     level: str
     accuracy: float
     accuracy_sd: float
+    global_: float
     local: float
     worst_client: float
     personal: float
@@ -71,10 +73,11 @@ def summarize_method(
         level=level,
         accuracy=float(np.mean(finals)),
         accuracy_sd=float(np.std(finals, ddof=1)) if len(finals) > 1 else 0.0,
+        global_=mean("global", name),
         local=mean("local", name),
-        worst_client=mean("personal" if level == "personal" else "local", worst),
+        worst_client=mean(level_of_clients(level), worst),
         personal=mean("personal", name),
-        pooled=math.nan if pooled is None else mean("local", pooled.name),
+        pooled=math.nan if pooled is None else mean(level_of_clients(level), pooled.name),
         others={other.name: mean(level, other.name) for other in others},
         reached=len(costs),
         rounds_to_target=_mean([cost.rounds for cost in costs]),
@@ -107,6 +110,8 @@ def summary_cells(
     local = [metric.text(each.local) for each in summaries]
     personal = [metric.text(each.personal) for each in summaries]
     judged = {each.level for each in summaries}
+    if "global" not in judged and any(not math.isnan(each.global_) for each in summaries):
+        columns["global"] = [metric.text(each.global_) for each in summaries]
     if not _is_judged_locally(summaries):
         columns["local"] = local
     if personal != local and judged != {"personal"}:

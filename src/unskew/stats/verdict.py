@@ -82,11 +82,15 @@ class Verdict:
     def __str__(self) -> str:
         if not self.pairs:
             return f"{self.leader} is the only method: there is nothing to compare it with."
-        where = tested_on(self.level, self.metric)
         models = "personal models on " if self.level == "personal" else ""
-        prefix = "" if self.level == "global" else f"By {models}{where}: "
+        where = f"By {models}{tested_on(self.level, self.metric)}: "
+        return ("" if self.level == "global" else where) + self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """The verdict without its level, for a place that names it."""
         remark = f" {self.remark}" if self.remark else ""
-        return f"{prefix}{self._against_baseline()} {self._best()}{self._failed()}{remark}"
+        return f"{self._against_baseline()} {self._best()}{self._failed()}{remark}"
 
     def __repr__(self) -> str:
         return f"Verdict({str(self)!r})"

@@ -16,10 +16,12 @@ from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
-from unskew.report.page import read_comparison
+from unskew.report.page import COMPARISON, read_comparison
 from unskew.report.reproduce import python_text
 from unskew.report.tuning_table import history_table, tuning_table
+from unskew.runs.json_files import read_json_object
 from unskew.runs.read import read_runs, run_folders
+from unskew.runs.runs import Runs
 
 pytest.importorskip("optuna")
 FEDERATION = small_federation((60, 40, 30, 20))
@@ -271,6 +273,39 @@ def test_a_level_is_judged_by_the_search_and_by_the_folder(tmp_path):
     known = read_comparison(tmp_path)
     assert known.sorted(read_runs([tmp_path])).verdict() == runs.verdict()
     assert "personal accuracy" in (tmp_path / "table.md").read_text()
+
+
+def test_a_method_without_a_global_model_is_neither_tuned_nor_judged_by_one(tmp_path):
+    runs = tuned("fedavg,local", level="global", out=tmp_path, jobs=1)
+    found = {run.metadata["tuning"]["requested"]: run.metadata["tuning"] for run in runs}
+    assert {name: search["level"] for name, search in found.items()} == {
+        "fedavg": "global",
+        "local": "personal",
+    }
+    assert found["local"]["chosen"]["failures"] == []
+    assert runs.table_with_verdict().rows[-1][-1] == "no global model"
+
+
+def test_the_level_follows_from_the_methods_and_is_recorded(tmp_path):
+    for methods, level in (("fedavg,mean", "global"), ("fedavg,local", "personal")):
+        runs = us.compare(FEDERATION, methods, out=tmp_path / methods, **OPTIONS)
+        assert runs.level == level == read_json_object(tmp_path / methods / COMPARISON)["level"]
+        read = read_comparison(tmp_path / methods).sorted(read_runs([tmp_path / methods]))
+        assert (read.level, str(read.verdict())) == (level, str(runs.verdict()))
+        assert "level=" not in python_text(read)
+    assert Runs(read_runs([tmp_path / methods])).level == "personal"
+    for run in read:  # as earlier versions wrote it
+        del run.metadata["models"]
+    assert Runs(read).level == "personal"
+
+
+def test_without_tests_of_clients_the_global_model_is_judged():
+    alone = replace(FEDERATION, test=Columns.empty_like(FEDERATION.test))
+    runs = us.compare(alone, "fedavg,ditto,local", **OPTIONS)
+    assert runs.level == "global"
+    rows = {row[0]: row for row in runs.table_with_verdict().rows}
+    assert (rows["local"][1], rows["local"][-1]) == ("-", "no global model")
+    assert rows["ditto"][1] == rows["fedavg"][1] != "-"
 
 
 def test_a_level_without_test_samples_is_an_error_before_training():

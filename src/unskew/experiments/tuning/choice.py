@@ -32,6 +32,8 @@ class Measured:
     """How the run diverged or collapsed; empty if it did not."""
     skipped: str = ""
     """Why the setting was not trained, if the method does not support the network."""
+    level: str = "global"
+    """The level of evaluation that the value is from."""
 
     @property
     def score(self) -> float:
@@ -44,8 +46,10 @@ class Measured:
 
         Under skew the accuracy jumps from round to round, so a single round would make the choice
         depend on noise. The run may have more rounds. Only a run with all of its rounds can count
-        as collapsed: before, it may merely have learnt nothing yet.
+        as collapsed: before, it may merely have learnt nothing yet. A run without a trained model
+        at the level is judged by its personal ones.
         """
+        level = level if run.has_model(level) else "personal"
         rows = [row for row in run.metrics if row["round"] <= rounds or row["stage"] != "task"]
         run = replace(run, metrics=rows)
         name = run.metric.name
@@ -54,7 +58,8 @@ class Measured:
         value, skipped = _late_mean(run, level, name), run.metadata.get("skipped", "")
         failure = failure_of(run, level, run.metric, value if is_last else math.nan)
         kind = "skipped" if skipped else "no value" if math.isnan(value) else ""
-        return Measured(run.metric, value, kind if failure is None else failure.kind, skipped)
+        failed = kind if failure is None else failure.kind
+        return Measured(run.metric, value, failed, skipped, level)
 
 
 def _late_mean(run: Run, level: str, metric: str) -> float:

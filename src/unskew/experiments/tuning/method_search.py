@@ -18,7 +18,6 @@ from unskew.experiments.tuning.choice import (
     Measured,
     TrialResult,
     best_of,
-    level_of,
     safe_lr,
 )
 from unskew.experiments.tuning.plan import CONTINUED, REPEATED, WAVE, SearchPlan
@@ -155,7 +154,7 @@ class MethodSearch:
         return Choice(
             requested=self._method.spec,
             given=self._method.given_spec,
-            level=level_of(self._method, self._plan),
+            level=chosen.measured[0].level,
             plan=self._plan,
             results=self._results,
             spent=self._spent,

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, tidied, tidy
-from unskew.report.charts.curves import any_personal_level
 from unskew.runs.run import Run
 from unskew.runs.runs import Runs
 from unskew.utils.tables import Table
@@ -16,7 +15,7 @@ _OUTLIERS = 60
 
 def box_charts(runs: Runs) -> list[Chart]:
     """Return the box plot of the global model, and of personal models if there are any."""
-    levels = ["local", "personal"] if any_personal_level(runs) else ["local"]
+    levels = ["local", "personal"] if runs.has_personal_level else ["local"]
     charts = [_chart(runs, level) for level in levels]
     return [chart for chart in charts if chart.data["boxes"]]
 
@@ -46,8 +45,9 @@ def _chart(runs: Runs, level: str) -> Chart:
 
 
 def _last(run: Run, level: str) -> dict[str, Any] | None:
-    """Return the table of the last evaluation."""
-    return next((table for table in reversed(run.client_tables) if table["kind"] == level), None)
+    """Return the table of the last evaluation; None if there is none, or no model of the level."""
+    tables = reversed(run.client_tables) if run.has_model(level) else ()
+    return next((table for table in tables if table["kind"] == level), None)
 
 
 def _points(table: dict[str, Any], seed: int, metric: str) -> list[tuple[int, int, float]]:

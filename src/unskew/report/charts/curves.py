@@ -1,11 +1,10 @@
 """Metrics over the rounds: one line per method, with a band of one standard deviation."""
 
-import math
-
 import numpy as np
 
 from unskew.report.charts.chart import Chart, cell, thinned, tidied
 from unskew.runs.curves import seed_curves
+from unskew.runs.run import level_of_clients
 from unskew.runs.runs import Runs
 from unskew.stats.metric import Metric
 from unskew.utils.tables import Table
@@ -28,12 +27,12 @@ def curve_charts(runs: Runs) -> list[Chart]:
     specs = [
         (f"global-{name}", "global", name, f"{name} on the common test"),
         (f"local-{name}", "local", name, _on_local_tests(runs.metric)),
-        (f"worst-{name}", "local", worst, f"{name} of the worst client"),
+        (f"worst-{name}", level_of_clients(runs.level), worst, f"{name} of the worst client"),
         (f"personal-{name}", "personal", name, f"mean {name} of personal models"),
         ("test-loss", runs.level, "loss", _LOSS[runs.level]),
         ("train-loss", None, "train_loss", "training loss"),
     ]
-    if not any_personal_level(runs):
+    if not runs.has_personal_level and runs.level != "personal":
         del specs[3]
     if name == "loss":
         specs = [spec for spec in specs if spec[0] != "test-loss"]
@@ -43,7 +42,8 @@ def curve_charts(runs: Runs) -> list[Chart]:
     specs += [_spec(runs.level, other.name) for other in runs.other_metrics]
     pooled = runs.metric.pooled
     if pooled is not None:
-        specs.append((pooled.name, "local", pooled.name, f"{name} of all local tests together"))
+        level = level_of_clients(runs.level)
+        specs.append((pooled.name, level, pooled.name, f"{name} of all local tests together"))
     charts = [_chart(runs, *spec, shares.get(spec[0])) for spec in specs]
     return [chart for chart in charts if chart.data["series"]]
 
@@ -59,13 +59,6 @@ def _spec(level: str, name: str) -> tuple[str, str, str, str]:
     mean = "" if level == "global" else "mean "
     title = f"{mean}{name}{where.get(level, ' of personal models')}"
     return f"{level}-{name}", level, name, title
-
-
-def any_personal_level(runs: Runs) -> bool:
-    """Return whether any method gives clients personal models."""
-    metric = runs.metric.name
-    return any(run.last("personal", metric) != run.last("local", metric)
-               for run in runs if not math.isnan(run.last("personal", metric)))  # fmt: skip
 
 
 def _chart(

@@ -165,7 +165,7 @@ def answer(federation: FederationResult, method: str) -> str | None:
     pair = next((pair for pair in federation.verdict.pairs if pair.method == method), None)
     if pair is not None:
         return pair.answer
-    return "not trained" if method in federation.runs.untrained else None
+    return federation.runs.not_judged.get(method)
 
 
 def _module(name: str) -> Any:

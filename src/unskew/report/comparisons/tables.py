@@ -118,6 +118,4 @@ def summary_html(summary: "ComparisonSummary") -> str:
 
 
 def _answer(federation: "FederationResult", method: str) -> str:
-    if method in federation.runs.untrained:
-        return "not trained"
-    return federation.verdict.against(method)
+    return federation.runs.not_judged.get(method) or federation.verdict.against(method)
