@@ -19,10 +19,10 @@ def test_with_a_large_eps_it_is_fedavg_bit_for_bit(federation, runner):
     assert torch.equal(*(vector_of(us.train(federation, m, **options)) for m in ("fedavg", spec)))
 
 
-def aggregated(updates, samples, server=None, **options):
+def aggregated(updates, samples, server=None, squares=None, **options):
     updates = torch.tensor(updates)
     server = server or Server(torch.zeros(updates.shape[1]))
-    squares = list(updates.square().sum(1))
+    squares = squares or list(updates.square().sum(1))
     uploads = Uploads.of(
         server.vector + updates, samples, previous=server.vector, extras={"fedexp/square": squares}
     )
@@ -51,6 +51,13 @@ def test_updates_that_cancel_do_not_divide_by_zero():
     after, diagnostics = aggregated([[1.0, 0], [-1, 0]], [1, 1], eps=0)
     assert float(diagnostics["extrapolation"]) == 1
     assert after.vector.tolist() == [0, 0]
+
+
+def test_no_client_can_claim_a_longer_update_than_it_sent():
+    updates = [[3.0, 1], [-1, 1]]
+    honest, _ = aggregated(updates, [1, 1], eps=0.5)
+    false, _ = aggregated(updates, [1, 1], eps=0.5, squares=[torch.tensor(1e7), torch.tensor(2.0)])
+    torch.testing.assert_close(false.vector, honest.vector, rtol=2e-3, atol=0)
 
 
 def test_the_last_two_models_are_averaged_from_the_second_round_on():

@@ -23,6 +23,9 @@ from unskew.methods.common.server_optimizer import after_step, change_of
 from unskew.methods.common.shared_coordinates import SharedCoordinates
 from unskew.utils.specs import OPTIONS
 
+_ROUNDING = 1e-3
+"""How much larger a client's squared length may be than the server's: it is float32."""
+
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedExP(ClientSide, ServerSide):
@@ -58,7 +61,9 @@ class FedExP(ClientSide, ServerSide):
 
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Extrapolate the change of the model."""
-        squares = torch.stack(list(uploads.extras["square"])).double()
+        squares = torch.minimum(
+            torch.stack(list(uploads.extras["square"])).double(), _largest_squares(uploads)
+        )
         shares = uploads.samples / uploads.samples.sum()
         change = change_of(server, vector, uploads)
         square = float(change.square().sum(dtype=torch.float64)) + self.eps
@@ -83,3 +88,11 @@ class FedExP(ClientSide, ServerSide):
     ) -> tuple[Server, Diagnostics]:
         """Report the factor."""
         return after, {"extrapolation": after.state["factor"]}
+
+
+def _largest_squares(uploads: Uploads) -> Tensor:
+    """Return the squared lengths of the updates that arrived: no client can claim more."""
+    trainable = uploads.layout.trainable
+    updates = (row[:trainable] - uploads.previous[:trainable] for row in uploads.stack)
+    squares = [each.square().sum(dtype=torch.float64) for each in updates]
+    return (1 + _ROUNDING) * torch.stack(squares)
