@@ -1,6 +1,8 @@
 """``unskew flower`` as a user types it; the federation is simulated in this process."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +121,36 @@ def test_the_reasons_of_server_and_nodes_are_repeated(unskew, app, monkeypatch):
     ]
     assert last_error(f"{traceback}KeyError: 'age'\n[INFO] end") == "KeyError: 'age'"
     assert last_error("INFO: all is well") is None
+
+
+def test_the_errors_of_nodes_are_shown_below_a_completed_run(unskew, app, monkeypatch):
+    run = SimulatedLoopback.run
+
+    def with_a_failing_node(self, *arguments):
+        return replace(run(self, *arguments), node_errors={"node-2": "KeyError: 'age'"})
+
+    monkeypatch.setattr(SimulatedLoopback, "run", with_a_failing_node)
+    code, output, shown = unskew("flower", "up", app, "--rounds", 1)
+    assert (code, shown) == (0, "node-2: KeyError: 'age'\n")
+    assert "run: app/runs/1 " in output
+
+
+def test_a_run_that_no_round_changed_exits_with_one(unskew, app, monkeypatch):
+    run = SimulatedLoopback.run
+
+    def without_usable_uploads(self, *arguments):
+        ended = run(self, *arguments)
+        path = Path("app/runs/1/metrics.jsonl")
+        rows = [
+            json.loads(line) | {"kept_model": "too few"} for line in path.read_text().splitlines()
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return ended
+
+    monkeypatch.setattr(SimulatedLoopback, "run", without_usable_uploads)
+    code, _, shown = unskew("flower", "up", app, "--rounds", 1)
+    assert code == 1
+    assert shown.startswith("error: no round changed the model of ida (seed 0)")
 
 
 def test_a_run_that_recorded_nothing_is_not_announced(unskew, app, monkeypatch):

@@ -11,12 +11,14 @@ from typing import Any
 
 import typer
 
+from unskew.cli.output import echo_error, exit_if_untrained
 from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, read_app_config, with_changes
 from unskew.flower.loopback.federation import EndedRun, Loopback
 from unskew.flower.loopback.programs import last_error
 from unskew.runs.file_names import NODES, RUN, SERVER_LOGS
 from unskew.runs.json_files import read_json_object
+from unskew.runs.read import read_run
 from unskew.runs.tail import Tail
 
 _COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")
@@ -60,6 +62,9 @@ def run_and_check(options: UpOptions) -> bool:
             f"{out}: the run has completed, but its server app recorded nothing here; give "
             'out=context.run_config["out"] to its Strategy'
         )
+    for line in _lines_of_nodes(ended):
+        echo_error(line)
+    exit_if_untrained([read_run(out, tables=False)])
     typer.echo(f"run: {out}   (unskew report {out} writes a report)")
     if not options.check_parity:
         return True
@@ -102,11 +107,16 @@ def _require_completed(ended: EndedRun, out: Path) -> None:
     else:
         lines = []
         start = f"the run ended as {ended.status}: {reason}; logs are in {logs}"
+    lines += _lines_of_nodes(ended)
+    raise UnskewError("\n".join([start, *(f"    {line}" for line in lines)]))
+
+
+def _lines_of_nodes(ended: EndedRun) -> list[str]:
+    """Return the last error of every node that had one, nodes with the same error in one line."""
     nodes: dict[str, list[str]] = {}
     for name, error in ended.node_errors.items():
         nodes.setdefault(error, []).append(name)
-    lines += [f"{', '.join(names)}: {error}" for error, names in nodes.items()]
-    raise UnskewError("\n".join([start, *(f"    {line}" for line in lines)]))
+    return [f"{', '.join(names)}: {error}" for error, names in nodes.items()]
 
 
 class RoundPrinter:

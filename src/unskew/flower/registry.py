@@ -74,13 +74,15 @@ class NodeRegistry:
         if len(present) < quorum:
             raise self._too_few(len(present), quorum, wait)
         if len(present) < minimum:
+            absent = {"refused": len(self._refused), "with errors": len(self._failing())}
+            why = ", ".join(f"{count} {what}" for what, count in absent.items() if count)
             log(
                 WARNING,
                 "unskew: %d of %d nodes connected after %g s; starting without the others%s",
                 len(present),
                 minimum,
                 wait,
-                f" ({len(self._refused)} refused)" if self._refused else "",
+                f" ({why})" if why else "",
             )
         self.names = sorted(present, key=_sort_key)
         self._info_by_name = {name: infos[name] for name in present}
@@ -157,7 +159,9 @@ class NodeRegistry:
                 self._refuse(node, f"node {node}: {error}")
             except Exception as error:  # a run must survive any bytes that a node may send
                 self._refuse(node, f"node {node}: unreadable report ({type(error).__name__})")
-        for node, why in {**replies.refused, **replies.missing}.items():
+        for node, why in replies.refused.items():
+            log(WARNING, "unskew: node %s cannot take part: %s", node, why)
+        for node, why in replies.missing.items():
             log(
                 WARNING,
                 "unskew: node %s does not report its name: %s. If its app does not come from "
