@@ -1,22 +1,31 @@
 """Messages of a dishonest server: those of an honest run, with fields that are changed."""
 
 import json
+import math
 import time
+from functools import partial
 
 import grids
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-
-KINDS = ("query.unskew", "query.unskew_prepare", "train.unskew", "evaluate.unskew")
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 
 def plain_request(message):
-    """Return the JSON object of a request."""
-    return json.loads(message.content.config_records["request"]["json"])
+    """Return the JSON object of a request, or the fields of a greeting."""
+    record = message.content.config_records["request"]
+    return json.loads(record["json"]) if "json" in record else dict(record)
 
 
 def with_request(message, plain):
     """Return a message with another request."""
-    return with_records(message, {"request": ConfigRecord({"json": json.dumps(plain)})})
+    if "json" in message.content.config_records["request"]:
+        record = ConfigRecord({"json": json.dumps(plain)})
+    elif isinstance(plain, dict):  # a greeting
+        fits = {k: v for k, v in plain.items() if isinstance(v, str | float) or v in (-1, 0, True)}
+        record = ConfigRecord(fits)
+    else:
+        record = ConfigRecord({"run": str(plain)})
+    return with_records(message, {"request": record})
 
 
 def with_records(message, records):
@@ -91,3 +100,116 @@ def trained_exchanges(federation, method, state, app=None, **options):
     grid = grids.grid_of(app, len(federation))
     grids.run_on_grid(federation, method, grid=grid, **options)
     return grid, grid.of_kind("train.unskew")
+
+
+LIMITS = {"limits": {"steps": 50, "megabytes": 64}}
+"""The policy of nodes that are asked for anything: two seconds are enough for 50 small steps."""
+
+_REMOVED = object()
+_NUMBERS = (-1, 0, 0.5, 10**9, 2**63, 10**30, -0.0, 1e-300, 1e300, math.inf, -math.inf, math.nan)
+_TEXTS = ("", "../../victim", "/etc/passwd", "a\0b", "x" * 100_000, "fedavg:mu=1e999", "\u202e½")
+_CONTAINERS = (None, True, [], {}, [None], {"": None}, [[]] * 1000, _REMOVED)
+
+
+def paths_of(value, path=()):
+    """Yield the path of every field of a JSON value, the value itself included."""
+    yield path
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value[:3])
+    else:
+        return
+    for key, each in items:
+        yield from paths_of(each, (*path, key))
+
+
+def changed_at(value, path, new):
+    """Return a copy of a JSON value with another value at a path."""
+    if not path:
+        return new
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    if len(path) == 1 and new is _REMOVED:
+        del copied[path[0]]
+    else:
+        copied[path[0]] = changed_at(value[path[0]], path[1:], new)
+    return copied
+
+
+def hostile_values(value):
+    """Return values that a field should not have; some are of its type and far out of range."""
+    values = [*_CONTAINERS, *_NUMBERS, *_TEXTS]
+    if isinstance(value, list):
+        values += [value * 2, value[:-1], value[::-1], value * 100_000]
+    if isinstance(value, dict):
+        values += [{**value, "more": 1}, {**value, "__class__": "os.system"}]
+    if isinstance(value, bool):
+        values.append(not value)
+    elif isinstance(value, int | float):
+        values += [value + 1, value * 1e6, -value, int(value) + 10**6]
+    return values
+
+
+def hostile_requests(message):
+    """Yield what is changed in a request, and a function that returns the changed message."""
+    plain = plain_request(message)
+    for path in paths_of(plain):
+        value = plain
+        for key in path:
+            value = value[key]
+        for new in hostile_values(value):
+            if path or new is not _REMOVED:
+                changed = partial(changed_at, plain, path, new)
+                yield (
+                    f"{path} = {new!r:.40}",
+                    lambda changed=changed: with_request(message, changed()),
+                )
+    texts = ("", "{", "[" * 90_000, '{"a":' * 20_000, "9" * 90_000, "\0", "null", "NaN")
+    records = [None, *map(ConfigRecord, ({}, {"json": 5}, {"json": b"{}"}))]
+    for record in (*records, *(ConfigRecord({"json": text}) for text in texts)):
+        yield f"record {record!s:.30}", partial(with_records, message, {"request": record})
+
+
+def hostile_arrays(message):
+    """Yield what is changed in the arrays, and a function that returns the changed message."""
+    arrays = message.content.array_records.get("arrays", {})
+    for name, array in arrays.items():
+        for what, lie in _lies(array.numpy()):
+            yield f"{name}: {what}", lambda name=name, lie=lie: with_array(message, name, lie())
+    if arrays:
+        extra = Array(np.ones(3, np.float32))
+        for name in ("more", "server/more", "../../victim", "unskew.hidden", "x" * 10_000):
+            yield f"also {name[:20]}", partial(with_array, message, name, extra)
+        yield "no arrays", partial(with_records, message, {"arrays": None})
+        many = ArrayRecord({f"a{i}": extra for i in range(1000)})
+        yield "many arrays", partial(with_records, message, {"arrays": many})
+
+
+def _lies(values):
+    """Yield what is wrong with an array, and a function that returns it."""
+    yield "missing", lambda: None
+    for number in (math.nan, math.inf, -1.0, 0.0, 1e38):
+        yield f"filled with {number}", partial(_filled, values, number)
+    for shape in ((), (0,), (1,), (values.size + 1,), (2 * values.size,), (1, *values.shape)):
+        yield f"of shape {shape}", partial(_resized, values, shape)
+    for dtype in (np.float64, np.int64, np.bool_, np.float16, np.uint8, np.complex64, "U3"):
+        yield f"of {dtype}", lambda dtype=dtype: Array(np.zeros(values.shape, dtype))
+    yield "of 80 MB", lambda: Array(np.zeros(20_000_000, np.float32))
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999,), }".ljust(118)
+    for what, data in {
+        "nothing": b"",
+        "cut": Array(np.ascontiguousarray(values)).data[:-1],
+        "header": b"\x93NUMPY\x01\x00\x76\x00" + header,
+        "nested": b"\x93NUMPY\x01\x00\x00\x10" + b"(" * 4096,
+        "pickle": b"\x80\x04N.",
+    }.items():
+        yield what, partial(Array, "float32", values.shape, "numpy.ndarray", data)
+
+
+def _filled(values, number):
+    with np.errstate(all="ignore"):
+        return Array(np.full_like(values, number))
+
+
+def _resized(values, shape):
+    return Array(np.resize(values, shape).astype(values.dtype))

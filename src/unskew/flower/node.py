@@ -219,6 +219,9 @@ class Node:
         if (request.target is not None) != self.site.data.is_regression:
             kind = "numbers" if self.site.data.is_regression else "classes"
             raise Refusal(f"its targets are {kind}, unlike those of the run")
+        if request.classes < self.site.data.classes:
+            own = self.site.data.classes
+            raise Refusal(f"classes: its samples have {own} (got {request.classes})")
         federation = self.site.as_client(
             request.client, request.clients, request.classes, request.target
         )

@@ -6,6 +6,7 @@ and memory that the message cannot change.
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from pydantic import (
     BaseModel,
@@ -29,6 +30,9 @@ MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
 """The largest numbers of clients and of classes in a run: a node allocates memory for each."""
 MAX_NOISE = 1e6
 """The largest noise multiplier, as in the accountant."""
+
+_DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
+"""The types of tensors that methods send to clients."""
 
 _Text = Annotated[str, Field(max_length=10_000)]
 _StageIndex = Annotated[int, Field(ge=0, lt=1_000)]
@@ -166,6 +170,10 @@ def read_arrays(content: RecordDict, megabytes: int) -> dict[str, Tensor]:
     if sum(len(array.data) for array in arrays.values()) > megabytes * 1_000_000:
         raise Refusal(f"arrays: its policy allows messages of at most {megabytes} MB")
     try:
-        return to_tensors(arrays)
+        tensors = to_tensors(arrays)
     except UnskewError as error:
         raise Refusal(str(error)) from None
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _DTYPES:
+            raise Refusal(f"{name}: must be of float32, float64, int64 or bool")
+    return tensors
