@@ -203,6 +203,6 @@ def test_a_folder_with_a_linked_folder_is_not_recorded(terminal, command, calls,
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_comparison_that_trained_nothing_fails_again(terminal, command, calls):
-    diverging = ("--lr", "1e38", "--batch-size", 2, "--model", "mlp:hidden=8")
+    diverging = ("--lr", "1e30", "--batch-size", 2, "--model", "mlp:hidden=8")
     codes = [terminal.run(*command[:-1], "failed", *diverging)[0] for _ in range(2)]
     assert (codes, len(calls)) == ([1, 1], 2)

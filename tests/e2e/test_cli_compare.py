@@ -280,6 +280,22 @@ def test_compare_partitions_by_the_seed(terminal, tmp_path):
     assert metadata[0]["identity"]["settings"]["steps"] == 1
 
 
+def test_local_training_is_judged_by_what_clients_use(terminal, data, tmp_path):
+    command = compare(data, "--methods", "fedavg,local,ditto", "--out", tmp_path / "out")
+    _, printed, _ = terminal.run(*command, "--json")
+    rows = {row["method"]: row for row in json.loads(printed)}
+    assert {row["level"] for row in rows.values()} == {"personal"}
+    assert rows["local"]["accuracy"] == rows["local"]["personal"] > 0
+    assert rows["local"]["local"] is None
+    assert rows["fedavg"]["accuracy"] == rows["fedavg"]["local"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "By personal models on the clients" in page
+    assert "By the global model on the common test: " in page
+    code, output, _ = terminal.run(*command, "--level", "local")
+    assert (code, "no global model" in output) == (0, True)
+    assert "collapsed" not in output
+
+
 TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
 
 

@@ -302,7 +302,7 @@ def test_a_training_that_diverged_completely_is_not_a_success(terminal, data):
         "--seeds",
         1,
         "--lr",
-        1e38,
+        1e30,
         "--batch-size",
         2,
     ]
@@ -314,7 +314,7 @@ def test_a_training_that_diverged_completely_is_not_a_success(terminal, data):
     (row,) = json.loads(output)
     assert (code, row["failed_rounds"], row["verdict"]) == (1, 2, None)
     Path("run.toml").write_text(
-        f'[data]\nname = "{data}"\n[train]\nrounds = 2\nlr = 1e38\nbatch_size = 2\n'
+        f'[data]\nname = "{data}"\n[train]\nrounds = 2\nlr = 1e30\nbatch_size = 2\n'
     )
     code, output, errors = terminal.run("run", "run.toml", "--json")
     assert (code, json.loads(output)["failed_rounds"]) == (1, 2)

@@ -78,14 +78,14 @@ def leader_card(runs: Runs) -> LeaderCard | None:
         is_significant=verdict.is_significant,
         badge=_badge(verdict),
         verdict=str(verdict),
-        other_verdict="" if besides is None else _besides(besides),
+        other_verdict="" if besides is None or not besides.pairs else _besides(besides),
         decision=decision_text(runs),
     )
 
 
 def _besides(verdict: Verdict) -> str:
     """Return the verdict of a level that is not the one that is judged, with its model."""
-    if verdict.level == "personal" or not verdict.pairs:
+    if verdict.level == "personal":
         return str(verdict)
     return f"By the global model on {tested_on(verdict.level, verdict.metric)}: {verdict.sentence}"
 

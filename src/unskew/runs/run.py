@@ -363,7 +363,7 @@ TASK = "task"
 _LEVELS = ("global", "local", "personal")
 
 
-NO_GLOBAL_MODEL = "has personal models and no trained global one, which is not judged"
+NO_GLOBAL_MODEL = "has no trained global model, so only its personal ones are judged"
 """A remark on a method whose server has no model of use."""
 
 
