@@ -291,9 +291,9 @@ def test_local_training_is_judged_by_what_clients_use(terminal, data, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "By personal models on the clients" in page
     assert "By the global model on the common test: " in page
-    code, output, _ = terminal.run(*command, "--level", "local")
+    code, output, _ = terminal.run(*command, "--level", "global")
     assert (code, "no global model" in output) == (0, True)
-    assert "collapsed" not in output
+    assert "local collapsed" not in output
 
 
 TUNED = ("--methods", "fedavg,fedprox,ditto", "--tune", "--tune-lr", "0.01,0.2", "--seeds", 1)
