@@ -119,15 +119,18 @@ def show_ledger(
     Example:  [bold]unskew flower ledger /var/lib/unskew[/bold]
     """
     from unskew.cli.tables import show_rows  # noqa: PLC0415
-    from unskew.flower.ledger_table import ledger_rows  # noqa: PLC0415
+    from unskew.flower.ledger_table import in_words, ledger_rows, shown  # noqa: PLC0415
     from unskew.flower.node_files import default_state  # noqa: PLC0415
 
     folder = state or default_state()
     rows = ledger_rows(folder)
-    if rows or json:
-        show_rows(rows, f"ledger of {folder}", json=json)
-    else:
-        typer.echo(f"{folder}: no private release has left this node")
+    if json:
+        show_rows(rows, "", json=True)
+        return
+    if rows:
+        show_rows([shown(row) for row in rows], f"ledger of {folder}", json=False)
+    lines = in_words(rows) or [f"{folder}: no private release has left this node"]
+    typer.echo("\n".join(lines))
 
 
 @app.command("up")

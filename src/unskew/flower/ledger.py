@@ -187,7 +187,7 @@ class Ledger:
         lock = FileLock(path, timeout=_PATIENCE, thread_local=False, fallback_to_soft=False)
         try:
             lock.acquire()
-        except (Timeout, OSError) as error:
+        except (Timeout, OSError, NotImplementedError) as error:
             raise Refusal(
                 f"its ledger of privacy cannot be locked ({type(error).__name__})"
             ) from None

@@ -10,6 +10,8 @@ from unskew.flower.node_files import NodeFiles
 from unskew.privacy import Composition
 from unskew.utils.printable import printable
 
+_ALL = "all"
+
 
 def ledger_rows(state: Path) -> list[dict[str, Any]]:
     """Return for every set of samples one row per run and stage, and one for all of them."""
@@ -27,23 +29,41 @@ def ledger_rows(state: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def in_words(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence per set of samples: what is spent, and what is left."""
+    return [
+        f"node {row['node']}, samples {row['samples']}: epsilon {row['epsilon']:g} of "
+        f"{row['limit']} is spent, {row['left']:g} is left"
+        for row in rows
+        if row["run"] == _ALL
+    ]
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a row that fit on a terminal."""
+    kept = ("node", "samples", "run", "released", "times", "until", "epsilon")
+    return {name: row[name] for name in kept} | {"run": row["run"][:8], "until": row["until"][:16]}
+
+
 def _rows_of(ledger: LedgerFile, samples: str) -> list[dict[str, Any]]:
     limit = min(ledger.limits, key=lambda each: each.epsilon)
-    spent = ledger.spent().epsilon(limit.delta)
+    spent = ledger.spent()
     rows = []
     for (run, stage), group in groupby(ledger.releases, lambda each: (each.run, _stage(each))):
         releases, cost = list(group), Composition()
         for release in releases:
             cost = release.added_to(cost)
-        row = {"run": printable(run), "released": stage, "releases": len(releases)}
-        row |= {"until": releases[-1].time, "epsilon": round(cost.epsilon(limit.delta), 4)}
-        rows.append(row)
-    total = {"run": "all", "released": "", "releases": len(ledger.releases)}
-    total |= {"until": ledger.releases[-1].time if ledger.releases else None}
-    rows.append(total | {"epsilon": round(spent, 4)})
-    common = {"node": printable(ledger.node), "samples": samples[:8]}
-    budget = {"limit": str(limit), "left": round(max(0.0, limit.epsilon - spent), 4)}
-    return [common | row | budget for row in rows]
+        rows.append(_row(printable(run), stage, releases, cost.epsilon(limit.delta)))
+    rows.append(_row(_ALL, "", ledger.releases, spent.epsilon(limit.delta)))
+    left = max(0.0, limit.epsilon - spent.epsilon(limit.delta))
+    node = {"node": printable(ledger.node), "samples": samples[:8]}
+    return [node | row | {"limit": str(limit), "left": round(left, 4)} for row in rows]
+
+
+def _row(run: str, stage: str, releases: list[Release], epsilon: float) -> dict[str, Any]:
+    until = releases[-1].time if releases else ""
+    row = {"run": run, "released": stage, "times": len(releases), "until": until}
+    return row | {"epsilon": round(epsilon, 4)}
 
 
 def _stage(release: Release) -> str:
