@@ -8,6 +8,7 @@ import typer
 
 from unskew.cli.output import Json
 from unskew.errors import UnskewError
+from unskew.utils.wording import plural
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -172,12 +173,7 @@ def run_app(
 
     Example:  [bold]unskew flower up hospitals --nodes 4 --tls --rounds 3 --check-parity[/bold]
     """
-    missing = [package for package in _REQUIRED if find_spec(package) is None]
-    if missing:
-        raise UnskewError(
-            f"flower: missing packages: {', '.join(missing)}; they are in the extra flower: "
-            'pip install "unskew[flower]"'
-        )
+    _require(*_REQUIRED)
     from unskew.cli.flower_up import UpOptions, run_and_check  # noqa: PLC0415
 
     succeeded = run_and_check(
@@ -224,13 +220,29 @@ def predict(
 
     Example:  [bold]unskew flower predict patients.csv --state ./state --out risks.csv[/bold]
     """
+    _require("flwr")
     from unskew.cli.tables import show_rows  # noqa: PLC0415
-    from unskew.flower import node_predictor  # noqa: PLC0415
-    from unskew.flower.kept_model import predict_rows, write_rows  # noqa: PLC0415
+    from unskew.flower.kept_model import (  # noqa: PLC0415
+        find_model,
+        predict_rows,
+        predictor_of,
+        write_rows,
+    )
 
-    rows = predict_rows(node_predictor(state, node=node, run=run), file)
+    path, kept = find_model(state, node, run)
+    rows = predict_rows(predictor_of(path, kept), file)
     if out is None:
-        show_rows(rows, f"predictions for {file}", json=json)
+        show_rows(rows, f"predictions by {kept}", json=json)
     else:
         write_rows(rows, out)
-        typer.echo(str(out))
+        typer.echo(f"{out}: {plural(len(rows), 'row')}, by {kept}")
+
+
+def _require(*packages: str) -> None:
+    """Raise if packages of the extra are not installed."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UnskewError(
+            f"flower: missing packages: {', '.join(missing)}; they are in the extra flower: "
+            'pip install "unskew[flower]"'
+        )

@@ -201,7 +201,10 @@ class Predictor:
     def _scaled_by(self, client: str | int | None, preprocessing: Preprocessing) -> Transform:
         """Return the transformation of a client that scales its numbers by itself."""
         if not preprocessing.own:
-            raise UnskewError("predictor: every node scales its numbers by itself (prepare=local)")
+            raise UnskewError(
+                "predictor: every node scales its numbers by itself (prepare=local); there, unskew "
+                "flower predict does it"
+            )
         if client is None:
             raise UnskewError(
                 "client: every client scales its numbers by itself (prepare=local); name the one "

@@ -30,6 +30,7 @@ from unskew.runs.atomic import write_bytes
 from unskew.runs.state_files import contiguous_copy
 from unskew.utils.specs import explain
 from unskew.utils.tables import Table
+from unskew.utils.wording import plural
 
 _FOLDER, _FILE, _METADATA = "model", "model.safetensors", "unskew"
 
@@ -52,6 +53,9 @@ class KeptModel(BaseModel):
     target: TargetUnits | None
     class_names: list[str] | None
     preprocessing: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.method} on {self.node}, {plural(self.round, 'round')}, run {self.run}"
 
     @staticmethod
     def of(
@@ -105,7 +109,11 @@ def node_predictor(
     ``node`` is needed if several nodes share the folder. Of several runs, the last one that ended
     is used, unless ``run`` names one. A network of your own must be given as ``model``.
     """
-    path, kept = _find(default_state() if state is None else Path(state), node, run)
+    return predictor_of(*find_model(state, node, run), model)
+
+
+def predictor_of(path: Path, kept: KeptModel, model: nn.Module | None = None) -> Predictor:
+    """Return the predictor of a model in a file; ``model`` is a network of the user."""
     if names_files(kept.method) or (kept.custom_network and model is None):
         yours = "network" if kept.custom_network else "method"
         raise UnskewError(
@@ -168,8 +176,11 @@ def _array(file: Path) -> NDArray[Any]:
         ) from None
 
 
-def _find(state: Path, node: str | None, run: str | None) -> tuple[Path, KeptModel]:
-    """Return the newest model of a node, and what its file says."""
+def find_model(
+    folder: str | Path | None, node: str | None, run: str | None
+) -> tuple[Path, KeptModel]:
+    """Return the file of the newest model of a node, and what it says."""
+    state = default_state() if folder is None else Path(folder)
     paths = sorted(state.glob(f"*/*/{_FOLDER}/{_FILE}"), key=lambda path: path.stat().st_mtime)
     if not paths:
         raise UnskewError(
