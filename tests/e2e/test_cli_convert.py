@@ -1,5 +1,7 @@
 """``unskew data convert``: tables, arrays and images become saved federations."""
 
+import shlex
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -27,6 +29,12 @@ def test_a_table_becomes_a_federation(terminal, tmp_path):
     assert len(Federation.open("out")) == 1
     compared = terminal.json("data", "show", "out")
     assert compared["clients"] == 1
+
+
+def test_the_folder_to_use_is_quoted_for_the_shell(terminal):
+    np.savez("a.npz", x=X, y=Y, client=CLIENT)
+    output = terminal.output("data", "convert", "a.npz", "it's & out")
+    assert shlex.split(output)[-2:] == ["--data", "it's & out"]
 
 
 def test_arrays_become_a_federation(terminal):

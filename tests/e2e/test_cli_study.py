@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -176,3 +177,15 @@ def test_fewer_than_one_job_is_rejected(terminal, grid):
     code, _, errors = terminal.run("study", "run", grid, "--jobs", 0)
     assert code == 2
     assert "--jobs" in errors
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [("{}", "study is missing"), ('{"study": 3}', "study must be a valid string"), ("[]", "list")],
+)
+def test_a_result_of_another_kind_is_one_line(terminal, content, field):
+    Path("out/one").mkdir(parents=True)
+    Path("out/one/result.json").write_text(content)
+    error = terminal.error("study", "index", "out")
+    assert error.startswith("error: out/one/result.json: is ")
+    assert field in error

@@ -275,6 +275,26 @@ def test_a_resumed_run_keeps_its_preprocessing(tmp_path):
         run_on_nodes(tmp_path, **out, resume=True, prepare="local")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "field"),
+    [
+        ("nodes.json", "[]", "list"),
+        ("nodes.json", '{"run": 1, "nodes": {}}', "run must be a valid string"),
+        ("nodes.json", '{"run": "1", "nodes": {"west": {}}}', "nodes.west: its report has no name"),
+        ("nodes.json", '{"run": "1", "nodes": {}, "keys": {"west": []}}', "keys.west"),
+        ("preprocessing.json", "{}", "preprocessing: it is damaged"),
+        ("preprocessing.json", "7", "int"),
+    ],
+)
+def test_files_of_another_kind_are_one_line(tmp_path, name, content, field):
+    out = {"out": tmp_path / "run", "state": tmp_path / "states"}
+    run_on_nodes(tmp_path, **out, rounds=1)
+    (file,) = (tmp_path / "run").glob(f"*{name}")
+    file.write_text(content)
+    with pytest.raises(UnskewError, match=rf"^[^\n]*{name}: is [^\n]*{field}[^\n]*$"):
+        run_on_nodes(tmp_path, **out, resume=True)
+
+
 def test_the_preview_lists_what_nodes_send(tmp_path):
     from unskew.flower.preprocessing_preview import preview_preprocessing
 

@@ -1,5 +1,6 @@
 """Run folders that somebody has changed are errors of one line."""
 
+import ast
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import pytest
 
 import unskew as us
 from unskew.errors import UnskewError
+from unskew.report.reproduce import python_text
 from unskew.report.watch import Watch
 from unskew.runs.atomic import sha256
 from unskew.runs.checkpoint import Checkpoints
@@ -136,6 +138,61 @@ def test_a_pipe_in_place_of_a_file_is_refused(folder):
     os.mkfifo(folder / "run.json")
     with pytest.raises(UnskewError, match=r"run\.json: is not a file"):
         read_run(folder)
+
+
+HOSTILE = "it's \"<script>alert(1)</script>\\"
+"""A name in which quotes, tags and a backslash have to be escaped."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": {"method": HOSTILE}},
+        {"identity": {"network": HOSTILE}},
+        {"data": {"name": HOSTILE, "skew": HOSTILE}},
+        {"data": {"skew": "iid", "options": {"x=1); print(": 1}}},
+        {"configuration": {"metrics": [HOSTILE], "metric": HOSTILE, "x=1); print(": 1}},
+        {"versions": {HOSTILE: HOSTILE}},
+    ],
+)
+def test_a_page_quotes_what_run_json_holds(folder, tmp_path, change):
+    metadata = json.loads((folder / "run.json").read_text())
+    for section, values in change.items():
+        metadata[section] |= values
+    (folder / "run.json").write_text(json.dumps(metadata))
+    runs = read_runs(folder)
+    page = runs.report(tmp_path / "page.html").read_text()
+    assert "<script>alert" not in page
+    code = python_text(runs)
+    assert code is None or not [n for n in ast.walk(ast.parse(code)) if is_call_of(n, "print")][1:]
+
+
+def is_call_of(node, name):
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == name
+
+
+TUNING = {
+    "requested": "fedavg", "chosen": {"method": "fedavg", "lr": 0.1, "rounds": 1, "value": 0.5,
+    "values": [0.5], "failures": []}, "edges": {}, "results": [], "lr": [0.1, 1.0],
+    "searched_lr": [0.1, 1.0], "clips": [], "share": 0.2, "budget": 4, "spent": 4, "rounds": 1,
+    "seeds": [0], "level": "global", "metric": "accuracy",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"tuning": TUNING | {"lr": []}}, "tuning.lr"),
+        ({"tuning": TUNING | {"clips": "x"}}, "tuning.clips"),
+        ({"target": [1.0, 2.0]}, "target"),
+        ({"target": {"center": 1.0, "scale": 0.0}}, "target.scale"),
+    ],
+)
+def test_the_file_and_the_field_are_named(folder, values, field):
+    metadata = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(metadata | values))
+    with pytest.raises(UnskewError, match=rf"run\.json: is damaged .*: {field} .*; move the run"):
+        read_runs(folder)
 
 
 def test_names_in_run_json_are_printable(folder, tmp_path):

@@ -1,5 +1,6 @@
 """``unskew data convert``: write data of any kind as a saved federation."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -62,4 +63,4 @@ def convert_data(
     found = check(federation)
     if found.findings:
         typer.echo(str(found))
-    typer.echo(f"written to {out}; use it with --data {out}")
+    typer.echo(f"written to {out}; use it with --data {shlex.quote(str(out))}")

@@ -1,5 +1,6 @@
 """``unskew flower``: write a Flower app, run it on this machine, and predict on a node."""
 
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +53,8 @@ def new_app(
     )
     for path in written:
         typer.echo(str(path))
-    typer.echo(f"try it: unskew flower up {folder} --nodes {clients} --tls --check-parity")
+    app = shlex.quote(str(folder))
+    typer.echo(f"try it: unskew flower up {app} --nodes {clients} --tls --check-parity")
 
 
 @app.command("sends")

@@ -1,5 +1,6 @@
 """What ``unskew flower up`` does: run an app on a temporary federation and print its rounds."""
 
+import shlex
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ def run_and_check(options: UpOptions) -> bool:
     for line in _lines_of_nodes(ended):
         echo_error(line)
     exit_if_untrained([read_run(out, tables=False)])
-    typer.echo(f"run: {out}   (unskew report {out} writes a report)")
+    typer.echo(f"run: {out}   ({shlex.join(['unskew', 'report', str(out)])} writes a report)")
     if not options.check_parity:
         return True
     from unskew.flower.loopback.parity import check_parity  # noqa: PLC0415

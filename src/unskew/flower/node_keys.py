@@ -16,7 +16,7 @@ from unskew.flower.wire import log
 
 
 @dataclass(frozen=True)
-class _Owner:
+class SavedOwner:
     """The key that a name belongs to."""
 
     key: str
@@ -29,7 +29,7 @@ class NodeKeys:
 
     def __init__(self, grid: GridLink) -> None:
         self._grid = grid
-        self._owners: dict[str, _Owner] = {}
+        self._owners: dict[str, SavedOwner] = {}
         self._identities: dict[int, tuple[str, str]] = {}
 
     def objection(self, node: int, name: str) -> str | None:
@@ -59,11 +59,11 @@ class NodeKeys:
         for name, node in nodes.items():
             key, registered = self._of(node)
             if key:
-                self._owners[name] = _Owner(key, registered == name)
+                self._owners[name] = SavedOwner(key, registered == name)
 
     def load(self, owners: Mapping[str, Any]) -> None:
         """Restore what an earlier run has bound."""
-        self._owners |= {name: _Owner(**owner) for name, owner in owners.items()}
+        self._owners |= {name: SavedOwner(**owner) for name, owner in owners.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the owners by name, to be saved."""

@@ -1,6 +1,5 @@
 """The server's part of the preprocessing: it asks the nodes and merges their statistics."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from unskew.flower.requests import Fitted, PrepareRequest
 from unskew.flower.wire import PREPARE, REPLY, REQUEST, log
 from unskew.runs.atomic import write_json
 from unskew.runs.file_names import NODE_PREPROCESSING
+from unskew.runs.json_files import damaged, parse_json_object
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,16 @@ class FittedNodes:
         path = folder / NODE_PREPROCESSING
         if not path.is_file():
             return None
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        classes = plain["classes"]
-        return FittedNodes(
-            Preprocessing.from_json(plain["preprocessing"]),
-            None if classes is None else Classes.from_json(classes),
-        )
+        # Its texts are names of categories and classes, which stay as they are.
+        plain = parse_json_object(path.read_bytes(), f"{path}: is not JSON")
+        classes = plain.get("classes")
+        try:
+            return FittedNodes(
+                Preprocessing.from_json(plain.get("preprocessing")),
+                None if classes is None else Classes.from_json(classes),
+            )
+        except UnskewError as error:
+            raise damaged(path, str(error), "restore it, or choose another folder") from None
 
     def write(self, folder: Path) -> None:
         """Write a file that a resumed run reads."""

@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from logging import INFO, WARNING
 from pathlib import Path
+from typing import Any
 
 from flwr.app import RecordDict
+from pydantic import BaseModel
 
 from unskew.errors import UnskewError
 from unskew.flower.greeting import Admission, NodeInfo, parse_node_info
-from unskew.flower.node_keys import NodeKeys
+from unskew.flower.node_keys import NodeKeys, SavedOwner
 from unskew.flower.requests import Greeting
 from unskew.flower.transport import NO_REPLY, GridLink, send
 from unskew.flower.wire import NODE_INFO, QUERY, REQUEST, log
 from unskew.runs.atomic import write_json
+from unskew.runs.json_files import damaged, read_checked
 from unskew.utils.wording import plural
 
 _POLL = 0.5
@@ -95,7 +98,7 @@ class NodeRegistry:
         """Load which key each name of an earlier run belongs to, if there was one."""
         path = folder / "nodes.json"
         if path.is_file():
-            self._keys.load(json.loads(path.read_text()).get("keys", {}))
+            self._keys.load(_read_nodes(path).get("keys", {}))
 
     def save(self, folder: Path, *, resume: bool) -> None:
         """Write the nodes to a file; a resumed run restores the numbers from that file first.
@@ -104,7 +107,7 @@ class NodeRegistry:
         """
         path = folder / "nodes.json"
         if resume and path.is_file():
-            saved = json.loads(path.read_text())
+            saved = _read_nodes(path)
             self.run = saved["run"]
             new = [name for name in self.names if name not in saved["nodes"]]
             self._info_by_name = {**saved["nodes"], **self._info_by_name}
@@ -255,6 +258,26 @@ class AnonymousNodes(NodeRegistry):
         """Write the nodes to a file; nothing is restored, because node ids may have changed."""
         del resume
         super().save(folder, resume=False)
+
+
+class _SavedNodes(BaseModel):
+    """What is saved about the nodes of a run."""
+
+    run: str
+    nodes: dict[str, dict[str, Any]]
+    keys: dict[str, SavedOwner] = {}
+
+
+def _read_nodes(path: Path) -> dict[str, Any]:
+    """Read the nodes of an earlier start of a run; anybody may have changed them."""
+    fix = "restore it, or choose another folder"
+    saved = read_checked(path, _SavedNodes, fix)
+    for name, info in saved["nodes"].items():
+        try:
+            parse_node_info(json.dumps(info))
+        except ValueError as error:
+            raise damaged(path, f"nodes.{name}: {error}", fix) from None
+    return saved
 
 
 def _sort_key(name: str) -> tuple[int, str]:

@@ -299,7 +299,8 @@ def half_of(nodes: int) -> int:
 def _stored_units(out: Path, federation: RemoteFederation) -> tuple[float, float]:
     """Return the units of the target that a run started with: nodes may have joined or left."""
     target = read_json_object(out / RUN).get("target")
-    center, scale = (target or {}).get("center"), (target or {}).get("scale")
+    stored = target if isinstance(target, dict) else {}
+    center, scale = stored.get("center"), stored.get("scale")
     if not isinstance(center, float) or not isinstance(scale, float):
         return federation.target_center_and_scale
     return center, scale

@@ -5,8 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from unskew.errors import UnskewError
 from unskew.utils.printable import printable
+from unskew.utils.specs import explain
 
 _SUSPICIOUS = re.compile(
     rb"\\u(d[89a-f]|00[0189]|007f|20[026])|\x7f|\xc2[\x80-\x9f]|\xe2[\x80\x81]", re.IGNORECASE
@@ -27,6 +30,28 @@ def read_json_object(path: Path) -> dict[str, Any]:
         cleaned: dict[str, Any] = _printable(value)
         return cleaned
     return value
+
+
+def read_checked(path: Path, model: type[BaseModel], fix: str) -> dict[str, Any]:
+    """Return the object in a JSON file; raise unless a model accepts it, with what to do."""
+    value = read_json_object(path)
+    check_json(value, model, path, fix)
+    return value
+
+
+def check_json(value: object, model: type[BaseModel], path: Path, fix: str) -> None:
+    """Raise an error of one line, which names file and field, if a model rejects a value."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        raise damaged(path, explain(error).partition("; ")[0], fix) from None
+    except RecursionError:
+        raise damaged(path, "it is nested too deeply", fix) from None
+
+
+def damaged(path: Path, problem: str, fix: str) -> UnskewError:
+    """Return the error about a file that somebody has changed."""
+    return UnskewError(printable(f"{path}: is damaged or of another version: {problem}; {fix}"))
 
 
 def parse_json_object(content: bytes, problem: str) -> dict[str, Any]:

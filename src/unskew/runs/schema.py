@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from unskew.errors import UnskewError
-from unskew.utils.specs import explain
+from unskew.runs.json_files import check_json, damaged
 
 _Count = Annotated[int, Field(ge=0, le=2**62)]
 _Rounds = Annotated[int, Field(ge=1, le=2**62)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Number = float | None
+_Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$")]
 _Levels = dict[str, _Number]
 
 
@@ -101,8 +102,8 @@ class _IdentitySettings(_Part):
 
 
 class _Identity(_Part):
-    method: str
-    network: str
+    method: _Line
+    network: _Line
     data: str = ""
     settings: _IdentitySettings
 
@@ -112,6 +113,9 @@ class _Densities(_Part):
     kappa_max: float
     clients: int
     budgets: list[str | None]
+
+
+_Range = Annotated[list[_Finite], Field(min_length=2, max_length=2)]
 
 
 class _Trial(_Part):
@@ -130,8 +134,8 @@ class _Tuning(_Part):
     chosen: _Trial
     edges: dict[str, str]
     results: list[_Trial]
-    lr: list[float]
-    searched_lr: list[float]
+    lr: _Range
+    searched_lr: _Range
     clips: list[float]
     share: float
     budget: int
@@ -166,6 +170,11 @@ class _Finding(_Part):
     fix: str
 
 
+class _Target(_Part):
+    center: _Finite
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class _Metadata(_Part):
     identity: _Identity
     data: _Data
@@ -173,6 +182,7 @@ class _Metadata(_Part):
     versions: dict[str, str] = {}
     densities: _Densities | None = None
     tuning: _Tuning | None = None
+    target: _Target = None  # type: ignore[assignment]  # may be absent, but not null
     stages: list[Annotated[tuple[str, _Rounds], Strict(False)]] = []
     custom_network: bool = False
     fixed_split: bool = False
@@ -191,6 +201,7 @@ class _SampleWeights(_Part):
     counts: list[list[_Count]]
 
 
+_FIX = "move the run's folder away and run it again"
 _COLUMNS = ("samples", "weight", "train_loss", "accuracy", "loss")
 
 
@@ -242,16 +253,8 @@ def check_sample_weights(table: Mapping[str, Any], path: Path) -> None:
 
 
 def _check(model: type[BaseModel], value: object, path: Path) -> None:
-    try:
-        model.model_validate(value)
-    except ValidationError as error:
-        raise _damaged(path, explain(error).partition("; ")[0]) from None
-    except RecursionError:
-        raise _damaged(path, "it is nested too deeply") from None
+    check_json(value, model, path, _FIX)
 
 
 def _damaged(path: Path, problem: str) -> UnskewError:
-    return UnskewError(
-        f"{path}: is damaged or of another version: {problem}; move the run's folder away and run "
-        "it again"
-    )
+    return damaged(path, problem, _FIX)

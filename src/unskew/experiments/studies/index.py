@@ -1,11 +1,12 @@
 """The index of committed results: every study and the verdict on every claim."""
 
-import json
+import shlex
 from pathlib import Path
 from typing import Any, get_args
 
 from unskew.errors import FolderError, UnskewError
 from unskew.experiments.studies.claims import ClaimVerdict
+from unskew.experiments.studies.kept_results import read_result
 from unskew.experiments.studies.library import study_names
 from unskew.experiments.studies.result import left_aligned
 from unskew.experiments.studies.study import PAPERS
@@ -18,7 +19,7 @@ _VERDICTS = get_args(ClaimVerdict)
 
 def write_index(folder: Path) -> tuple[Path, int]:
     """Write README.md from the result.json files below a folder; return it and their number."""
-    results = [_read(path) for path in sorted(folder.glob("*/result.json"))]
+    results = [read_result(path) for path in sorted(folder.glob("*/result.json"))]
     if not results:
         raise UnskewError(f"{folder}: no folder in it has a result.json; run a study first")
     path = folder / "README.md"
@@ -33,10 +34,11 @@ def write_index(folder: Path) -> tuple[Path, int]:
 def index_text(results: list[dict[str, Any]], folder: Path) -> str:
     """Return the index of a folder: one line per study, then each claim with its verdict."""
     has_docs = (folder / "../studies.md").is_file()
+    command = shlex.join(["unskew", "study", "index", folder.as_posix()])
     lines = [
         _TITLE,
         "",
-        f"Written by `unskew study index {folder.as_posix()}` from the result.json files here"
+        f"Written by `{command}` from the result.json files here"
         + ("; see [how studies work](../studies.md). " if has_docs else ". ")
         + "A claim is judged by the test of comparisons, "
         "corrected for the number of rivals; a single rival is judged by a paired t-test. Each "
@@ -80,11 +82,3 @@ def _claims(results: list[dict[str, Any]]) -> Table:
         for claim in result["claims"]
     ]
     return Table(["study", "claim of the paper", "verdict", "measured (positive is better)"], rows)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise UnskewError(f"{path}: is not JSON; run the study again") from None
-    return result

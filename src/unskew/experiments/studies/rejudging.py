@@ -1,11 +1,11 @@
 """Judging the claims of a kept result again, from its numbers per seed."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from unskew.experiments.studies.claims import judge_claims
+from unskew.experiments.studies.kept_results import read_result
 from unskew.experiments.studies.library import open_study, study_names
 from unskew.experiments.studies.result import claim_values, markdown_of
 from unskew.experiments.studies.values import Cells
@@ -19,7 +19,7 @@ def rejudge_result(folder: Path) -> bool:
     Return whether the study is known; results of other studies stay as they are.
     """
     path = folder / "result.json"
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    result = read_result(path)
     if result["study"] not in study_names():
         return False
     study = open_study(result["study"], result["scale"], result["seeds"])

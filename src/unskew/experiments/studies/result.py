@@ -1,6 +1,7 @@
 """The result of a study, as plain values for JSON and as a page of Markdown."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def result_of(study_runs: StudyRuns, cells: Cells, judged: Sequence[JudgedClaim]
 
 def markdown_of(study: Study, result: Plain) -> str:
     """Return the result as Markdown: the verdicts, then our values beside the paper's."""
-    path = study.name if study.name in study_names() else f"{study.name}.toml"
+    path = study.name if study.name in study_names() else shlex.quote(f"{study.name}.toml")
     lines = [
         f"# {study.file.title}",
         "",
