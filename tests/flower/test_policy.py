@@ -210,3 +210,27 @@ def test_the_site_decides_and_an_app_can_only_narrow():
 )
 def test_the_categories_are_known_before_a_run(method, categories):
     assert preview_traffic(method).row["leaves"] == categories
+
+
+def test_the_kind_of_a_column_is_the_sites(tmp_path):
+    options = {"columns": "income=category"}
+    with pytest.raises(UnskewError, match="the server says category, and its policy number"):
+        run_on_nodes(tmp_path, app={"policy": {"kinds": {"income": "number"}}}, **options)
+    run = run_on_nodes(tmp_path, app={"policy": {"kinds": {"income": "category"}}}, **options).run
+    kinds = {each["name"]: each["kind"] for each in
+             run.metadata["preprocessing"]["transform"]["columns"]}  # fmt: skip
+    assert kinds["income"] == "category"
+
+
+def test_rare_categories_of_the_sites_own_limit_stay_at_the_node(tmp_path):
+    def sent(policy):
+        grid = run_on_nodes(tmp_path, app={"policy": policy}).grid
+        replies = [json.loads(reply.content.config_records["reply"]["json"])
+                   for _, _, reply in grid.of_kind("query.unskew_prepare")]  # fmt: skip
+        columns = [reply["columns"]["ward"] for reply in replies if "columns" in reply]
+        return [each["counts"] for each in columns]
+
+    assert min(min(counts.values()) for counts in sent({"min_cell": 1})) < 12
+    kept = [number for counts in sent({"min_cell": 12}) for number in counts.values()]
+    assert kept
+    assert min(kept) >= 12
