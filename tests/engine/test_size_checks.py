@@ -53,6 +53,8 @@ def test_of_two_that_disagree_the_broadcast_model_tells_which_one_is_impossible(
     assert wrong(value, sizes, model=4.0) == [1]
     assert wrong(value, {1: 500.0}, model=4.0) == [1]
     assert wrong(value, {1: 500.0}, model=6.0) == []
+    assert wrong(Value(times=10, floor=1.0), {1: 99.0}) == []
+    assert wrong(Value(times=10, floor=1.0), {1: 101.0}) == [1]
 
 
 @pytest.mark.parametrize("history", [NOTHING, accepted({0: 1.0, 1: 90.0})])

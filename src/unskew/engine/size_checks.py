@@ -133,7 +133,7 @@ def _check_few(sizes: Mapping[int, float], limits: Limits, accepted: AcceptedSiz
         return SizeCheck(sizes=sizes)
     if known and accusing == known:
         return _without(sizes, {suspect: limits.too_large(size, max(known), "in earlier rounds")})
-    if size > limits.largest > 0 and (not alone or not (known or limits.floor)):
+    if size > limits.largest > 0 and not (alone and known):
         return _without(sizes, {suspect: limits.impossible(size)})
     if alone:
         return SizeCheck(sizes=sizes)

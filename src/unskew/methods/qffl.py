@@ -21,6 +21,7 @@ from unskew.methods.common.client_loss import training_loss
 from unskew.utils.specs import OPTIONS
 
 _LEAST_LOSS = 1e-10
+"""Added to every loss, since weights are shares of losses, which must not all be zero."""
 
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
@@ -44,7 +45,7 @@ class QFFL(ClientSide, ServerSide):
     @property
     def receives(self) -> Mapping[str, Value]:
         """The loss before training, and by how much the update shortens the step."""
-        return {"fairness": Value((2,), low=0.0, floor=1.0)}
+        return {"fairness": Value((2,), low=(_LEAST_LOSS / 2, 0.0), floor=1.0)}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the loss before training, and by how much the update shortens the step."""
