@@ -62,7 +62,10 @@ def test_a_change_of_what_a_method_or_metric_uses_is_named(python, tmp_path):
 
 
 SCRIPT = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from multiprocessing import get_context
 
 import helpers
 import unskew as us
@@ -88,8 +91,11 @@ class Mine(ServerSide):
         return type(server)(server.vector + scaled(vector - server.vector), server.state)
 
 
-digits = us.load("digits", clients=3, samples=200)
-us.compare(digits, ["fedavg", Mine()], rounds=1, seeds=1, out="runs", progress=False)
+if __name__ == "__main__":
+    digits = us.load("digits", clients=3, samples=200)
+    workers = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    options = {"on": workers} if "workers" in sys.argv else {}
+    us.compare(digits, ["fedavg", Mine()], rounds=1, seeds=1, out="runs", progress=False, **options)
 """
 
 
@@ -115,3 +121,12 @@ def test_a_script_names_what_has_changed(python, tmp_path, old, new, named):
     code, _, error = python("script.py")
     assert code == 1
     assert changed(named) in error
+
+
+@pytest.mark.long
+def test_code_of_a_script_has_the_same_hash_on_a_worker(python, tmp_path):
+    write(tmp_path, SCRIPT, "script.py")
+    for arguments in (("workers",), ("workers",), ()):
+        code, _, error = python("script.py", *arguments)
+        assert code == 0, error
+    assert '"factor": ' in (tmp_path / "runs/mine/seed0/run.json").read_text(encoding="utf-8")

@@ -49,6 +49,13 @@ class WithAttribute(ServerSide):
         object.__setattr__(self, "factor", factor)
 
 
+WEIGHT = 1
+
+
+def weighted(y, scores, share):
+    return WEIGHT * share
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -81,6 +88,15 @@ def test_a_run_is_not_resumed_with_other_code(federation, tmp_path, first, secon
     assert again.rounds == 1
     with pytest.raises(UnskewError, match="code that it used has changed: "):
         us.train(federation, out=tmp_path / "r", resume=True, **(OPTIONS | second))
+
+
+def test_a_partial_metric_is_followed_to_what_it_uses(monkeypatch):
+    metric = partial(weighted, share=2)
+    before = custom_code(make_method("fedavg"), functions=[metric])
+    assert custom_code(make_method("fedavg"), functions=[partial(weighted, share=2)]) == before
+    assert custom_code(make_method("fedavg"), functions=[partial(weighted, share=3)]) != before
+    monkeypatch.setattr(sys.modules[__name__], "WEIGHT", 2)
+    assert custom_code(make_method("fedavg"), functions=[metric]) != before
 
 
 def test_the_package_s_code_is_not_part_of_the_hash():

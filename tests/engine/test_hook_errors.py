@@ -164,6 +164,25 @@ def test_shapes_are_checked_in_the_words_of_the_hook(federation, hook, function,
         train(federation, mine(hook, function))
 
 
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_losses_must_depend_on_the_weights(federation, runner):
+    def losses(self, step, refs):
+        return step.network.losses(step.weights, step.buffers, step.batch).detach()
+
+    with pytest.raises(UnskewError, match="losses of 'mine' returned losses that do not depend"):
+        train(federation, mine("losses", losses), runner)
+
+
+def test_references_that_cannot_be_stacked_are_named(federation):
+    def prepare(self, client, start, payload, state):
+        return replace(start, refs={"labels": client.y, f"{client.id}": client.y})
+
+    part = mine("prepare", prepare)
+    with pytest.raises(UnskewError, match=r"client \d failed .*'mine/1': .* use runner='loop'"):
+        train(federation, part, "vectorised")
+    train(federation, part, "loop")
+
+
 def test_numbers_are_terms_of_the_loss(federation):
     train(federation, mine("loss_term", lambda self, step, refs: 0.5), "vectorised")
 

@@ -27,6 +27,7 @@ from unskew.composition.values import (
     Trained,
 )
 from unskew.models.layout import Layout
+from unskew.utils.unwrapped import unwrapped
 
 
 class WrongReturn(TypeError):
@@ -132,6 +133,11 @@ def _check_losses(returned: Any, step: Step, refs: Tensors) -> None:
         raise WrongReturn(
             f"returned losses of shape {tuple(returned.shape)}, and must return one per sample of "
             f"the batch, {expected}"
+        )
+    if unwrapped(step.weights).requires_grad and not unwrapped(returned).requires_grad:
+        raise WrongReturn(
+            "returned losses that do not depend on the weights; without detach(), item() and "
+            "torch.no_grad() they do"
         )
 
 

@@ -78,7 +78,7 @@ class _Hashes:
         self._seen.add(id(code))
         module = sys.modules.get(_module_name(code))
         text = _class_text(code) if isinstance(code, type) else _text(code)
-        if self._add_files(module):
+        if _is_users(code) and self._add_files(module):
             self.put(code_name(Path(str(getattr(module, "__file__", "")))), text)
             return
         self.put(name or str(getattr(code, "__qualname__", type(code).__qualname__)), text)

@@ -31,6 +31,7 @@ from unskew.composition.values import Beginning, Client, ExtraTraining
 from unskew.engine.placement import is_accelerator
 from unskew.models.layout import Layout
 from unskew.utils.code_places import in_brackets, place_of_function
+from unskew.utils.unwrapped import unwrapped
 
 CHECKED_ROUNDS = 2
 """How many of a stage's first rounds are checked; in the second, clients have state."""
@@ -241,7 +242,7 @@ def _state(value: object, *, content: bool = True) -> object:
     """
     match value:
         case Tensor():
-            plain = _unwrapped(value)
+            plain = unwrapped(value)
             version = None if plain.is_inference() else plain._version
             return version, _checksum(plain) if content else None
         case np.ndarray():
@@ -253,14 +254,6 @@ def _state(value: object, *, content: bool = True) -> object:
         return pickle.dumps(value)  # generators, for example
     except Exception:  # any object may refuse to be pickled
         return repr(value)
-
-
-def _unwrapped(tensor: Tensor) -> Tensor:
-    """Return the tensor of a whole cohort, where vmap shows one client's."""
-    functorch: Any = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return tensor
 
 
 def _checksum(tensor: Tensor) -> int | None:

@@ -79,6 +79,7 @@ class Chunk:
             for client, task in zip(clients, self._tasks, strict=True):
                 errors.client = client.id
                 starts.append(method.prepare(client, task.payload, task.state))
+                _check_refs(starts[-1], starts[0])
         with error_context(_ANY_CLIENT, round_, "training"):
             rows, steps, losses, effective_steps, refs = self._train(starts)
             accuracies: list[float] | list[None] = [None] * len(clients)
@@ -248,6 +249,16 @@ def _counts_and_steps(block: Steps) -> tuple[Tensor, Tensor]:
     counts = torch.from_numpy(block.counts)
     steps = torch.arange(block.first, block.first + len(counts))
     return counts, steps[:, None].expand(counts.shape)
+
+
+def _check_refs(start: Start, first: Start) -> None:
+    """Raise if a client's references cannot be stacked with those of the first client."""
+    own, others = ({name: tuple(ref.shape) for name, ref in s.refs.items()} for s in (start, first))
+    if own != others:
+        raise TypeError(
+            f"its refs {own} differ in name or shape from those of another client, {others}, and "
+            "runner='vectorised' trains both together; use runner='loop' or 'processes'"
+        )
 
 
 def _split_refs(

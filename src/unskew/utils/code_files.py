@@ -76,7 +76,7 @@ def is_local(path: Path) -> bool:
 def _file_of(module: ModuleType | None) -> Path | None:
     """Return the file of a module; None for ``__main__``, whose code may be typed or pickled."""
     file = getattr(module, "__file__", None)
-    if module is None or file is None or module.__name__ == "__main__":
+    if module is None or file is None or module is sys.modules.get("__main__"):
         return None
     path = Path(file)
     return path if path.suffix == ".py" and _source(path) is not None else None
