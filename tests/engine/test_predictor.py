@@ -167,3 +167,17 @@ def test_the_preprocessing_counts_in_the_first_round(folder):
         assert first[name] - second[name] == number > 0
     assert run.metrics[0]["preprocessing"] == vars(sent)
     assert run.cost.bytes_up == 10 * second["bytes_up"] + sent.bytes_up
+
+
+def test_a_run_that_was_read_knows_categories_with_unprintable_characters(tmp_path):
+    wards = ("eyes", "heart\u200f", "lung\x0b2")
+    rows = [
+        {"age": i % 9, "ward": wards[i % 3], "ill": "ny"[i % 3 == 1], "site": "ns"[i % 2]}
+        for i in range(60)
+    ]
+    federation = us.Federation.from_table(rows, label="ill", client="site", holdout=0.2)
+    run = us.train(federation, rounds=5, lr=0.5, out=tmp_path / "run")
+    new = [{"age": 4, "ward": ward} for ward in wards]
+    expected = run.predictor.predict_proba(new)
+    assert len(np.unique(expected)) == expected.size
+    np.testing.assert_array_equal(read_run(tmp_path / "run").predictor.predict_proba(new), expected)

@@ -17,8 +17,12 @@ _SUSPICIOUS = re.compile(
 """Bytes that occur in any JSON text with a character that is not printable."""
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, with its texts made printable."""
+def read_json_object(path: Path, *, verbatim: str | None = None) -> dict[str, Any]:
+    """Return the object in a JSON file, with its texts made printable.
+
+    Those below the key ``verbatim``, such as categories that cells are compared with, stay as they
+    are.
+    """
     if path.exists() and not path.is_file():  # a pipe would never end
         raise UnskewError(f"{path}: is not a file")
     try:
@@ -27,8 +31,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
         raise UnskewError(f"{path}: cannot be read: {error.strerror}") from None
     value = parse_json_object(content, f"{path}: is not JSON")
     if _SUSPICIOUS.search(content):
+        kept = {verbatim: value[verbatim]} if verbatim in value else {}
         cleaned: dict[str, Any] = _printable(value)
-        return cleaned
+        return cleaned | kept
     return value
 
 

@@ -28,7 +28,7 @@ def read_run(folder: str | Path, *, tables: bool = True) -> Run:
     when they are used; with ``tables=False`` there are none.
     """
     folder = Path(folder)
-    metadata = read_json_object(folder / RUN)
+    metadata = read_json_object(folder / RUN, verbatim="preprocessing")
     check_metadata(metadata, folder / RUN)
     identity, data = metadata["identity"], metadata["data"]
     run = Run(
