@@ -7,7 +7,6 @@ whose hooks are compared before and after each call; later rounds call the hooks
 
 import copy
 import functools
-import inspect
 import pickle
 import random
 import threading
@@ -42,6 +41,8 @@ and update the buffers."""
 _NOT_CHECKED = frozenset({"adapt", "check", "proximal_strength"})
 _STORES = (int, float, list, dict, set)
 """The types of class attributes in which a part could store something."""
+_DESCRIPTIONS = (type, Layout, Method, Part)
+"""Dataclasses without tensors that a hook could change."""
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -108,7 +109,8 @@ class _CheckedHook:
         names: Sequence[str] = (),
     ) -> Any:
         if not names:
-            names = [*inspect.signature(getattr(type(self.part), self.name)).parameters][1:]
+            code = getattr(type(self.part), self.name).__code__
+            names = code.co_varnames[1 : code.co_argcount]
         received = {**dict(zip(names, args, strict=False)), **options}
         in_step = self.name in _IN_STEPS
         values = [pair for name, each in received.items() for pair in _leaves(name, each)]
@@ -183,8 +185,7 @@ def _leaves(label: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _has_data(value: object) -> bool:
-    described = isinstance(value, type | Layout | Method | Part)
-    return is_dataclass(value) and not described
+    return is_dataclass(value) and not isinstance(value, _DESCRIPTIONS)
 
 
 def _attributes(part: Part) -> dict[str, object]:
@@ -193,7 +194,9 @@ def _attributes(part: Part) -> dict[str, object]:
         name: value for name, value in _held_by(part).items() if not isinstance(value, _CheckedHook)
     }
     for cls in type(part).__mro__:
-        for name, value in vars(cls).items() if issubclass(cls, Part) else ():
+        if not issubclass(cls, Part) or cls.__module__.startswith("unskew."):
+            continue
+        for name, value in vars(cls).items():
             if not name.startswith("_") and isinstance(value, _STORES):
                 held[f"{cls.__name__}.{name}"] = value
     found: dict[str, object] = {}
