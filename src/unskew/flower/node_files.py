@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from unskew.flower.wire import Refusal
@@ -41,6 +41,13 @@ class NodeFiles:
         """Return the content of a file; None if there is none."""
         path = self._at(path_name(name))
         return path.read_bytes() if path.is_file() else None
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a file, which may be long."""
+        path = self._at(path_name(name))
+        if path.is_file():
+            with path.open("rb") as file:
+                yield from file
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file atomically, readable only by its owner, and return its path."""

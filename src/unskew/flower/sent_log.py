@@ -44,8 +44,9 @@ class SentLog:
             record = self._context.state.config_records.get(_RECORD, ConfigRecord())
             return int(str(record.get("messages", 0)))  # of all runs with this context
         key = json.dumps({"node": self._node, "run": run})[1:-1].encode()
-        lines = (self._files.read(SENT) or b"").splitlines()
-        return sum(key in line and b'"kind": "refusal"' not in line for line in lines)
+        return sum(
+            key in line and b'"kind": "refusal"' not in line for line in self._files.lines(SENT)
+        )
 
     def add(self, message: Outgoing) -> None:
         """Write the line of a message, before the message leaves."""
