@@ -345,7 +345,7 @@ def test_a_node_refuses_too_little_noise_and_too_many_rounds():
     )  # fmt: skip
     layout = FunctionalModel(make(grids.MODEL, (5,), 3)).layout.fingerprint
     with pytest.raises(
-        Refusal, match=r"its privacy budget needs noise .*, but the server requests 0.01"
+        Refusal, match=r"its privacy budget needs more noise than 0\.01, which the server requests"
     ):
         node.context(request.model_copy(update={"layout": layout}))
     enough = request.model_copy(update={"layout": layout, "noise": 50.0, "round": 2})

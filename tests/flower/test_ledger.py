@@ -126,7 +126,7 @@ def test_what_a_server_invents_spends_from_the_same_budget(honest, field):
         if reason is None:
             answered.add(model_in(content))
         else:
-            needs_more_noise = reason.startswith("its privacy budget needs noise")
+            needs_more_noise = reason.startswith("its privacy budget needs more noise")
             assert needs_more_noise or " is 3 at delta 0.001, of which epsilon " in reason
     assert spent(path) <= EPSILON
     assert len(answered) <= len(releases(path)) - 2

@@ -1,7 +1,7 @@
 """Private local steps (DP-SGD), for one client and for a cohort."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -44,14 +44,26 @@ class PrivateStage:
         privacy: Privacy, stage_name: str, sizes: NDArray[np.int64], settings: Settings, rounds: int
     ) -> "PrivateStage":
         """Choose the noise for the client that spends most, if it takes part in every round."""
+        stage = PrivateStage.with_noise(privacy, stage_name, sizes, settings, 0.0)
+        noise = shared_noise_multiplier(privacy, [(q, n * rounds) for q, n in stage.schedules])
+        return replace(stage, noise_multiplier=noise)
+
+    @staticmethod
+    def with_noise(
+        privacy: Privacy,
+        stage_name: str,
+        sizes: NDArray[np.int64],
+        settings: Settings,
+        noise_multiplier: float,
+    ) -> "PrivateStage":
+        """Return the stage with noise that somebody else has chosen."""
         sizes = np.unique(sizes[sizes > 0])
         steps = local_steps(sizes, settings, couples=False)
         rates = [sampling_rate(int(size), settings.batch_size) for size in sizes]
         schedules = tuple(zip(rates, steps.tolist(), strict=True))
-        noise = shared_noise_multiplier(privacy, [(rate, n * rounds) for rate, n in schedules])
         per_epoch = -(-sizes // settings.batch_size)
-        passes = int((-(-steps // per_epoch)).max())
-        return PrivateStage(privacy, stage_name, noise, schedules, passes)
+        passes = int((-(-steps // per_epoch)).max(initial=0))
+        return PrivateStage(privacy, stage_name, noise_multiplier, schedules, passes)
 
     def spent(self, rounds: int) -> dict[str, float]:
         """Return what ``rounds`` rounds have spent, according to the accountant.

@@ -111,7 +111,7 @@ class Node:
                 state_store.write((request.stage_index, request.round), request.state, new_state)
             return _reply(client, request, trained, finished, has_new_state=has_new_state)
 
-        if client.private is None or not self.secret_noise:
+        if client.private is None or not client.private.schedules or not self.secret_noise:
             return reply(), None
         asked = hash_of_request(request, tensors)
         release = Release.of_round(request.run, request.round, asked, client.private)
@@ -256,17 +256,18 @@ class Node:
     def _private(self, context: ClientContext, stage: Stage, request: Request) -> ClientContext:
         """Make the steps private, with the noise that the server requests for all clients."""
         assert stage.privacy is not None
-        sizes, rounds = context.federation.train.sizes, rounds_of(stage, context.settings)
-        needed = PrivateStage.of(stage.privacy, stage.name, sizes, context.settings, rounds)
-        noise = request.noise or 0.0  # without noise, the budget is exceeded at once
+        noise, rounds = request.noise or 0.0, rounds_of(stage, context.settings)
         secret = secrets.randbits(62) if self.secret_noise else None
-        requested = replace(needed, noise_multiplier=noise, secret=secret)
-        if not requested.spent(rounds)["epsilon"] <= stage.privacy.epsilon:
+        requested = PrivateStage.with_noise(
+            stage.privacy, stage.name, context.federation.train.sizes, context.settings, noise
+        )
+        cost = requested.spent(rounds)["epsilon"] if requested.schedules else 0.0
+        if not cost <= stage.privacy.epsilon:
             raise Refusal(
-                f"its privacy budget needs noise {needed.noise_multiplier:.4g}, but the server "
-                f"requests {noise:.4g}"
+                f"its privacy budget needs more noise than {noise:.4g}, which the server requests: "
+                f"{rounds} rounds would cost epsilon {cost:.4g} of {stage.privacy.epsilon:g}"
             )
-        return replace(context, private=requested)
+        return replace(context, private=replace(requested, secret=secret))
 
     @cached_property
     def _method_name(self) -> str:
