@@ -61,6 +61,18 @@ def test_what_a_method_does_not_declare_is_not_claimed(terminal):
     assert terminal.json("methods", "ida+fedprox")["sent to clients"] == "model"
 
 
+@pytest.mark.parametrize("runner", ["loop", "vectorised"])
+def test_a_hook_that_changes_what_it_receives_is_an_error_that_leads_to_the_line(terminal, runner):
+    line = "        trainable ="
+    impure = FILE.replace(line, f"        start.received.mul_(0.9)\n{line}")
+    Path("impure.py").write_text(impure, encoding="utf-8")
+    options = ("--clients", 4, "--rounds", 2, "--seeds", 1, "--set", f"runner={runner}")
+    error = terminal.error("compare", "--methods", "fedavg,impure.py:Proximal", *options)
+    text = " ".join(error.split())
+    assert "prepare of 'proximal' (impure.py, line 16) changed" in text
+    assert "start.received in place" in text
+
+
 def test_tuning_searches_the_grid_of_the_class(terminal):
     rows = terminal.json(
         *("compare", "--rounds", 2, "--seeds", 1, "--methods", "my.py:Proximal", "--tune"),

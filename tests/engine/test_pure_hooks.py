@@ -165,7 +165,7 @@ CHEATS = {
     CentersInPlace: "client_weights of 'centersinplace' .*changed uploads.stack in place",
     CentersWithNumpy: "client_weights of 'centerswithnumpy' .*changed uploads.stack in place",
     DrawsWeights: "client_weights of 'drawsweights' .*drew from the global generator of torch",
-    ShrinksTheStart: r"prepare of 'shrinksthestart' .*changed start.\w+ in place",
+    ShrinksTheStart: r"prepare of 'shrinksthestart' .*changed .*start.received in place",
     ScalesSamples: "prepare of 'scalessamples' .*changed client.x in place",
     DrawsInPrepare: "prepare of 'drawsinprepare' .*drew from the global generator of torch",
     DrawsWithNumpy: "finish of 'drawswithnumpy' .*drew from the global generator of NumPy",
@@ -198,6 +198,22 @@ def test_the_error_says_how_to_draw_and_that_works(federation):
         us.train(federation, method, runner=each, **options) for each in RUNNERS[::2]
     )
     assert torch.equal(vector_of(loop), vector_of(processes))
+
+
+CHECKED = []
+
+
+class RecordsChecks(ClientSide):
+    def prepare(self, client, start, payload, state):
+        CHECKED.append((client.round, "prepare" in vars(self)))
+        return start
+
+
+@pytest.mark.parametrize("runner", RUNNERS[:2])
+def test_later_rounds_call_the_hooks_themselves(federation, runner):
+    CHECKED.clear()
+    us.train(federation, RecordsChecks(), rounds=4, runner=runner)
+    assert set(CHECKED) == {(0, True), (1, True), (2, False), (3, False)}
 
 
 DROPOUT = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3))

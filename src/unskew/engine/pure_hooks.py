@@ -121,12 +121,16 @@ class _CheckedHook:
         except FrozenInstanceError as error:
             name = str(error).rpartition(" ")[2].strip("'")  # "cannot assign to field 'count'"
             raise self._stored(name) if hasattr(self.part, name) else error from None
-        for (label, value), state in zip(values, before, strict=True):
-            if _state(value, content=not in_step) != state:
-                raise self._error(
-                    f"changed {label} in place, which others use too; compute a new tensor, such "
-                    "as x * 0.9 in place of x.mul_(0.9) or x *= 0.9, and return it"
-                )
+        spoiled = [
+            label
+            for (label, value), state in zip(values, before, strict=True)
+            if _state(value, content=not in_step) != state
+        ]
+        if spoiled:  # one tensor may have several names
+            raise self._error(
+                f"changed {' and '.join(spoiled[:3])} in place, which others use too; compute a "
+                "new tensor, such as x * 0.9 in place of x.mul_(0.9) or x *= 0.9, and return it"
+            )
         used = _first_difference(generators, _generators(in_step=in_step))
         if used is not None:
             raise self._error(
