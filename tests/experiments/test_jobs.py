@@ -63,7 +63,7 @@ class Broken(ClientSide):
 
 
 def test_an_error_is_raised_and_ends_the_other_runs(federation):
-    with pytest.raises(UnskewError, match="in prepare: RuntimeError: out of luck"):
+    with pytest.raises(UnskewError, match="prepare of 'broken' raised RuntimeError: out of luck"):
         us.compare(federation, [Broken(), "fedavg"], jobs=2, **{**OPTIONS, "rounds": 100_000})
     assert not multiprocessing.active_children()
 

@@ -153,7 +153,9 @@ class Broken(ClientSide):
 
 
 def test_an_error_is_raised_with_its_traceback(federation, tmp_path, workers):
-    with pytest.raises(UnskewError, match="in prepare: RuntimeError: out of luck") as caught:
+    with pytest.raises(
+        UnskewError, match="prepare of 'broken' raised RuntimeError: out of luck"
+    ) as caught:
         us.compare(federation, [Broken(), "fedavg"], on=workers, out=tmp_path, **OPTIONS)
     assert "test_cluster.py" in "".join(caught.value.__notes__)
 
