@@ -89,7 +89,9 @@ def test_models_are_averaged_by_samples_and_the_global_one_is_their_mean():
     assert [each.item() for each in method.outputs(server)] == [4.0, 20.0]  # one has no clients
 
 
-@pytest.mark.parametrize("method", ["ifca:models=3", "ifca:models=2+fedper", "fesem", "cfl"])
+@pytest.mark.parametrize(
+    "method", ["ifca:models=3", "ifca:models=2+fedper:fallback=average", "fesem", "cfl"]
+)
 def test_the_models_are_also_evaluated_separately(federation, method):
     run = us.train(federation, method, **OPTIONS)
     assert 0 <= run.last("outputs") <= 1
