@@ -221,6 +221,10 @@ def test_values_that_too_few_rows_hold_do_not_leave_a_client():
     everything = summarise_columns(columns, schema, parse_prepare("federated"))
     assert everything["ward"] == {"missing": 1, "counts": {"A": 2, "B": 1, "C": 1}}
     assert everything["note"]["counts"] == {"a": 3, "cough": 1, "pain": 2, "rash": 1}
+    numbers = {"age": Column.of(np.arange(11.0))}
+    robust = parse_prepare("federated:scale=robust,min_cell=5")
+    sketch = summarise_columns(numbers, {"age": Declared("number")}, robust)["age"]["sketch"]
+    assert sketch == {"values": [2.0, 8.0], "weights": [5, 6]}
     shared = prepared(VISITS, "federated:min_cell=2").transform
     assert shared.columns[1].levels == ("A",)
     assert np.array(apply(shared, VISITS[0]))[:, 2:4].tolist() == [[1, 0], [0, 1], [1, 0]]

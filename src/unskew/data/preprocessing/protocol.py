@@ -185,6 +185,8 @@ def _summary(name: str, column: Column, declared: Declared, prepare: Prepare) ->
         summary = {**missing, **vars(Moments.of(values))}
         if prepare.scale == "robust":
             points = len(values) if prepare.mode == "pooled" else prepare.points
+            if prepare.min_cell > 1:  # every value that leaves stands for as many rows
+                points = min(points, max(1, len(values) // prepare.min_cell))
             summary["sketch"] = QuantileSketch.of(values, points).to_json()
         return summary
     if declared.kind == "text":
