@@ -1,12 +1,18 @@
 """A dishonest server asks a node for anything: it gets a refusal that names the field."""
 
+import json
+import time
+
 import pytest
 
 grids = pytest.importorskip("grids")
 
 import numpy as np  # noqa: E402
-from flwr.app import Array  # noqa: E402
+from flwr.app import Array, ConfigRecord, RecordDict  # noqa: E402
 from hostile import ask, honest_run, plain_request, refusal_of, with_array, with_request  # noqa: E402
+
+from unskew.flower.requests import PrepareRequest  # noqa: E402
+from unskew.flower.wire import Refusal  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +86,23 @@ def test_a_model_of_another_shape_is_refused(grid, shape):
         changed = with_array(message, tensor, Array(np.zeros(shape, np.float32)))
         reply, _ = ask(grid, name, changed)
         assert "model" in refusal_of(reply) or "global" in refusal_of(reply)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"ward": ["category", None, None, [5] * 600_000]},
+        {str(i): ["bad", None, None, None] for i in range(40_000)},
+        {"ward": ["category", None, None, ["a"]] * 40_000},
+    ],
+    ids=("levels", "columns", "parts"),
+)
+def test_a_request_with_very_many_wrong_values_is_refused_at_once(schema):
+    plain = {"run": "r", "prepare": "federated", "step": "summarise", "schema": schema}
+    content = RecordDict({"request": ConfigRecord({"json": json.dumps(plain)})})
+    start = time.perf_counter()
+    with pytest.raises(Refusal, match=r"schema|values are wrong"):
+        PrepareRequest.of(content, 2_000_000)
+    assert time.perf_counter() - start < 2
+    with pytest.raises(Refusal, match="JSON of at most 1000 characters"):
+        PrepareRequest.of(content, 1000)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from logging import ERROR
+from logging import DEBUG, ERROR
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,13 @@ from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
 from unskew.flower.node_files import default_state
 from unskew.flower.policy import Policy
-from unskew.flower.requests import Greeting, PrepareRequest, Request, read_arrays
+from unskew.flower.requests import (
+    Greeting,
+    PrepareRequest,
+    Request,
+    forms_for_the_method,
+    read_arrays,
+)
 from unskew.flower.sent_log import Outgoing, SentLog
 from unskew.flower.site import Data, DataFn, Site, name_of
 from unskew.flower.wire import (
@@ -111,7 +117,7 @@ def client_app(
                 outgoing = handler(node(context), message, context)
                 log_of_sent.add(outgoing)
             except Exception as error:
-                outgoing = Outgoing(refusal(_describe_without_data(error)), REFUSAL)
+                outgoing = Outgoing(refusal(_describe_without_data(error, message)), REFUSAL)
                 with suppress(Refusal):  # a refusal holds no data
                     log_of_sent.add(outgoing)
             return Message(outgoing.content, reply_to=message)
@@ -135,12 +141,14 @@ def _describe_node(node: Node, message: Message, context: Context) -> Outgoing:
 
 
 def _prepare(node: Node, message: Message, context: Context) -> Outgoing:
-    request = PrepareRequest.of(message.content)
+    raw = node.site.raw
+    if raw is None:
+        raise Refusal("it has no raw table to prepare")
+    request = PrepareRequest.of(message.content, raw.largest_request)
     _check_messages(node, request.run, context)
     reply = node.preprocessing(request.run, context).reply_to(request)
     content = RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
-    raw = node.site.raw
-    epsilon = raw.prepare.budget if raw is not None and request.step == "summarise" else None
+    epsilon = raw.prepare.budget if request.step == "summarise" else None
     return Outgoing(content, request.step, request.run, epsilon=epsilon)
 
 
@@ -185,11 +193,18 @@ def _policy(context: Context, own: Policy | None) -> Policy:
         raise Refusal(str(error)) from None
 
 
-def _describe_without_data(error: Exception) -> str:
-    """Describe an error without its text, which may contain data; log it in full on the node."""
+def _describe_without_data(error: Exception, message: Message) -> str:
+    """Describe an error without its text, which may contain data; log it in full on the node.
+
+    Tensors whose form only the method knows are what a server can make its code fail with: then
+    the traceback is of no use to the site, and is logged for debugging only.
+    """
     if isinstance(error, Refusal):
         return str(error)
-    log(ERROR, "unskew: this node failed", exc_info=error)
+    forms = forms_for_the_method(message.content)
+    if forms:
+        log(ERROR, "unskew: this node failed, given %s by the server: %s", forms, str(error))
+    log(DEBUG if forms else ERROR, "unskew: this node failed", exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None
     cause = error.__cause__ if isinstance(error, ClientFailed) and error.__cause__ else error
     if isinstance(cause, HookFailed):

@@ -299,6 +299,8 @@ def _complete_model(model: Tensor, context: ClientContext, state: Tensors) -> Te
         raise Refusal(f"it received a model of {len(model)} numbers, which its network cannot use")
     complete = torch.zeros(layout.size)
     hidden = hidden_from_server(method, layout)
+    if hidden is not None and _HIDDEN not in state:
+        raise Refusal("state: must name the state that completes the model that it received")
     if hidden is not None:
         complete[hidden] = state[_HIDDEN]
     complete[mask] = model

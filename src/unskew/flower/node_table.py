@@ -89,6 +89,15 @@ class RawSamples:
             digest.update(values.tobytes())
         return digest.hexdigest()[:32]
 
+    @property
+    def largest_request(self) -> int:
+        """How many characters a server needs to describe the columns, their categories and words.
+
+        A million for names and declared categories, and more as the node's own options allow.
+        """
+        categories = self.prepare.max_categories * len(self.columns)
+        return 1_000_000 + 100 * self.prepare.words + 200 * categories
+
     def train_columns(self) -> dict[str, Column]:
         """Return the columns of the training samples."""
         return self._columns_of(self.placed.train)

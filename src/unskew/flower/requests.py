@@ -4,7 +4,7 @@ A node refuses anything else before it computes: with the field's name, and with
 and memory that the message cannot change.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -23,7 +23,7 @@ from unskew.data.preprocessing.declared import Declared, read_schema
 from unskew.data.preprocessing.transform import Transform
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
-from unskew.flower.wire import ARRAYS, REQUEST, Refusal, to_tensors
+from unskew.flower.wire import ARRAYS, MAX_REASON, MODEL, REQUEST, Refusal, to_tensors
 from unskew.utils.specs import explain
 
 MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
@@ -46,9 +46,6 @@ class ServerMessage(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    largest: ClassVar[int] = 100_000
-    """The number of characters that are read, at most."""
-
     run: Annotated[str, Field(min_length=1, max_length=200)]
     """The id of the run; a resumed run keeps its id."""
 
@@ -57,18 +54,21 @@ class ServerMessage(BaseModel):
         return ConfigRecord({"json": self.model_dump_json(by_alias=True)})
 
     @classmethod
-    def of(cls, content: RecordDict) -> Self:
-        """Read the request of a message; refuse one that is not as declared here."""
+    def of(cls, content: RecordDict, largest: int = 100_000) -> Self:
+        """Read the request of a message; refuse one that is not as declared here.
+
+        No more than ``largest`` characters are read.
+        """
         try:
-            return cls._parsed(content.config_records.get(REQUEST, ConfigRecord()))
+            return cls._parsed(content.config_records.get(REQUEST, ConfigRecord()), largest)
         except ValidationError as error:
             raise Refusal(f"request: {explain(error, cls)}") from None
 
     @classmethod
-    def _parsed(cls, record: ConfigRecord) -> Self:
+    def _parsed(cls, record: ConfigRecord, largest: int) -> Self:
         text = record.get("json")
-        if not isinstance(text, str) or len(text) > cls.largest:
-            raise Refusal(f"request: must be JSON of at most {cls.largest} characters")
+        if not isinstance(text, str) or len(text) > largest:
+            raise Refusal(f"request: must be JSON of at most {largest} characters")
         return cls.model_validate_json(text)
 
 
@@ -80,7 +80,8 @@ class Greeting(ServerMessage):
         return ConfigRecord({"run": self.run})
 
     @classmethod
-    def _parsed(cls, record: ConfigRecord) -> Self:
+    def _parsed(cls, record: ConfigRecord, largest: int) -> Self:
+        del largest
         return cls.model_validate(dict(record))
 
 
@@ -136,9 +137,6 @@ def _read_schema(plain: Any) -> dict[str, Declared]:
 class PrepareRequest(ServerMessage):
     """What a node is asked before the first round."""
 
-    largest: ClassVar[int] = 64_000_000
-    """Room for the words of a text column."""
-
     prepare: _Text
     step: Literal["describe", "summarise", "apply"]
     client: _Client = 0
@@ -177,3 +175,11 @@ def read_arrays(content: RecordDict, megabytes: int) -> dict[str, Tensor]:
         if tensor.dtype not in _DTYPES:
             raise Refusal(f"{name}: must be of float32, float64, int64 or bool")
     return tensors
+
+
+def forms_for_the_method(content: RecordDict) -> str:
+    """Return the names and shapes of a message's tensors besides its models, for a log."""
+    arrays = content.array_records.get(ARRAYS, ArrayRecord())
+    models = (MODEL, "global", "vector")
+    forms = [f"{name} of {array.shape}" for name, array in arrays.items() if name not in models]
+    return ", ".join(forms)[:MAX_REASON]

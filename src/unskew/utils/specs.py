@@ -26,6 +26,9 @@ OPTIONS = ConfigDict(
 NONE_IS_A_WORD = BeforeValidator(lambda value: "none" if value is None else value)
 """For options with the choice ``none``, which spec strings parse as None."""
 
+MAX_PROBLEMS = 20
+"""How many problems an error lists: whoever sends a million gets no million lines."""
+
 T = TypeVar("T")
 PydanticModel = TypeVar("PydanticModel", bound=BaseModel)
 
@@ -116,7 +119,12 @@ def explain(error: ValidationError, model: type[object] | None = None) -> str:
 
     ``model`` is the pydantic model that was to be built, whose fields are suggested.
     """
-    return "; ".join(_explain_one(problem, model) for problem in error.errors())
+    if error.error_count() > 100 * MAX_PROBLEMS:  # each would be an object
+        return f"{error.error_count()} of its values are wrong"
+    problems = error.errors(include_url=False)
+    listed = [_explain_one(problem, model) for problem in problems[:MAX_PROBLEMS]]
+    more = [f"and {len(problems) - MAX_PROBLEMS} more"] * (len(problems) > MAX_PROBLEMS)
+    return "; ".join((*listed, *more))
 
 
 def _explain_one(problem: "ErrorDetails", model: type[object] | None) -> str:
