@@ -29,8 +29,8 @@ from unskew.flower.node_files import NodeFiles  # noqa: E402
 
 SECONDS = 2.0
 """How long a node may take for a message, here with at most 50 steps of a small network."""
-MEGABYTES = 500
-"""What messages may make a node allocate: some copies of its limit of 64 MB."""
+MEGABYTES = 1000
+"""How much this process may grow: messages of 80 MB, which the test itself holds several times."""
 POOLED = ("central", "data-sharing")
 SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED} | {
     "bulyan": "bulyan:f=0",
