@@ -1,5 +1,7 @@
 """Replies are checked, missing nodes are recorded, and rounds continue."""
 
+import io
+import logging
 import re
 import time
 from dataclasses import replace
@@ -21,6 +23,7 @@ grids = pytest.importorskip("grids")
 
 from flwr.app import Array, ConfigRecord, MetricRecord  # noqa: E402
 
+from unskew.flower.loopback.programs import last_error  # noqa: E402
 from unskew.flower.node import Node  # noqa: E402
 from unskew.flower.requests import Request  # noqa: E402
 from unskew.flower.site import Site  # noqa: E402
@@ -264,6 +267,27 @@ def test_an_error_on_a_node_is_reported_by_type_and_hook_without_data():
     assert re.fullmatch(rf"1: it raised ValueError in prepare of 'leakyerrors' {place}", why)
     sent = [reply for name, _, reply in strategy.grid.of_kind(TRAIN) if name == "1"]
     assert all("secret" not in str(reply.content) for reply in sent)
+
+
+class FailsInRoundTwo(ClientSide):
+    def prepare(self, client, start, payload, state):
+        return payload["missing"] if client.round else start
+
+
+@pytest.mark.filterwarnings("ignore:.*left the model as it was")
+def test_an_error_on_a_node_is_in_its_own_log_in_full_once():
+    log = io.StringIO()
+    logger, handler = logging.getLogger("flwr"), logging.StreamHandler(log)
+    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    grids.run_on_grid(small_federation(), make_method("scaffold") + FailsInRoundTwo(), **OPTIONS)
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    text = log.getvalue()
+    assert text.count("this node failed, given scaffold/") == 4
+    assert text.count('return payload["missing"]') == 4
+    assert last_error(text) == "KeyError: 'missing'"
 
 
 class ShrinksTheModel(ClientSide):

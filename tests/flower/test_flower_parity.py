@@ -41,8 +41,7 @@ def assert_same(method, federation, model=grids.MODEL, **options):
     return on_flower
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(POOLED)))
+@pytest.mark.parametrize("name", long_but(("fedgen",), sorted(set(METHODS) - set(POOLED))))
 def test_every_method_gives_the_same_bits(name):
     assert_same(QUICK.get(name, name), grids.seven_clients())
 

@@ -8,10 +8,10 @@ import pytest
 grids = pytest.importorskip("grids")
 
 import numpy as np  # noqa: E402
-from flwr.app import Array, ConfigRecord, RecordDict  # noqa: E402
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict  # noqa: E402
 from hostile import ask, honest_run, plain_request, refusal_of, with_array, with_request  # noqa: E402
 
-from unskew.flower.requests import PrepareRequest  # noqa: E402
+from unskew.flower.requests import PrepareRequest, read_arrays  # noqa: E402
 from unskew.flower.wire import Refusal  # noqa: E402
 
 
@@ -77,6 +77,17 @@ def test_an_array_that_claims_more_than_was_sent_allocates_nothing(grid, data):
     reply, seconds = ask(grid, name, changed)
     assert "model: must be an array of numbers" in refusal_of(reply)
     assert seconds < 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["bool", *(f"{n}{b}" for n in ("int", "uint") for b in (8, 16, 32, 64)), *("efd")]
+)
+def test_a_method_may_send_numbers_of_any_type(kind):
+    numbers = np.ones((2, 3), kind)
+    content = RecordDict({"arrays": ArrayRecord({"mine/tensor": Array(numbers)})})
+    read = read_arrays(content, 1)["mine/tensor"]
+    assert read.numpy().dtype == np.dtype(kind)
+    assert (read.numpy() == numbers).all()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7, 7)])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from logging import DEBUG, ERROR
+from logging import ERROR
 from pathlib import Path
 from typing import Any, Literal
 
@@ -196,15 +196,14 @@ def _policy(context: Context, own: Policy | None) -> Policy:
 def _describe_without_data(error: Exception, message: Message) -> str:
     """Describe an error without its text, which may contain data; log it in full on the node.
 
-    Tensors whose form only the method knows are what a server can make its code fail with: then
-    the traceback is of no use to the site, and is logged for debugging only.
+    The log also has the form of tensors that only the method knows: a server can make its code
+    fail with them.
     """
     if isinstance(error, Refusal):
         return str(error)
     forms = forms_for_the_method(message.content)
-    if forms:
-        log(ERROR, "unskew: this node failed, given %s by the server: %s", forms, str(error))
-    log(DEBUG if forms else ERROR, "unskew: this node failed", exc_info=error)
+    given = f", given {forms} by the server" if forms else ""
+    log(ERROR, "unskew: this node failed%s", given, exc_info=error)
     hook = error.hook if isinstance(error, ClientFailed) else None
     cause = error.__cause__ if isinstance(error, ClientFailed) and error.__cause__ else error
     if isinstance(cause, HookFailed):

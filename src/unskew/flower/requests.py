@@ -6,7 +6,6 @@ and memory that the message cannot change.
 
 from typing import Annotated, Any, Literal, Self
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from pydantic import (
     BaseModel,
@@ -30,9 +29,6 @@ MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
 """The largest numbers of clients and of classes in a run: a node allocates memory for each."""
 MAX_NOISE = 1e6
 """The largest noise multiplier, as in the accountant."""
-
-_DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
-"""The types of tensors that methods send to clients."""
 
 _Text = Annotated[str, Field(max_length=10_000)]
 _StageIndex = Annotated[int, Field(ge=0, lt=1_000)]
@@ -163,18 +159,17 @@ class PrepareRequest(ServerMessage):
 
 
 def read_arrays(content: RecordDict, megabytes: int) -> dict[str, Tensor]:
-    """Read the tensors of a message; refuse those that are too large, or no arrays of numbers."""
+    """Read the tensors of a message; refuse those that are too large, or no arrays of numbers.
+
+    A method may send numbers of any type.
+    """
     arrays = content.array_records.get(ARRAYS, ArrayRecord())
     if sum(len(array.data) for array in arrays.values()) > megabytes * 1_000_000:
         raise Refusal(f"arrays: its policy allows messages of at most {megabytes} MB")
     try:
-        tensors = to_tensors(arrays)
+        return to_tensors(arrays)
     except UnskewError as error:
         raise Refusal(str(error)) from None
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _DTYPES:
-            raise Refusal(f"{name}: must be of float32, float64, int64 or bool")
-    return tensors
 
 
 def forms_for_the_method(content: RecordDict) -> str:
