@@ -4,13 +4,13 @@ import pytest
 
 from unskew.composition.accepted_sizes import AcceptedSizes
 from unskew.composition.upload_values import TRAIN_LOSS, Value
-from unskew.engine.size_checks import Limits, check_sizes
+from unskew.engine.size_checks import SizeLimits, check_sizes
 
 NOTHING = AcceptedSizes()
 
 
 def check(value, sizes, accepted=NOTHING, model=0.0):
-    return check_sizes(sizes, Limits.of_value("value", value, model), accepted)
+    return check_sizes(sizes, SizeLimits.of_value("value", value, model), accepted)
 
 
 def wrong(*arguments, **options):
@@ -82,7 +82,7 @@ def test_a_client_cannot_grow_step_by_step():
 
 def test_the_loss_of_a_single_client_is_compared_with_nothing():
     history = AcceptedSizes().after_round({"train_loss": {0: 1.0}})
-    limits = Limits.of_value("train_loss", TRAIN_LOSS, 1.0)
+    limits = SizeLimits.of_value("train_loss", TRAIN_LOSS, 1.0)
     assert not check_sizes({0: 1e9}, limits, history).wrong
     assert list(check_sizes({0: 1.0, 1: 1e9}, limits, history).wrong) == [1]
     assert list(check_sizes({0: 1.0, 1: 1e9}, limits, NOTHING).wrong) == [1]
@@ -90,7 +90,7 @@ def test_the_loss_of_a_single_client_is_compared_with_nothing():
 
 
 def test_a_model_that_moved_only_by_rounding_is_no_evidence():
-    limits = Limits.of_movement(1000.0, 5.0)
+    limits = SizeLimits.of_movement(1000.0, 5.0)
     found = check_sizes({0: 1e-7, 1: 0.3}, limits, NOTHING)
     assert not found.wrong
     assert found.sizes == {1: 0.3}

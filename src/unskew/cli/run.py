@@ -56,10 +56,8 @@ def run_config(
     from unskew.experiments.config import read_config  # noqa: PLC0415
     from unskew.experiments.training import train  # noqa: PLC0415
 
-    chosen = [
-        f"train.{name}={value}"
-        for name, value in compute_options(device, memory, precision).items()
-    ]
+    compute = compute_options(device, memory, precision)
+    chosen = [f"train.{name}={value}" for name, value in compute.items()]
     parsed = read_config(config, [*(changes or ()), *chosen])
     folder = out or parsed.out
     run = train(
@@ -71,9 +69,13 @@ def run_config(
         on=on or parsed.on,
         settings=parsed.train,
     )
-    if json:
+    _print_run(run, as_json=json)
+    exit_if_untrained([run])
+
+
+def _print_run(run: "Run", *, as_json: bool) -> None:
+    if as_json:
         print_json(_run_json(run))
-        exit_if_untrained([run])
         return
     print_rich(run.table())
     cost = run.cost
@@ -82,7 +84,6 @@ def run_config(
         f"{cost.bytes_down / 1e6:.2f} MB down"
         + (f"; written to {run.folder}" if run.folder else "")
     )
-    exit_if_untrained([run])
 
 
 def _run_json(run: "Run") -> dict[str, Any]:

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from unskew.aggregation.uploads import Uploads
+from unskew.aggregation.weighting import Diagnostics
 from unskew.composition.accepted_sizes import AcceptedSizes
 from unskew.composition.values import Beginning, Server, Stage, Tensors
 from unskew.engine.attacks import with_attack
 from unskew.engine.client import ClientContext
-from unskew.engine.cohort import ClientTask, Runner, draw_cohort
+from unskew.engine.cohort import ClientTask, CohortResult, Runner, draw_cohort
 from unskew.engine.evaluate import evaluate
 from unskew.engine.hook_checks import ServerFailed, server_error_context
 from unskew.engine.personal import ON_NODES, ClientModels, fine_tuned
@@ -103,18 +105,23 @@ def run_training(
     finally:
         if folder is not None:
             folder.close()
+    _warn_of_idle_rounds(run)
+    _warn_of_rejected_clients(run)
+    _add_results(run, stage_run, position, folder)
+    return run
+
+
+def _add_results(run: Run, task: "StageRun", position: Position, folder: RunFolder | None) -> None:
+    """Add to a run what its last stage, the task, leaves: models, states and tables."""
+    assert position.server is not None
+    run.model, run.states = task.module(position.server), position.states
+    run.client_models = task.client_models(position)
+    run.sample_weights = weights_table(position.states)
     if folder is not None:
         run.client_tables = folder.client_tables()
         run.metadata[CPUS] = folder.cpus
-    assert position.server is not None
-    _warn_of_idle_rounds(run)
-    _warn_of_rejected_clients(run)
-    run.model, run.states = stage_run.module(position.server), position.states
-    run.client_models = stage_run.client_models(position)
-    run.sample_weights = weights_table(position.states)
-    if folder is not None and run.sample_weights is not None:
-        folder.write_sample_weights(run.sample_weights)
-    return run
+        if run.sample_weights is not None:
+            folder.write_sample_weights(run.sample_weights)
 
 
 class StageRun:
@@ -286,21 +293,13 @@ def run_round(
     """Run one round; return the server, the clients' new states, and the outcome.
 
     ``states`` are those of all clients, and ``accepted`` the sizes of what was accepted in earlier
-    rounds. A rejected client keeps its previous state, since whatever
-    corrupted its model may have corrupted its new state too. Where the previous model is kept, so
-    are all states: server and clients must agree on what happened.
+    rounds. A rejected client keeps its previous state, since whatever corrupted its model may have
+    corrupted its new state too. Where the previous model is kept, so are all states: server and
+    clients must agree on what happened.
     """
     context = context.in_round(round_)
-    method, layout = context.method, context.network.layout
-    clients, settings = len(context.federation), context.settings
-    among = method.candidates(clients, round_, settings.seed)
-    cohort = draw_cohort(settings, clients, round_, among)
-    with server_error_context(round_, "broadcast"):
-        payloads = {k: method.broadcast(server, k) for k in cohort}
-    tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
-    result = runner.train(round_, tasks)
-    if context.attack is not None:
-        result = with_attack(result, cohort, layout, context.attack, context.attackers)
+    tasks, result = _train_cohort(context, runner, round_, server, states)
+    cohort = [task.client for task in tasks]
     samples = result.samples
     if samples is None:
         samples = context.federation.train.sizes[cohort].tolist()
@@ -311,7 +310,7 @@ def run_round(
         samples=samples,
         train_loss=[trained.loss for trained in result.trained],
         steps=[trained.steps for trained in result.trained],
-        traffic=round_traffic(method, layout, tasks, result),
+        traffic=round_traffic(context.method, context.network.layout, tasks, result),
         rejected=rejected,
         missing=result.missing,
     )
@@ -322,11 +321,10 @@ def run_round(
         return server, {}, replace(outcome, kept_model=reason)
     uploads = accepted_uploads(context, round_, server, result, outcome)
     if uploads is None:
-        reason = f"fewer than {settings.quorum} usable uploads; the previous model is kept"
+        reason = f"fewer than {context.settings.quorum} usable uploads; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     try:
-        with server_error_context(round_, "aggregate"):
-            updated, diagnostics = method.aggregate(server, uploads)
+        updated, diagnostics = _aggregated(context, round_, server, uploads)
     except ServerFailed:
         raise
     except UnskewError as error:
@@ -335,10 +333,6 @@ def run_round(
         reason = f"after rejections, {error}; the previous model is kept"
         return server, {}, replace(outcome, kept_model=reason)
     outcome = replace(outcome, diagnostics=diagnostics)
-    hidden = hidden_from_server(method, layout)
-    if hidden is not None:  # a mean of equal values may differ from them in the last digit
-        vector = torch.where(hidden, server.vector, updated.vector)
-        updated = replace(updated, vector=vector)
     if not bool(rows_are_finite(updated.vector)):
         reason = "the new model has infinite or undefined numbers; the previous one is kept"
         return server, {}, replace(outcome, kept_model=reason)
@@ -348,6 +342,40 @@ def run_round(
         if finished.state and k not in rejected
     }
     return updated, new_states, replace(outcome, sizes=checked.sizes)
+
+
+def _train_cohort(
+    context: ClientContext,
+    runner: Runner,
+    round_: int,
+    server: Server,
+    states: Mapping[int, Tensors],
+) -> tuple[list[ClientTask], CohortResult]:
+    """Draw the cohort of a round, broadcast to it and train it; attackers change their uploads."""
+    method, settings, clients = context.method, context.settings, len(context.federation)
+    among = method.candidates(clients, round_, settings.seed)
+    cohort = draw_cohort(settings, clients, round_, among)
+    with server_error_context(round_, "broadcast"):
+        payloads = {k: method.broadcast(server, k) for k in cohort}
+    tasks = [ClientTask(k, payloads[k], states.get(k, {})) for k in cohort]
+    result = runner.train(round_, tasks)
+    if context.attack is not None:
+        layout = context.network.layout
+        result = with_attack(result, cohort, layout, context.attack, context.attackers)
+    return tasks, result
+
+
+def _aggregated(
+    context: ClientContext, round_: int, server: Server, uploads: Uploads
+) -> tuple[Server, Diagnostics]:
+    """Aggregate the uploads; coordinates that the server does not see stay as they were."""
+    with server_error_context(round_, "aggregate"):
+        updated, diagnostics = context.method.aggregate(server, uploads)
+    hidden = hidden_from_server(context.method, context.network.layout)
+    if hidden is not None:  # a mean of equal values may differ from them in the last digit
+        vector = torch.where(hidden, server.vector, updated.vector)
+        updated = replace(updated, vector=vector)
+    return updated, diagnostics
 
 
 def _warn_of_idle_rounds(run: Run) -> None:

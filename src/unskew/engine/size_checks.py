@@ -22,7 +22,7 @@ _UNDECIDED = "that of the other reply, and nothing tells which of the two is wro
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """What one quantity may be, whatever the other replies and earlier rounds say."""
 
     name: str
@@ -44,7 +44,7 @@ class Limits:
     """Whether a single reply is accepted, because nothing depends on its size."""
 
     @classmethod
-    def of_movement(cls, times: float, model: float) -> "Limits":
+    def of_movement(cls, times: float, model: float) -> "SizeLimits":
         """Return the limits of the distance that a model moves, given the size that it had."""
 
         def say(ratio: float, what: str) -> str:
@@ -61,7 +61,7 @@ class Limits:
         )
 
     @classmethod
-    def of_value(cls, name: str, value: Value, model: float) -> "Limits":
+    def of_value(cls, name: str, value: Value, model: float) -> "SizeLimits":
         """Return the limits of a value that is sent beside the model.
 
         Its unit is unknown, so the model's size is a weaker hint. A value with a floor has its own
@@ -105,7 +105,9 @@ class SizeCheck:
     sizes: Mapping[int, float] = field(default_factory=dict)
 
 
-def check_sizes(sizes: Mapping[int, float], limits: Limits, accepted: AcceptedSizes) -> SizeCheck:
+def check_sizes(
+    sizes: Mapping[int, float], limits: SizeLimits, accepted: AcceptedSizes
+) -> SizeCheck:
     """Compare the sizes of one quantity, by client."""
     counted = {k: size for k, size in sizes.items() if size > limits.negligible}
     if len(counted) < 3:
@@ -119,7 +121,9 @@ def check_sizes(sizes: Mapping[int, float], limits: Limits, accepted: AcceptedSi
     return _without(counted, wrong)
 
 
-def _check_few(sizes: Mapping[int, float], limits: Limits, accepted: AcceptedSizes) -> SizeCheck:
+def _check_few(
+    sizes: Mapping[int, float], limits: SizeLimits, accepted: AcceptedSizes
+) -> SizeCheck:
     """Check one or two sizes: only the larger one can be wrong."""
     if not sizes:
         return SizeCheck()

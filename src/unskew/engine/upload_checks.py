@@ -22,7 +22,7 @@ from unskew.engine.client import ClientContext
 from unskew.engine.cohort import ClientTask, CohortResult
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.round_metrics import RoundOutcome
-from unskew.engine.size_checks import MOVEMENT, Limits, SizeCheck, check_sizes
+from unskew.engine.size_checks import MOVEMENT, SizeCheck, SizeLimits, check_sizes
 from unskew.engine.traffic import hidden_from_server
 from unskew.errors import UnskewError
 from unskew.models.layout import Layout, TensorKind
@@ -203,12 +203,12 @@ class _ModelSizes:
             moved = self._result.stack[row].double()[mask] - sent
             distances[k] = float(torch.linalg.vector_norm(moved))
             size = max(size, float(torch.linalg.vector_norm(sent)))
-        return check_sizes(distances, Limits.of_movement(bound, size), accepted)
+        return check_sizes(distances, SizeLimits.of_movement(bound, size), accepted)
 
-    def limits(self, name: str, value: Value, sizes: Mapping[int, float]) -> Limits:
+    def limits(self, name: str, value: Value, sizes: Mapping[int, float]) -> SizeLimits:
         """Return the limits of a value; the size of the model counts where the replies are few."""
         few = len(sizes) < 3 or sum(size > 0 for size in sizes.values()) < 3
-        return Limits.of_value(name, value, self._size if few else 0.0)
+        return SizeLimits.of_value(name, value, self._size if few else 0.0)
 
     @cached_property
     def _size(self) -> float:

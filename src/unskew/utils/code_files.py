@@ -125,21 +125,25 @@ def _local_imports(tree: ast.AST, path: Path) -> Iterator[Path]:
     """Yield the local files that a file imports, also inside functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _files_of_name(alias.name, path.parent)
+            yield from _absolute_files((alias.name for alias in node.names), path.parent)
         elif isinstance(node, ast.ImportFrom):
             names = [alias.name for alias in node.names]
             if node.level:
                 yield from _relative_files(path.parents[node.level - 1], node.module, names)
             else:
-                for name in names:
-                    yield from _files_of_name(f"{node.module}.{name}", path.parent)
+                dotted = (f"{node.module}.{name}" for name in names)
+                yield from _absolute_files(dotted, path.parent)
 
 
 def _relative_files(folder: Path, module: str | None, names: Iterable[str]) -> Iterator[Path]:
     base = folder.joinpath(*(module or "").split("."))
     for each in (base, *(base / name for name in names)):
         yield from _existing((each.with_suffix(".py"), each / "__init__.py"))
+
+
+def _absolute_files(names: Iterable[str], folder: Path) -> Iterator[Path]:
+    for name in names:
+        yield from _files_of_name(name, folder)
 
 
 def _files_of_name(name: str, folder: Path) -> Iterator[Path]:
