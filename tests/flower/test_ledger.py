@@ -54,6 +54,13 @@ def spent(path, delta=DELTA):
     return LedgerFile.model_validate_json(path.read_bytes()).spent().epsilon(delta)
 
 
+def logged(path):
+    """The epsilon of all messages that the node of a ledger has sent, by its log."""
+    node = json.loads(path.read_text())["node"]
+    lines = map(json.loads, (path.parents[2] / "sent.jsonl").read_text().splitlines())
+    return sum(each["epsilon"] or 0.0 for each in lines if each["node"] == node)
+
+
 def releases(path):
     return LedgerFile.model_validate_json(path.read_bytes()).releases
 
@@ -67,9 +74,7 @@ def test_an_honest_run_spends_what_its_method_states(honest):
     assert [hostile.reason_in(reply.content) for *_, reply in exchanges] == [None] * 3
     assert [each.what for each in releases(path)] == [f"task, round {n}" for n in (1, 2, 3)]
     assert 0.9 * EPSILON < spent(path) <= EPSILON
-    log = (path.parents[2] / "sent.jsonl").read_text().splitlines()
-    sent = [each for each in map(json.loads, log) if (each["node"], each["kind"]) == ("0", "train")]
-    assert sum(each["epsilon"] for each in sent) == pytest.approx(spent(path))
+    assert logged(path) == pytest.approx(spent(path))
 
 
 def test_200_repeats_of_a_round_get_the_same_bits(honest):
@@ -78,6 +83,7 @@ def test_200_repeats_of_a_round_get_the_same_bits(honest):
     replies = {model_in(hostile.repeat(grid, exchanges[1])) for _ in range(200)}
     assert replies == {model_in(exchanges[1][2].content)}
     assert path.read_bytes() == before
+    assert logged(path) == pytest.approx(spent(path))
 
 
 def test_replayed_and_reordered_rounds_get_what_they_got_or_are_refused(tmp_path):
@@ -262,7 +268,7 @@ def test_300_invented_runs_get_one_release_of_statistics(tmp_path):
         content = hostile.repeat(grid, exchange, run=f"invented-{n}", schema=asked)
         assert "is 1, of which epsilon 0 is left" in hostile.reason_in(content)
     assert len(releases(path)) == 1
-    assert spent(path) == 1
+    assert spent(path) == logged(path) == 1
 
 
 # Processes.

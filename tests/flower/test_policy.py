@@ -140,13 +140,49 @@ def test_a_message_that_cannot_be_logged_does_not_leave(tmp_path, policy_file):
         run_with(policy_file(""), state=tmp_path / "state", sites=tuple("0123456"))
 
 
+def test_of_a_refusal_that_cannot_be_logged_only_that_leaves(tmp_path, policy_file):
+    state, policy = tmp_path / "state", policy_file("")
+    grid = run_with(policy, state=state).grid
+    name, message, _ = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    policy.write_text("limits.steps = 1")
+    assert "its policy allows 1 steps" in refusal_of(ask(grid, name, message)[0])
+    (state / "sent.jsonl").unlink()
+    (state / "sent.jsonl").mkdir()
+    refused = refusal_of(ask(grid, name, message)[0])
+    assert refused == "it cannot log what it sends: Is a directory"
+
+
 def test_refusals_are_logged_with_their_reason(tmp_path, policy_file):
     grid = run_with(policy_file(""), state=tmp_path / "state").grid
     name, message, _ = grid.of_kind("train.unskew")[0]
-    ask(grid, name, with_request(message, {**plain_request(message), "round": -1}))
+    asked = plain_request(message)
+    ask(grid, name, with_request(message, {**asked, "round": -1}))
     line = lines_of(tmp_path / "state")[-1]
     assert "round must be greater" in line["reason"]
     assert (line["kind"], line["values"]) == ("refusal", {"reason": []})
+    assert (line["run"], line["stage"], line["round"]) == (asked["run"], "task", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "run", "stage", "round_"),
+    [
+        ({"method": "fedprox"}, None, "task", 1),
+        ({"round": 50}, None, "task", 50),
+        ({"stage_index": 7}, None, None, 1),
+        ({"settings": "x" * 200_000}, None, "task", 1),
+        ({"run": "x" * 201, "round": True, "stage_index": [0]}, "", None, None),
+    ],
+)
+def test_the_line_of_a_refusal_says_what_was_asked(tmp_path, changes, run, stage, round_):
+    grid = run_with("", sites=(), state=tmp_path / "state").grid
+    name, message, _ = grid.of_kind("train.unskew")[-1]
+    asked = plain_request(message)
+    first = {each: asked[each] for each in ("run", "stage_index", "round")}
+    reply, _ = ask(grid, name, with_request(message, {**first, **asked, **changes}))
+    line = lines_of(tmp_path / "state")[-1]
+    assert line["reason"] == refusal_of(reply)
+    where = (asked["run"] if run is None else run, stage, round_)
+    assert (line["run"], line["stage"], line["round"]) == where
 
 
 @pytest.mark.parametrize(

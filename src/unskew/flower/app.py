@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from logging import ERROR
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from unskew.flower.node_files import default_state
 from unskew.flower.policy import Policy
 from unskew.flower.requests import (
     Greeting,
+    Origin,
     PrepareRequest,
     Request,
     forms_for_the_method,
@@ -117,9 +117,11 @@ def client_app(
                 outgoing = handler(node(context), message, context)
                 log_of_sent.add(outgoing)
             except Exception as error:
-                outgoing = Outgoing(refusal(_describe_without_data(error, message)), REFUSAL)
-                with suppress(Refusal):  # a refusal holds no data
+                outgoing = _refused(_describe_without_data(error, message), message, chosen)
+                try:
                     log_of_sent.add(outgoing)
+                except Refusal as unlogged:
+                    outgoing = _refused(str(unlogged), message, chosen)
             return Message(outgoing.content, reply_to=message)
 
         return reply
@@ -146,9 +148,8 @@ def _prepare(node: Node, message: Message, context: Context) -> Outgoing:
         raise Refusal("it has no raw table to prepare")
     request = PrepareRequest.of(message.content, raw.largest_request)
     _check_messages(node, request.run, context)
-    reply = node.preprocessing(request.run, context).reply_to(request)
+    reply, epsilon = node.preprocessing(request.run, context).reply_to(request)
     content = RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
-    epsilon = raw.prepare.budget if request.step == "summarise" else None
     return Outgoing(content, request.step, request.run, epsilon=epsilon)
 
 
@@ -172,6 +173,13 @@ def _of_round(
 ) -> Outgoing:
     stage = node.method.stages()[request.stage_index].name
     return Outgoing(content, kind, request.run, stage, request.round, epsilon)
+
+
+def _refused(reason: str, message: Message, method: Method) -> Outgoing:
+    origin, stages = Origin.of(message.content), method.stages()
+    index = len(stages) if origin.stage_index is None else origin.stage_index
+    stage = stages[index].name if index < len(stages) else None
+    return Outgoing(refusal(reason), REFUSAL, origin.run or "", stage, origin.round)
 
 
 def _check_messages(node: Node, run: str, context: Context) -> None:

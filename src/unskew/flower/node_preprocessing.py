@@ -3,7 +3,6 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -54,22 +53,26 @@ class NodePreprocessing:
     ledger: Ledger | None = None
     """The ledger of private statistics; None if their noise is not secret, or there is none."""
 
-    def reply_to(self, request: PrepareRequest) -> Message:
-        """Return what the node sends; its reasons to refuse hold no cells of the table."""
+    def reply_to(self, request: PrepareRequest) -> tuple[Message, float | None]:
+        """Return what the node sends, and the epsilon that it adds to the ledger if it is private.
+
+        Its reasons to refuse hold no cells of the table.
+        """
         if request.prepare != self.raw.prepare.spec:
             raise Refusal(
                 f"it prepares its table by {self.raw.prepare.spec}, but the server asks for "
                 f"{request.prepare}"
             )
-        steps: dict[str, Callable[[PrepareRequest], Message]] = {
-            "describe": self._describe,
-            "summarise": self._summarise,
-            "apply": self._apply,
-        }
         try:
-            reply = steps[request.step](request)
-            check_columns(self.policy, {} if request.step == "apply" else reply)
-            return reply
+            match request.step:
+                case "describe":
+                    reply, epsilon = self._describe(), None
+                case "summarise":
+                    reply, epsilon = self._summarise(request)
+                case "apply":
+                    return self._apply(request), None
+            check_columns(self.policy, reply)
+            return reply, epsilon
         except Refusal:
             raise
         except UnskewError as error:
@@ -90,30 +93,29 @@ class NodePreprocessing:
             raise Refusal("it has no preprocessing of this run; resume the run to send it again")
         return Fitted.model_validate_json(fitted)
 
-    def _describe(self, request: PrepareRequest) -> Message:
-        del request
+    def _describe(self) -> Message:
         if self.raw.prepare.budget is not None:
             raise Refusal("with a privacy budget, it does not describe its columns")
         refuse_identifying(self.raw.columns, self.policy.columns)
         return describe_columns(self.raw.train_columns())
 
-    def _summarise(self, request: PrepareRequest) -> Message:
+    def _summarise(self, request: PrepareRequest) -> tuple[Message, float | None]:
         schema, prepare = request.columns or {}, self.raw.prepare
         refuse_other_columns(schema, self.raw.columns)
         refuse_other_kinds(schema, self.policy.columns)
         if prepare.budget is None:
             refuse_identifying(self.raw.columns, self.policy.columns)
             refuse_unlike(self.raw.columns, schema, self.policy.columns)
-            return self._summary(schema, request)
+            return self._summary(schema, request), None
         declared_schema(list(schema), schema, prepare, "server")
         if self.ledger is None:
-            return self._summary(schema, request)
+            return self._summary(schema, request), None
         asked = json.dumps([prepare.spec, schema_message(schema)]).encode()
         release = Release.of_statistics(self.run, hashlib.sha256(asked).hexdigest(), prepare.budget)
-        content, _ = self.ledger.release(
+        content, epsilon = self.ledger.release(
             release, lambda: json.dumps(self._summary(schema, request)).encode()
         )
-        return dict(json.loads(content))
+        return dict(json.loads(content)), epsilon
 
     def _summary(self, schema: dict[str, Declared], request: PrepareRequest) -> Message:
         rng = noise_of(request.seed, request.client)

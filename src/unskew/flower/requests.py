@@ -14,8 +14,11 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
+from pydantic_core import from_json
 from torch import Tensor
 
 from unskew.data.preprocessing.declared import Declared, read_schema
@@ -31,6 +34,7 @@ MAX_NOISE = 1e6
 """The largest noise multiplier, as in the accountant."""
 
 _Text = Annotated[str, Field(max_length=10_000)]
+_RunId = Annotated[str, Field(min_length=1, max_length=200)]
 _StageIndex = Annotated[int, Field(ge=0, lt=1_000)]
 _Round = Annotated[int, Field(ge=0, lt=100_000_000)]
 _Client = Annotated[int, Field(ge=0, lt=MAX_CLIENTS)]
@@ -42,7 +46,7 @@ class ServerMessage(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    run: Annotated[str, Field(min_length=1, max_length=200)]
+    run: _RunId
     """The id of the run; a resumed run keeps its id."""
 
     def to_record(self) -> ConfigRecord:
@@ -66,6 +70,37 @@ class ServerMessage(BaseModel):
         if not isinstance(text, str) or len(text) > largest:
             raise Refusal(f"request: must be JSON of at most {largest} characters")
         return cls.model_validate_json(text)
+
+
+def _or_none(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_OrNone = WrapValidator(_or_none)
+
+
+class Origin(BaseModel):
+    """Where a request comes from, as far as it can be read, for the log of a refusal."""
+
+    run: Annotated[_RunId | None, _OrNone] = None
+    stage_index: Annotated[_StageIndex | None, _OrNone] = None
+    round: Annotated[_Round | None, _OrNone] = None
+
+    @classmethod
+    def of(cls, content: RecordDict) -> Self:
+        """Read the beginning of a request, which may be wrong, or longer than is allowed."""
+        record = content.config_records.get(REQUEST, ConfigRecord())
+        text = record.get("json")
+        try:
+            plain = (
+                dict(record) if text is None else from_json(str(text)[:20_000], allow_partial=True)
+            )
+            return cls.model_validate(plain, strict=True)
+        except ValueError:
+            return cls()
 
 
 class Greeting(ServerMessage):

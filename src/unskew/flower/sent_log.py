@@ -28,7 +28,7 @@ class Outgoing:
     stage: str | None = None
     round: int | None = None
     epsilon: float | None = None
-    """What a private release costs, if it is one."""
+    """What a private release adds to the ledger, if it is one: nothing if it is repeated."""
 
 
 class SentLog:
