@@ -20,6 +20,9 @@ QUICK = {
     "fedbabu": "fedbabu:epochs=1",
 }
 SPECS = [QUICK.get(name, name) for name in METHODS]
+POOLED = ("central", "data-sharing")
+"""The methods that need the samples of all clients in one place."""
+ON_NODES = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED}
 
 
 def train_quickly(federation, method, **options):

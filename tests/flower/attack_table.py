@@ -17,15 +17,13 @@ from bad_values import BAD, MEASURED, TRAIN, bad_forms, bad_numbers, declared, s
 from flwr.app import Array
 
 import unskew as us
-from every_method import QUICK
+from every_method import ON_NODES
 from unskew.data.columns import Columns
-from unskew.methods import METHODS, make_method
+from unskew.methods import make_method
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-nodes.md"
 BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
 OPTIONS = {"rounds": 10, "lr": 0.1, "batch_size": 16, "evaluate_every": 10}
-POOLED = ("central", "data-sharing")
-SPECS = [QUICK.get(name, name) for name in METHODS if name not in POOLED]
 MODEL = "mlp:hidden=16"
 COLUMNS = (
     "all honest",
@@ -113,7 +111,7 @@ def row(spec):
 def main(methods):
     header = [f"| method | {' | '.join(COLUMNS)} |", "|---" + "|---:" * len(COLUMNS) + "|"]
     lines = []
-    for spec in SPECS:
+    for spec in ON_NODES.values():
         if not methods or spec.partition(":")[0] in methods:
             lines.append(row(spec))
             sys.stdout.write(f"{lines[-1]}\n")

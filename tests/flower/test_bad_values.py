@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from every_method import QUICK
+from every_method import ON_NODES
 from marks import long_after, long_but
-from unskew.methods import METHODS, make_method
+from unskew.methods import make_method
 
 grids = pytest.importorskip("grids")
 
@@ -25,8 +25,7 @@ from bad_values import (  # noqa: E402
 )
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
-POOLED = ("central", "data-sharing")
-SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED} | {
+SPECS = ON_NODES | {
     "bulyan": "bulyan:f=0",  # f=1 needs all seven nodes
     "fedcluster": "fedcluster:groups=2",
 }

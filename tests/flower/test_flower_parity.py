@@ -6,6 +6,7 @@ from private_method import PrivateTask
 from torch import nn
 
 import unskew as us
+from every_method import POOLED
 from marks import long_after, long_but
 from toys import small_federation
 from unskew.errors import UnskewError
@@ -21,7 +22,6 @@ QUICK = {
     "fedrep": "fedrep:head_epochs=2",
     "fedcluster": "fedcluster:groups=2",
 }
-POOLED = ("central", "data-sharing")
 
 
 def assert_same(method, federation, model=grids.MODEL, **options):

@@ -9,8 +9,7 @@ import resource
 
 import pytest
 
-from every_method import QUICK
-from unskew.methods import METHODS
+from every_method import ON_NODES, QUICK
 
 grids = pytest.importorskip("grids")
 
@@ -32,8 +31,7 @@ SECONDS = 2.0
 """How long a node may take for a message, here with at most 50 steps of a small network."""
 MEGABYTES = 1000
 """How much this process may grow: messages of 80 MB, which the test itself holds several times."""
-POOLED = ("central", "data-sharing")
-SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED} | {
+SPECS = ON_NODES | {
     "bulyan": "bulyan:f=0",
     "fedcluster": "fedcluster:groups=2",
 }

@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from every_method import QUICK
+from every_method import ON_NODES
 from marks import long_but
 from toys import small_federation
 from unskew.errors import UnskewError
-from unskew.methods import METHODS
 
 grids = pytest.importorskip("grids")
 
 TRAIN, EVALUATE = "train.unskew", "evaluate.unskew"
-POOLED = ("central", "data-sharing")
-SPECS = {name: QUICK.get(name, name) for name in METHODS if name not in POOLED} | {
+SPECS = ON_NODES | {
     "bulyan": "bulyan:f=0",
     "multikrum": "multikrum:f=0",
     "krum": "krum:f=0",

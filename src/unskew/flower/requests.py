@@ -26,12 +26,11 @@ from unskew.data.preprocessing.transform import Transform
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
 from unskew.flower.wire import ARRAYS, MAX_REASON, MODEL, REQUEST, Refusal, to_tensors
+from unskew.privacy import MAX_NOISE
 from unskew.utils.specs import explain
 
 MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
 """The largest numbers of clients and of classes in a run: a node allocates memory for each."""
-MAX_NOISE = 1e6
-"""The largest noise multiplier, as in the accountant."""
 
 _Text = Annotated[str, Field(max_length=10_000)]
 _RunId = Annotated[str, Field(min_length=1, max_length=200)]

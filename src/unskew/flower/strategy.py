@@ -1,6 +1,6 @@
 """The server of a Flower federation: unskew's rounds, with nodes as the clients."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from logging import INFO
 from pathlib import Path
@@ -134,16 +134,8 @@ class Strategy(FlowerStrategy):
         if self._out is not None:
             check_run_folder(self._out)
         self.summary()
-        kind = AnonymousNodes if self._custom_loop else NodeRegistry
-        registry = kind(grid, self._wait, self._admission)
-        if self._resume and self._out is not None:
-            registry.restore_keys(self._out)
-        quorum = self._fixed_quorum() or half_of(self._min_nodes)
-        registry.wait_for_nodes(max(self._min_nodes, quorum), quorum, self._wait)
-        if self._out is not None and self._resume:
-            registry.save(self._out, resume=True)
-        quorum = self._quorum_of(len(registry.names))
-        nodes = Nodes(grid, registry, quorum, self._wait, timeout or self._timeout)
+        nodes = self._connected(grid, timeout or self._timeout)
+        registry = nodes.registry
         fitted = self._prepare_nodes(nodes)
         quorum = self._quorum_of(len(registry.names))  # without nodes that could not be prepared
         nodes = replace(nodes, quorum=quorum)
@@ -158,31 +150,51 @@ class Strategy(FlowerStrategy):
             log(INFO, "unskew: nodes send metrics, not predictions; local and personal metrics are "
                 "means over clients")  # fmt: skip
         self._set_initial_weights(initial_arrays, setup)
-        shared: dict[str, Any] = {
-            "nodes": nodes,
-            "bound": self._bound,
-            "evaluate_fn": evaluate_fn,
-        }
-        backend: FlowerBackend
-        if self._custom_loop:
-            configs = [ConfigRecord(dict(each or {})) for each in (train_config, evaluate_config)]
-            backend = CustomLoopBackend(
-                train_config=configs[0],
-                evaluate_config=configs[1],
-                admission=self._admission,
-                **shared,
-            )
-        else:
-            backend = NodeBackend(
-                method=self.method.spec, settings=setup.settings, models_are_kept=True, **shared
-            )
-        setup.backend = backend
+        configs = [ConfigRecord(dict(each or {})) for each in (train_config, evaluate_config)]
+        setup.backend = backend = self._backend(nodes, setup.settings, evaluate_fn, configs)
         log_start(settings, len(registry.names))
         rounds = RoundLog(backend, self.settings.rounds)
         self.run = run_training(setup, self._out, resume=self._resume, progress=rounds)
         result = as_result(self.run, backend.server_metrics)
         rounds.finish(result)
         return result
+
+    def _connected(self, grid: Grid, timeout: float) -> Nodes:
+        """Wait for the nodes of the run; a resumed one knows them by their keys."""
+        kind = AnonymousNodes if self._custom_loop else NodeRegistry
+        registry = kind(grid, self._wait, self._admission)
+        if self._resume and self._out is not None:
+            registry.restore_keys(self._out)
+        quorum = self._fixed_quorum() or half_of(self._min_nodes)
+        registry.wait_for_nodes(max(self._min_nodes, quorum), quorum, self._wait)
+        if self._resume and self._out is not None:
+            registry.save(self._out, resume=True)
+        return Nodes(grid, registry, self._quorum_of(len(registry.names)), self._wait, timeout)
+
+    def _backend(
+        self,
+        nodes: Nodes,
+        settings: Settings,
+        evaluate_fn: EvaluateFn | None,
+        configs: Sequence[ConfigRecord],
+    ) -> FlowerBackend:
+        """Return what trains and evaluates on the nodes: unskew's app, or their custom one."""
+        shared: dict[str, Any] = {
+            "nodes": nodes,
+            "bound": self._bound,
+            "evaluate_fn": evaluate_fn,
+        }
+        if not self._custom_loop:
+            return NodeBackend(
+                method=self.method.spec, settings=settings, models_are_kept=True, **shared
+            )
+        train_config, evaluate_config = configs
+        return CustomLoopBackend(
+            train_config=train_config,
+            evaluate_config=evaluate_config,
+            admission=self._admission,
+            **shared,
+        )
 
     def _fixed_quorum(self) -> int | None:
         """Return the quorum that is given, or that a resumed run was started with."""

@@ -4,6 +4,7 @@
 """
 
 from unskew.privacy.accountant import (
+    MAX_NOISE,
     ORDERS,
     Composition,
     noise_multiplier,
@@ -16,6 +17,7 @@ from unskew.privacy.gradient import private_gradient, private_noise, reject_coup
 from unskew.privacy.information_bound import information_bound
 
 __all__ = [
+    "MAX_NOISE",
     "ORDERS",
     "Composition",
     "Privacy",

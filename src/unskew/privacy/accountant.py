@@ -38,6 +38,8 @@ _SLOW_RATES = (0.48, 0.52)
 end is used for those orders, which can only raise the bound."""
 
 MAX_NOISE = 1e6
+"""The largest noise multiplier."""
+
 _PRECISION = 1e-3
 """The relative precision of the smallest noise that keeps the budget."""
 
