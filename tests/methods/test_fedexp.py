@@ -6,7 +6,8 @@ import torch
 import unskew as us
 from toys import vector_of
 from unskew.aggregation.uploads import Uploads
-from unskew.composition.values import Server
+from unskew.composition.values import Finished, Server
+from unskew.errors import UnskewWarning
 from unskew.methods import make_method
 from unskew.methods.fedexp import FedExP
 
@@ -19,10 +20,10 @@ def test_with_a_large_eps_it_is_fedavg_bit_for_bit(federation, runner):
     assert torch.equal(*(vector_of(us.train(federation, m, **options)) for m in ("fedavg", spec)))
 
 
-def aggregated(updates, samples, server=None, squares=None, **options):
+def aggregated(updates, samples, server=None, **options):
     updates = torch.tensor(updates)
     server = server or Server(torch.zeros(updates.shape[1]))
-    squares = squares or list(updates.square().sum(1))
+    squares = list(updates.square().sum(1))
     uploads = Uploads.of(
         server.vector + updates, samples, previous=server.vector, extras={"fedexp/square": squares}
     )
@@ -53,11 +54,23 @@ def test_updates_that_cancel_do_not_divide_by_zero():
     assert after.vector.tolist() == [0, 0]
 
 
-def test_no_client_can_claim_a_longer_update_than_it_sent():
-    updates = [[3.0, 1], [-1, 1]]
-    honest, _ = aggregated(updates, [1, 1], eps=0.5)
-    false, _ = aggregated(updates, [1, 1], eps=0.5, squares=[torch.tensor(1e7), torch.tensor(2.0)])
-    torch.testing.assert_close(false.vector, honest.vector, rtol=2e-3, atol=0)
+class Claiming(FedExP):
+    """The last client claims a longer update than it sends."""
+
+    def finish(self, client, start, trained, state):
+        sent = super().finish(client, start, trained, state)
+        longer = 1.01 if client.id == 3 else 1.0
+        return Finished({"square": sent.extras["square"] * longer})
+
+
+def test_a_client_that_claims_a_longer_update_than_it_sent_is_rejected(federation):
+    options = {"model": "mlp:hidden=8", "rounds": 2, "lr": 0.1, "progress": False}
+    with pytest.warns(UnskewWarning, match="continued without client 3"):
+        run = us.train(federation, Claiming(), **options)
+    assert all("and its squared movement is" in row["rejected"]["3"] for row in run.metrics)
+    for spec in ("fedexp", "fedbn+fedexp", "ifca:models=2+fedexp"):
+        honest = us.train(federation, spec, **options)
+        assert not any("rejected" in row for row in honest.metrics)
 
 
 def test_the_last_two_models_are_averaged_from_the_second_round_on():

@@ -15,7 +15,7 @@ from torch import Tensor
 Size = Literal["classes", "shared", "features"]
 """A length that depends on the run: the number of classes, of the coordinates that are both trained
 and sent, or of the inputs of the head."""
-KnownQuantity = Literal["samples", "effective step"]
+KnownQuantity = Literal["samples", "effective step", "squared movement"]
 """What the server knows of a client: its number of samples, and the effective step of its round."""
 Bound = float | tuple[float, ...]
 """One bound for all numbers of a value, or one for each."""
@@ -48,6 +48,8 @@ class Value:
     """Whether that of a single client is accepted: nothing but its share depends on it."""
     sums_to: KnownQuantity | None = None
     """What the server knows already and its numbers must sum to."""
+    at_most: KnownQuantity | None = None
+    """What the server knows already and its numbers may not exceed in sum."""
     optional: bool = False
     """Whether it is sent only in some rounds or stages, and then by all clients."""
 
@@ -74,6 +76,10 @@ class Value:
             total, expected = float(tensor.double().sum()), known[self.sums_to]
             if not math.isclose(total, expected, rel_tol=_TOLERANCE):
                 return f"sums to {total:g}, and its {self.sums_to} is {expected:g}"
+        if self.at_most is not None:
+            total, largest = float(tensor.double().sum()), known[self.at_most]
+            if total > largest * (1 + _TOLERANCE):
+                return f"is {total:g}, and its {self.at_most} is {largest:g}"
         return None
 
     def _is_outside(self, tensor: Tensor) -> bool:

@@ -157,7 +157,7 @@ def unacceptable(
     losses = {k: abs(result.trained[row].loss) for k, row in rows.items()}
     if len(declared) == 1 and _have_usual_losses(list(losses.values())):
         return CheckedUploads(reasons, sizes | {"train_loss": losses}, moved.undecided)
-    values = _Values(context, round_, result, samples)
+    values = _Values(context, round_, tasks, result, samples)
     sent = {k: values.of(row) for k, row in rows.items() if k not in reasons}
     reasons |= _absent(declared, sent)
     norms: dict[str, dict[int, float]] = {
@@ -228,16 +228,23 @@ class _Values:
     """What clients sent besides their models, and what the server knows about it."""
 
     def __init__(
-        self, context: ClientContext, round_: int, result: CohortResult, samples: Sequence[int]
+        self,
+        context: ClientContext,
+        round_: int,
+        tasks: Sequence[ClientTask],
+        result: CohortResult,
+        samples: Sequence[int],
     ) -> None:
-        self._context, self._result, self._samples = context, result, samples
+        self._context, self._tasks, self._result = context, tasks, result
+        self._samples = samples
         self._optimizer = make_optimizer(context.settings, round_, None)
         self._steps = _steps(context, samples)
         # A cache of a bound method would be a cycle, which keeps the uploads until it is collected.
         self._effective_steps: dict[int, float] = {}
         declared = context.method.receives.values()
-        self._needs_effective_step = any(each.sums_to == "effective step" for each in declared)
+        self._needed = {each.sums_to for each in declared} | {each.at_most for each in declared}
         layout, sent_mask = context.network.layout, context.sent_mask
+        self._shared_mask = None if sent_mask is None else sent_mask[: layout.trainable]
         shared = layout.trainable if sent_mask is None else int(sent_mask[: layout.trainable].sum())
         heads = [each for each in layout if each.kind is TensorKind.HEAD and len(each.shape) == 2]
         self.sizes: Mapping[Size, int] = {
@@ -258,9 +265,19 @@ class _Values:
     def known(self, row: int) -> Mapping[KnownQuantity, float]:
         """Return what the server knows of one client."""
         known: dict[KnownQuantity, float] = {"samples": float(self._samples[row])}
-        if self._needs_effective_step:  # it is found by simulating every step
+        if "effective step" in self._needed:  # it is found by simulating every step
             known["effective step"] = self._effective_step(self._steps[row])
+        if "squared movement" in self._needed:
+            known["squared movement"] = self._squared_movement(row)
         return known
+
+    def _squared_movement(self, row: int) -> float:
+        """Return the squared length of the update of the parameters that clients share."""
+        trainable = self._context.network.layout.trainable
+        before = self._tasks[row].payload["model"][:trainable]
+        moved = self._result.stack[row][:trainable].double() - before.double()
+        shared = moved if self._shared_mask is None else moved[self._shared_mask]
+        return float(shared.square().sum())
 
     def _effective_step(self, steps: int) -> float:
         if steps not in self._effective_steps:

@@ -23,9 +23,6 @@ from unskew.methods.common.server_optimizer import after_step, change_of
 from unskew.methods.common.shared_coordinates import SharedCoordinates
 from unskew.utils.specs import OPTIONS
 
-_ROUNDING = 1e-3
-"""How much larger a client's squared length may be than the server's: it is float32."""
-
 
 @dataclass(frozen=True, config=OPTIONS, kw_only=True)
 class FedExP(ClientSide, ServerSide):
@@ -51,7 +48,7 @@ class FedExP(ClientSide, ServerSide):
     @property
     def receives(self) -> Mapping[str, Value]:
         """The squared length of the update."""
-        return {"square": Value(low=0.0, times=1e6)}
+        return {"square": Value(low=0.0, times=1e6, at_most="squared movement")}
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
         """Send the squared length of the update, so that the server needs only sums."""
@@ -61,9 +58,7 @@ class FedExP(ClientSide, ServerSide):
 
     def step(self, server: Server, vector: Tensor, uploads: Uploads) -> Server:
         """Extrapolate the change of the model."""
-        squares = torch.minimum(
-            torch.stack(list(uploads.extras["square"])).double(), _largest_squares(uploads)
-        )
+        squares = torch.stack(list(uploads.extras["square"])).double()
         shares = uploads.samples / uploads.samples.sum()
         change = change_of(server, vector, uploads)
         square = float(change.square().sum(dtype=torch.float64)) + self.eps
@@ -88,11 +83,3 @@ class FedExP(ClientSide, ServerSide):
     ) -> tuple[Server, Diagnostics]:
         """Report the factor."""
         return after, {"extrapolation": after.state["factor"]}
-
-
-def _largest_squares(uploads: Uploads) -> Tensor:
-    """Return the squared lengths of the updates that arrived: no client can claim more."""
-    trainable = uploads.layout.trainable
-    updates = (row[:trainable] - uploads.previous[:trainable] for row in uploads.stack)
-    squares = [each.square().sum(dtype=torch.float64) for each in updates]
-    return (1 + _ROUNDING) * torch.stack(squares)
