@@ -12,12 +12,14 @@ from unskew.engine.settings import Settings
 
 def make_schedule(sizes, *, clients=None, round_=0, couples=False, **options) -> BatchSchedule:
     ids = range(len(sizes)) if clients is None else clients
+    settings = Settings(**options)
     return BatchSchedule(
         np.array(ids, np.int64),
         np.array(sizes, np.int64),
-        Settings(**options),
+        settings,
         round_,
         couples=couples,
+        seed=settings.seed,
     )
 
 

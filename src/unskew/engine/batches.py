@@ -1,7 +1,8 @@
 """The batches of each client in each local step, for a whole cohort at once.
 
 A client's batches depend only on its id, its number of samples, the round and the seed: they are
-the same in a cohort of one and of a thousand.
+the same in a cohort of one and of a thousand. The seed is the run's, except on nodes that keep the
+batches of private stages secret.
 """
 
 from collections.abc import Iterator
@@ -40,18 +41,26 @@ class BatchSchedule:
     """The steps of one round, for clients in descending order of their number of steps."""
 
     def __init__(
-        self, clients: Ints, sizes: Ints, settings: Settings, round_: int, *, couples: bool
+        self,
+        clients: Ints,
+        sizes: Ints,
+        settings: Settings,
+        round_: int,
+        *,
+        couples: bool,
+        seed: int,
     ) -> None:
+        """Shuffle with ``seed``, which differs from the run's where batches must be secret."""
         self._clients, self._sizes = clients, sizes
         self._batch = settings.batch_size
-        self._stream = stream(settings.seed, "shuffle", round_)
+        self._stream = stream(seed, "shuffle", round_)
         self._per_epoch = batches_per_epoch(sizes, self._batch, couples=couples)
         self.steps = local_steps(sizes, settings, couples=couples)
         if np.any(np.diff(self.steps) > 0):
             raise ValueError("clients must come in descending order of steps")
         self._shuffled = cache(self._shuffle)
         # The purpose "chance" seeds the stream: another name would change the random numbers.
-        self._noise_stream = stream(settings.seed, "chance", round_)
+        self._noise_stream = stream(seed, "chance", round_)
 
     def __len__(self) -> int:
         return int(self.steps[0]) if len(self.steps) else 0

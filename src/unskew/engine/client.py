@@ -129,6 +129,15 @@ class ClientContext:
         x, y = samples_on(self.device, train)
         return x[rows], y[rows]
 
+    def schedule(
+        self, clients: NDArray[np.int64], sizes: NDArray[np.int64], round_: int
+    ) -> BatchSchedule:
+        """Return the batches of clients in a round; private ones may have a secret seed."""
+        settings, private = self.settings, self.private
+        seed = settings.seed if private is None else private.seed(settings)
+        couples = self.network.couples_samples
+        return BatchSchedule(clients, sizes, settings, round_, couples=couples, seed=seed)
+
     @property
     def train_mask(self) -> Tensor | None:
         """Factors for the gradient: 1 where coordinates may change, else 0; None means all 1."""
@@ -232,9 +241,7 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     """Take the client's local steps of one round from its start."""
     network, settings, device = context.network, context.settings, context.device
     size = np.array([len(client.y)])
-    schedule = BatchSchedule(
-        np.array([client.id]), size, settings, round_, couples=network.couples_samples
-    )
+    schedule = context.schedule(np.array([client.id]), size, round_)
     # Layers that draw random numbers (Dropout) use a stream of this client and round.
     seed_layers(int(stream(settings.seed, "layers", round_, client.id)) >> 1, device)
     trainable = network.layout.trainable

@@ -36,7 +36,7 @@ class PrivateStage:
     passes: int
     """How often a record is seen per round, at most."""
     secret: int | None = None
-    """The seed of the noise, where anyone who knows the run's seed must not know the noise; None
+    """The seed of noise and batches, where anyone who knows the run's seed must not know them; None
     means the run's seed."""
 
     @staticmethod
@@ -64,6 +64,10 @@ class PrivateStage:
         per_epoch = -(-sizes // settings.batch_size)
         passes = int((-(-steps // per_epoch)).max(initial=0))
         return PrivateStage(privacy, stage_name, noise_multiplier, schedules, passes)
+
+    def seed(self, settings: Settings) -> int:
+        """Return the seed of the noise and the batches."""
+        return settings.seed if self.secret is None else self.secret
 
     def spent(self, rounds: int) -> dict[str, float]:
         """Return what ``rounds`` rounds have spent, according to the accountant.
@@ -133,8 +137,7 @@ class PrivateGradients:
         return (losses * scale).sum(-1), gradient
 
     def _noise(self, step: int, weights: Tensor) -> Tensor:
-        secret, stage_name = self.private.secret, self.private.stage_name
-        seed = self.settings.seed if secret is None else secret
+        seed, stage_name = self.private.seed(self.settings), self.private.stage_name
         drawn = [
             private_noise(seed, stage_name, self.round, client, step, weights.shape[1])
             for client in self.clients[: len(weights)]

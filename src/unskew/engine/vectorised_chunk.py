@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from unskew.composition.values import Client, Start, Tensors, Trained
-from unskew.engine.batches import BatchSchedule, Steps
+from unskew.engine.batches import Steps
 from unskew.engine.client import ClientContext, error_context
 from unskew.engine.cohort import ClientTask
 from unskew.engine.gradients import Gradients
@@ -122,9 +122,7 @@ class Chunk:
         train_mask = self._context.train_mask
         gradients = self._gradients(tuple(buffers), tuple(per_client), tuple(shared), train_mask)
         optimizer = make_optimizer(settings, self._round, train_mask)
-        schedule = BatchSchedule(
-            self._ids, self._sizes, settings, self._round, couples=network.couples_samples
-        )
+        schedule = self._context.schedule(self._ids, self._sizes, self._round)
         noise_per_sample = method.noise_per_sample(network)
         totals = torch.zeros(len(starts), device=device)
         network.module.train()

@@ -78,8 +78,8 @@ def client_app(
     variable ``UNSKEW_STATE``, or ``~/.unskew/flower``. With None, no files are written, and private
     stages with secret noise are refused: they need a ledger.
 
-    With ``noise="secret"``, the noise of private stages does not depend on the run's seed, which
-    the server knows. ``"seeded"`` draws the same noise as a simulation, to compare with one.
+    With ``noise="secret"``, noise and batches of private stages do not depend on the run's seed,
+    which the server knows. ``"seeded"`` draws those of a simulation, to compare with one.
 
     ``budget`` is the most that all private releases about the node's samples may cost, in all runs
     together, as epsilon/delta: ``"3/1e-5"``. The node's config may limit it further with

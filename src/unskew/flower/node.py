@@ -72,7 +72,7 @@ class Node:
     folder: Path | None
     """The folder for state files; None: states are not written to files."""
     secret_noise: bool
-    """Whether the noise of private stages is drawn secretly instead of from the run's seed."""
+    """Whether private stages draw noise and batches secretly instead of from the run's seed."""
     metrics: tuple[PredictionMetric, ...] = ()
     """The user's metrics, which the server asks for by name."""
     policy: Policy = field(default_factory=Policy)
