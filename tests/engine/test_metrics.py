@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import unskew as us
+from unskew.errors import UnskewError
 from unskew.models.functional import FunctionalModel
 from unskew.report.charts import all_charts
 from unskew.report.page import read_comparison
@@ -199,3 +200,38 @@ def test_a_target_of_another_metric_is_checked_before_training():
 def test_wrong_metrics_are_one_line(metrics, message):
     with pytest.raises(us.UnskewError, match=message):
         us.train(sites(), metrics=metrics, **OPTIONS)
+
+
+def test_a_metric_that_works_in_place_changes_nothing_else():
+    def emptied(y, scores):
+        y[:] = 0
+        scores[:] = 0
+        return 1.0
+
+    federation = sites()
+    labels = federation.test.y.copy()
+    plain = us.train(federation, "fedavg", metrics=["f1"], **OPTIONS)
+    run = us.train(federation, "fedavg", metrics=[emptied, "f1"], **OPTIONS)
+    for metric in ("accuracy", "f1", "pooled_f1"):
+        assert run.last("local", metric) == plain.last("local", metric)
+    assert np.array_equal(federation.test.y, labels)
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [(None, "None"), (np.ones(2), r"ndarray of shape \(2,\)"), ("0.5", "str"), ([1.0], "list")],
+)
+def test_a_metric_must_return_one_number(federation, returned, found):
+    def mine(y, scores):
+        return returned
+
+    message = rf"metrics: mine returned {found}, and must return one number \(.*, line \d+\)$"
+    with pytest.raises(UnskewError, match=message):
+        us.train(federation, "fedavg", metrics=[mine], **OPTIONS)
+
+
+@pytest.mark.parametrize("value", [True, np.float32(1), np.ones(()), torch.ones(())])
+def test_a_number_of_any_library_is_one_number(federation, value):
+    metric = us.make_metric(lambda y, scores: value, name="one")
+    run = us.train(federation, "fedavg", metrics=[metric], **OPTIONS)
+    assert run.last("local", "one") == 1.0

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from unskew.errors import UnskewError
 from unskew.models.goals import Goal
 from unskew.stats.formulas import FORMULAS, Formula, PredictionMetric, Recall, TaskKind
 from unskew.stats.metric import ACCURACY, LOSS, POOLED, Metric
-from unskew.utils.code_places import described
+from unskew.utils.code_places import described, in_brackets, place_of_function
 from unskew.utils.specs import build, parse
 from unskew.utils.wording import joined
 
@@ -237,8 +239,23 @@ class _Resolver:
 
 
 def _value(metric: PredictionMetric, y: NDArray[Any], scores: NDArray[np.float64]) -> float:
-    """Return a metric's value; an error names the metric."""
+    """Return a metric's value; an error names the metric.
+
+    A function of the user gets copies, so that it may work in place.
+    """
+    given = (y, scores) if isinstance(metric.compute, Formula) else (y.copy(), scores.copy())
     try:
-        return float(metric.compute(y, scores))
+        value = metric.compute(*given)
+        if _is_number(value):
+            return float(value)
     except Exception as error:
         raise UnskewError(f"metrics: {metric.name} failed: {described(error)}") from error
+    shape = getattr(value, "shape", ())
+    found = "None" if value is None else type(value).__name__ + (f" of shape {shape}" * bool(shape))
+    place = in_brackets(place_of_function(metric.compute))
+    raise UnskewError(f"metrics: {metric.name} returned {found}, and must return one number{place}")
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is one number, also as an array or tensor without dimensions."""
+    return isinstance(value, Real | Decimal) or getattr(value, "shape", None) == ()
