@@ -131,12 +131,17 @@ def _executed(path: Path, source: bytes, name: str, kind: str) -> ModuleType:
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Let a file import the files beside it."""
-    sys.path.append(str(folder))
+    """Let a file import the files beside it, and its functions too when they are called later."""
+    name = str(folder)
+    added = name not in sys.path
+    if added:
+        sys.path.append(name)
     try:
         yield
-    finally:
-        sys.path.remove(str(folder))
+    except BaseException:
+        if added:
+            sys.path.remove(name)
+        raise
 
 
 def _line(error: BaseException, path: Path) -> int | str:
