@@ -65,6 +65,11 @@ class Guard:
             if path not in own
         }
 
+    def forget_work(self):
+        """Remove the counts of work: every hostile message finds all that a run may ask for."""
+        for count in self.state.rglob("work.json"):
+            count.unlink()
+
 
 @pytest.fixture
 def guard(tmp_path, monkeypatch):
@@ -120,9 +125,11 @@ def sweep(grid, name, guard, errors, every=1):
     for message in messages:
         hostile = itertools.chain(hostile_requests(message), hostile_arrays(message))
         for what, changed in itertools.islice(hostile, count % every, None, every):
+            guard.forget_work()
             check(grid, name, changed(), what, errors)
             count += 1
     for message in (*messages[::-1], *messages, *messages):
+        guard.forget_work()
         check(grid, name, message, "order and repetition", errors)
     assert guard.outside() == guard.before
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used) / 1024
@@ -168,6 +175,63 @@ def test_some_hostile_messages_of_a_private_stage_spend_no_more_than_its_budget(
     pytest.importorskip("opacus")
     assert sweep(run_of(PRIVATE, guard), "3", guard, errors, every=29) > 100
     assert_within_budget(guard)
+
+
+class Replay:
+    """Sends one node all its earlier messages again, once, when it has got two of a round."""
+
+    def __init__(self, monkeypatch, name, errors):
+        self.name, self.errors, self.done = name, errors, False
+        self.push = grids.InProcessGrid.push_messages
+        monkeypatch.setattr(grids.InProcessGrid, "push_messages", self.pushing())
+
+    def pushing(self):
+        def push(grid, messages):
+            ids = self.push(grid, messages)
+            if not self.done and len(self.of_training(grid)) == 2:
+                self.done = True
+                own = [message for name, _, message, _ in grid.log if name == self.name]
+                for message in (*own[::-1], *own[::-1], *own, *own):
+                    check(grid, self.name, message, "order and repetition", self.errors)
+            return ids
+
+        return push
+
+    def of_training(self, grid):
+        return [reply for name, _, reply in grid.of_kind("train.unskew") if name == self.name]
+
+
+def assert_same_or_refused(replay, replayed, honest):
+    """Assert that a run goes on with the same bits, or that the node says what it lacks."""
+    assert replay.done
+    reasons = [refusal_of(reply) for reply in replay.of_training(replayed.grid)]
+    vector, expected = (grids.vector_of(each.run.model) for each in (replayed, honest))
+    assert vector.isfinite().all()
+    assert reasons[:2] == [None, None]
+    if not any(reasons):
+        assert vector.equal(expected)
+    assert all(why is None or "it has lost its state of stage" in why for why in reasons)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "ditto", "fedper"])
+def test_earlier_messages_in_any_order_change_nothing(method, guard, errors, monkeypatch):
+    federation, options = grids.seven_clients(), {**OPTIONS, "rounds": 5, "evaluate_every": 1}
+    honest = grids.run_on_grid(federation, method, **options)
+    replay = Replay(monkeypatch, "3", errors)
+    replayed = grids.run_on_grid(federation, method, state=guard.state, **options)
+    assert_same_or_refused(replay, replayed, honest)
+    assert guard.outside() == guard.before
+
+
+@pytest.mark.parametrize("table", ["table", "hashed table"])
+def test_earlier_messages_about_tables_change_nothing(table, guard, errors, monkeypatch):
+    options = {**TABLES[table], "rounds": 4, "evaluate_every": 1}
+    honest = run_on_nodes(guard.folder / "tables", **options)
+    guard.before = guard.outside()
+    replay = Replay(monkeypatch, "north", errors)
+    replayed = run_on_nodes(guard.folder / "tables", state=guard.state, **options)
+    assert_same_or_refused(replay, replayed, honest)
+    assert guard.outside() == guard.before
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -11,10 +12,20 @@ from unskew.errors import UnskewError
 grids = pytest.importorskip("grids")
 
 import numpy as np  # noqa: E402
-from hostile import ask, plain_request, refusal_of, with_array, with_request  # noqa: E402
+from hostile import (  # noqa: E402
+    ask,
+    honest_run,
+    merged,
+    plain_request,
+    reason_in,
+    refusal_of,
+    repeat,
+    with_array,
+    with_request,
+)
 from node_tables import COLUMNS, run_on_nodes  # noqa: E402
 
-from unskew.flower.policy import Policy  # noqa: E402
+from unskew.flower.policy import Limits, Policy  # noqa: E402
 from unskew.flower.traffic_preview import preview_traffic  # noqa: E402
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
@@ -80,8 +91,11 @@ def test_a_method_that_the_policy_forbids_starts_without_the_node(
     [
         ('leaves = ["scalars", "statistics"]', "lets no models leave"),
         ('refuse = ["task"]', "refuses task"),
-        ("limits.steps = 1", "allows 1 steps for one message (got 2)"),
-        ("limits.samples = 13", "allows 13 samples for one message (got 16)"),
+        (
+            "limits.steps = 1",
+            "settings.epochs: its policy allows 1 steps in one run (got 2, after 0)",
+        ),
+        ("limits.samples = 13", "allows 13 samples in one run (got 16, after 0)"),
     ],
 )
 def test_a_round_that_the_policy_forbids_goes_on_without_the_node(policy_file, text, reason):
@@ -92,10 +106,10 @@ def test_a_round_that_the_policy_forbids_goes_on_without_the_node(policy_file, t
 
 
 def test_personal_models_are_tuned_within_the_limit_of_steps(policy_file):
-    path = policy_file("limits.steps = 2")
-    grid = run_with(path, "fedbabu:epochs=3", evaluate_every=1).grid
+    path = policy_file("limits.steps = 4")  # as many as two rounds of training take
+    grid = run_with(path, "fedbabu:epochs=3", evaluate_every=2).grid
     refused = {name: refusal_of(reply) for name, _, reply in grid.of_kind("evaluate.unskew")}
-    assert "allows 2 steps" in refused.pop("3")
+    assert "allows 4 steps in one run (got 6, after 4)" in refused.pop("3")
     assert set(refused.values()) == {None}
 
 
@@ -106,6 +120,80 @@ def test_a_run_has_no_more_messages_than_the_policy_allows(policy_file, tmp_path
                    if name == "3"]  # fmt: skip
         assert refused[0] is None
         assert all("its policy allows 2 messages in one run" in why for why in refused[1:])
+
+
+@pytest.mark.parametrize(("text", "trained"), [("steps = 5", 2), ("samples = 40", 2)])
+def test_the_work_of_a_run_is_limited_on_the_node(policy_file, tmp_path, text, trained):
+    for state in (None, tmp_path / "state"):
+        grid = run_with(policy_file(f"limits.{text}"), rounds=4, state=state).grid
+        refused = [refusal_of(reply) for name, _, reply in grid.of_kind("train.unskew")
+                   if name == "3"]  # fmt: skip
+        assert refused[:trained] == [None] * trained
+        assert all("settings.epochs: its policy allows" in why for why in refused[trained:])
+    grid.forget("3")  # its new process counts on
+    exchange = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    assert "in one run" in reason_in(repeat(grid, exchange))
+
+
+def test_refused_messages_count_and_their_log_ends(policy_file, tmp_path):
+    state = tmp_path / "state"
+    grid = run_with(policy_file("limits.messages = 20"), state=state).grid
+    exchange = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    reasons = [reason_in(repeat(grid, exchange, stage_index=7)) for _ in range(30)]
+    assert "stage_index" in reasons[0]
+    assert all("allows 20 messages in one run" in why for why in reasons[17:])
+    (count,) = (state / ".work").rglob("work.json")
+    count.write_text(json.dumps({"messages": Limits().messages}))
+    before = len(lines_of(state))
+    assert "messages in one run" in reason_in(repeat(grid, exchange))
+    assert "messages in one run" in reason_in(repeat(grid, exchange, round=-1))
+    assert len(lines_of(state)) == before
+
+
+def test_invented_runs_are_limited(policy_file, tmp_path):
+    state = tmp_path / "state"
+    grid = run_with(policy_file("limits.runs = 3"), "ditto", state=state).grid
+    exchange = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    reasons = [reason_in(repeat(grid, exchange, run=f"r{i}")) for i in range(9)]
+    assert reasons[:2] == [None, None]
+    assert all("run: its policy allows files of 3 runs" in why for why in reasons[2:])
+    assert len(list(state.glob("[!.]*/3"))) == 3
+    assert reason_in(repeat(grid, exchange)) is None
+    shutil.rmtree(state / "r0")
+    assert reason_in(repeat(grid, exchange, run="r9")) is None
+
+
+def test_the_log_is_written_and_never_read(policy_file, tmp_path):
+    state = tmp_path / "state"
+    grid = run_with(policy_file("limits.messages = 4"), state=state).grid
+    exchange = next(each for each in grid.of_kind("train.unskew") if each[0] == "3")
+    (state / "sent.jsonl").unlink()
+    reasons = [reason_in(repeat(grid, exchange)) for _ in range(3)]
+    assert [why and why[-14:] for why in reasons] == [None, *["limits.messages"[-14:]] * 2]
+
+
+@pytest.mark.parametrize("field", ["steps", "epochs"])
+def test_an_absurd_number_of_steps_is_refused_at_once_by_default(field):
+    grid = honest_run()
+    name, message, _ = grid.of_kind("train.unskew")[0]
+    plain = merged(plain_request(message), {"settings": {"epochs": None, field: 10**9}})
+    reply, seconds = ask(grid, name, with_request(message, plain))
+    assert f"settings.{field}: its policy allows 10000000 steps" in refusal_of(reply)
+    assert seconds < 1
+
+
+def test_a_batch_is_no_larger_than_the_nodes_samples():
+    grid = honest_run()
+    name, message, _ = grid.of_kind("train.unskew")[0]
+    replies = []
+    for size in (20, 10**9, 10**9 + 1):
+        plain = merged(plain_request(message), {"settings": {"batch_size": size}})
+        reply, seconds = ask(grid, name, with_request(message, plain))
+        assert seconds < 1
+        replies.append(reply)
+    assert "settings.batch_size must be less" in refusal_of(replies[2])
+    full, same = (each.content.array_records["arrays"]["model"].numpy() for each in replies[:2])
+    np.testing.assert_array_equal(full, same)
 
 
 def test_large_messages_and_tables_are_refused(tmp_path, policy_file):

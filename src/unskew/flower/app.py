@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from logging import ERROR
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -20,15 +20,17 @@ from unskew.errors import UnskewError
 from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
 from unskew.flower.node_files import default_state
-from unskew.flower.policy import Policy
+from unskew.flower.policy import Limits, Policy
 from unskew.flower.requests import (
     Greeting,
     Origin,
     PrepareRequest,
     Request,
+    ServerMessage,
     forms_for_the_method,
     read_arrays,
 )
+from unskew.flower.run_work import RunWork, Work
 from unskew.flower.sent_log import Outgoing, SentLog
 from unskew.flower.site import Data, DataFn, Site, name_of
 from unskew.flower.wire import (
@@ -44,7 +46,9 @@ from unskew.methods import make_method
 from unskew.privacy import PrivacyLimit
 from unskew.utils.code_places import in_brackets, place_of
 
-Handler = Callable[[Node, Message, Context], Outgoing]
+RequestT = TypeVar("RequestT", bound=ServerMessage)
+Reader = Callable[[Node, Message], RequestT]
+Handler = Callable[[Node, RequestT, Message, Context], Outgoing]
 
 _STATE_CONFIG, _POLICY, _LIMIT = "state-dir", "policy", "privacy-budget"
 
@@ -110,60 +114,76 @@ def client_app(
         secret = noise == "secret"
         return Node(site, chosen, model, device, folder, secret, computed, allowed, limits)
 
-    def handle(handler: Handler) -> Callable[[Message, Context], Message]:
+    def handle(
+        read: Reader[RequestT], answer: Handler[RequestT]
+    ) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:
-            log_of_sent = SentLog(state_folder(context), context, name or name_of(context))
+            folder, owner, counted = state_folder(context), name or name_of(context), False
+            sent = SentLog(folder, owner)
             try:
-                outgoing = handler(node(context), message, context)
-                log_of_sent.add(outgoing)
+                ready = node(context)
+                request = read(ready, message)
+                ready.work(request.run, context).add(Work(messages=1))
+                counted = True
+                outgoing = answer(ready, request, message, context)
+                sent.add(outgoing)
             except Exception as error:
                 outgoing = _refused(_describe_without_data(error, message), message, chosen)
                 try:
-                    log_of_sent.add(outgoing)
+                    if not counted:
+                        RunWork(folder, context, owner, "", Limits()).add(Work(messages=1))
+                    sent.add(outgoing)
                 except Refusal as unlogged:
                     outgoing = _refused(str(unlogged), message, chosen)
             return Message(outgoing.content, reply_to=message)
 
         return reply
 
-    app.query(ACTION)(handle(_describe_node))
-    app.query(PREPARE.partition(".")[2])(handle(_prepare))
-    app.train(ACTION)(handle(_train))
-    app.evaluate(ACTION)(handle(_evaluate))
+    app.query(ACTION)(handle(_read_greeting, _describe_node))
+    app.query(PREPARE.partition(".")[2])(handle(_read_preparation, _prepare))
+    app.train(ACTION)(handle(_read_request, _train))
+    app.evaluate(ACTION)(handle(_read_request, _evaluate))
     return app
 
 
-def _describe_node(node: Node, message: Message, context: Context) -> Outgoing:
-    request = Greeting.of(message.content)
-    _check_messages(node, request.run, context)
+def _read_greeting(node: Node, message: Message) -> Greeting:
+    del node
+    return Greeting.of(message.content)
+
+
+def _describe_node(node: Node, request: Greeting, message: Message, context: Context) -> Outgoing:
+    del message, context
     info = node.site.info()
     check_method(node.policy, node.method, {"statistics"} if "target" in info else {"scalars"})
     content = RecordDict({NODE_INFO: ConfigRecord({"json": json.dumps(info)})})
     return Outgoing(content, "info", request.run)
 
 
-def _prepare(node: Node, message: Message, context: Context) -> Outgoing:
-    raw = node.site.raw
-    if raw is None:
+def _read_preparation(node: Node, message: Message) -> PrepareRequest:
+    if node.site.raw is None:
         raise Refusal("it has no raw table to prepare")
-    request = PrepareRequest.of(message.content, raw.largest_request)
-    _check_messages(node, request.run, context)
+    return PrepareRequest.of(message.content, node.site.raw.largest_request)
+
+
+def _prepare(node: Node, request: PrepareRequest, message: Message, context: Context) -> Outgoing:
+    del message
     reply, epsilon = node.preprocessing(request.run, context).reply_to(request)
     content = RecordDict({REPLY: ConfigRecord({"json": json.dumps(reply)})})
     return Outgoing(content, request.step, request.run, epsilon=epsilon)
 
 
-def _train(node: Node, message: Message, context: Context) -> Outgoing:
-    request = Request.of(message.content)
-    _check_messages(node, request.run, context)
+def _read_request(node: Node, message: Message) -> Request:
+    del node
+    return Request.of(message.content)
+
+
+def _train(node: Node, request: Request, message: Message, context: Context) -> Outgoing:
     tensors = read_arrays(message.content, node.policy.limits.megabytes)
     content, epsilon = node.train(request, tensors, context)
     return _of_round("train", content, node, request, epsilon)
 
 
-def _evaluate(node: Node, message: Message, context: Context) -> Outgoing:
-    request = Request.of(message.content)
-    _check_messages(node, request.run, context)
+def _evaluate(node: Node, request: Request, message: Message, context: Context) -> Outgoing:
     tensors = read_arrays(message.content, node.policy.limits.megabytes)
     return _of_round("evaluate", node.evaluate(request, tensors, context), node, request)
 
@@ -180,13 +200,6 @@ def _refused(reason: str, message: Message, method: Method) -> Outgoing:
     index = len(stages) if origin.stage_index is None else origin.stage_index
     stage = stages[index].name if index < len(stages) else None
     return Outgoing(refusal(reason), REFUSAL, origin.run or "", stage, origin.round)
-
-
-def _check_messages(node: Node, run: str, context: Context) -> None:
-    """Refuse a message more than the policy allows in a run."""
-    limit = node.policy.limits.messages
-    if SentLog(node.folder, context, node.site.name).messages(run) >= limit:
-        raise Refusal(f"its policy allows {limit} messages in one run")
 
 
 def _policy(context: Context, own: Policy | None) -> Policy:

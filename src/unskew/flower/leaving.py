@@ -11,6 +11,7 @@ from unskew.engine.batches import local_steps
 from unskew.engine.client import ClientContext
 from unskew.engine.traffic import sent_up
 from unskew.flower.policy import Category, Policy
+from unskew.flower.run_work import RunWork, Work
 from unskew.flower.wire import Refusal
 from unskew.models.layout import Layout
 
@@ -58,36 +59,38 @@ def check_method(policy: Policy, method: Method, leaving: set[Category]) -> None
     _refuse(policy.objection(names, leaving | declared))
 
 
-def check_stage(policy: Policy, stage: str, context: ClientContext, client: int) -> None:
+def check_stage(
+    policy: Policy, work: RunWork, stage: str, context: ClientContext, client: int
+) -> None:
     """Refuse to train a stage that the policy refuses, or that takes too many steps."""
     method, size = context.method, context.federation.train.sizes[client]
     names = {stage, *(part.name for part in method.parts)}
     _refuse(policy.objection(names, categories_of(method, context.network.layout)))
-    check_work(policy, size, [context, *context.extra_trainings])
+    count_work(work, size, [context, *context.extra_trainings])
 
 
-def check_evaluation(policy: Policy, stage: str, context: ClientContext, client: int) -> None:
+def check_evaluation(
+    policy: Policy, work: RunWork, stage: str, context: ClientContext, client: int
+) -> None:
     """Refuse to evaluate, or to train personal models further for it."""
     _refuse(policy.objection({stage}, {"scalars"}))
     tuning = context.method.fine_tuning()
     size = context.federation.train.sizes[client]
-    check_work(policy, size, [] if tuning is None else [context.for_extra_training(tuning)])
+    if tuning is not None:
+        count_work(work, size, [context.for_extra_training(tuning)])
 
 
-def check_work(policy: Policy, size: int, trainings: Sequence[ClientContext]) -> None:
-    """Refuse trainings that together take too many steps or samples."""
+def count_work(work: RunWork, size: int, trainings: Sequence[ClientContext]) -> None:
+    """Count the steps and samples of trainings; refuse them if they are together too many."""
     steps = samples = 0
     for each in trainings:
         couples = each.network.couples_samples
         count = int(local_steps(np.array([size]), each.settings, couples=couples)[0])
         steps += count
         samples += count * min(int(size), each.settings.batch_size)
-    for name, asked in (("steps", steps), ("samples", samples)):
-        limit = getattr(policy.limits, name)
-        if asked > limit:
-            raise Refusal(
-                f"settings: its policy allows {limit} {name} for one message (got {asked})"
-            )
+    if steps:
+        field = "epochs" if trainings[0].settings.steps is None else "steps"
+        work.add(Work(steps=steps, samples=samples), f"settings.{field}")
 
 
 def check_columns(policy: Policy, message: Mapping[str, Any]) -> None:

@@ -5,14 +5,12 @@ from the same budget. A release is in the ledger, on disk, before it leaves. So 
 killed in between loses budget, never privacy.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unskew.engine.private_steps import PrivateStage
@@ -23,9 +21,7 @@ from unskew.privacy import ORDERS, Composition, PrivacyLimit
 FOLDER = ".privacy"
 """The folder of all ledgers in a state folder; no run has this name."""
 
-_FILE, _LOCK = "ledger.json", "ledger.lock"
-_PATIENCE = 30.0
-"""Seconds to wait for another process that writes the ledger."""
+_FILE = "ledger.json"
 _KEPT_ROUNDS = 3
 """How many replies of rounds are kept: the server can go back two checkpoints."""
 _ROUNDING = 1e-9
@@ -142,13 +138,13 @@ class Ledger:
         refused.
         """
         files = self._files()
-        with self._locked():
+        with files.locked("its ledger of privacy"):
             content = files.read(_reply(release.request))
             if content is not None:
                 return content, 0.0
             epsilon = self._spend(files, release)
         content = compute()
-        with self._locked():
+        with files.locked("its ledger of privacy"):
             self._keep(files, release.request, content)
         return content, epsilon
 
@@ -179,22 +175,6 @@ class Ledger:
         rounds = [each for each in ledger.releases if each.epsilon is None] if ledger else []
         newest = {each.request for each in rounds[-_KEPT_ROUNDS:]}
         files.remove(_reply(each.request) for each in rounds if each.request not in newest)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other processes out: Flower starts one per message."""
-        path = self._files().folder() / _LOCK
-        lock = FileLock(path, timeout=_PATIENCE, thread_local=False, fallback_to_soft=False)
-        try:
-            lock.acquire()
-        except (Timeout, OSError, NotImplementedError) as error:
-            raise Refusal(
-                f"its ledger of privacy cannot be locked ({type(error).__name__})"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def _files(self) -> NodeFiles:
         return NodeFiles(self.state / FOLDER, self.samples)

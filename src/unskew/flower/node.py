@@ -36,6 +36,7 @@ from unskew.flower.node_preprocessing import NodePreprocessing
 from unskew.flower.policy import Policy
 from unskew.flower.private_replies import hash_of_request, reply_from_bytes, reply_to_bytes
 from unskew.flower.requests import Request
+from unskew.flower.run_work import RunWork
 from unskew.flower.site import Site
 from unskew.flower.state_store import NodeStateStore
 from unskew.flower.wire import (
@@ -91,7 +92,8 @@ class Node:
         stage = self.method.stages()[request.stage_index]
         if request.round >= rounds_of(stage, client.settings):
             raise Refusal(f"the stage ends before round {request.round + 1}")
-        check_stage(self.policy, stage.name, client, request.client)
+        work = self.work(request.run, context)
+        check_stage(self.policy, work, stage.name, client, request.client)
         state_store = self._state_store(request, context)
         state = dict(state_store.read(request.state))
         hidden = hidden_from_server(client.method, client.network.layout)
@@ -135,7 +137,8 @@ class Node:
         """Evaluate the global and the client's personal model on its test samples."""
         client = self._prepared(request.run, context).context(request)
         stage = self.method.stages()[request.stage_index].name
-        check_evaluation(self.policy, stage, client, request.client)
+        work = self.work(request.run, context)
+        check_evaluation(self.policy, work, stage, client, request.client)
         x, y = client.federation.test.client(request.client)
         plan = self._metric_plan(request, client)
 
@@ -190,6 +193,10 @@ class Node:
         tensors = named_tensors(model, client.network.layout)
         kept = KeptModel.of(self.site.name, request, client.federation, self.model, prepared)
         keep_model(self.folder, kept, tensors)
+
+    def work(self, run: str, context: Context) -> RunWork:
+        """Return the count of what the server has asked for in a run."""
+        return RunWork(self.folder, context, self.site.name, run, self.policy.limits)
 
     def preprocessing(self, run: str, context: Context) -> NodePreprocessing:
         """Return the preprocessing of the node's raw table in a run."""

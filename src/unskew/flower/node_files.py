@@ -3,14 +3,19 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from unskew.flower.wire import Refusal
 from unskew.runs.atomic import write_bytes
 from unskew.utils.path_names import path_name
 
-_MANIFEST = ".manifest.json"
-"""A name that no file can be given from outside."""
+_MANIFEST, _LOCK = ".manifest.json", ".lock"
+"""Names that no file can be given from outside."""
+_PATIENCE = 30.0
+"""Seconds to wait for another process that has the lock."""
 
 
 def default_state() -> Path:
@@ -32,9 +37,13 @@ class NodeFiles:
         self._folder = self._root.joinpath(*map(path_name, parts))
 
     def folder(self) -> Path:
-        """Return the folder, which exists then, readable only by its owner."""
+        """Return the folder, which exists then; those that are created are only for its owner."""
         self._at("")
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place = self._root
+        for part in self._folder.relative_to(self._root).parts:
+            place /= part
+            place.mkdir(exist_ok=True, mode=0o700)
         return self._folder
 
     def read(self, name: str) -> bytes | None:
@@ -42,12 +51,20 @@ class NodeFiles:
         path = self._at(path_name(name))
         return path.read_bytes() if path.is_file() else None
 
-    def lines(self, name: str) -> Iterator[bytes]:
-        """Yield the lines of a file, which may be long."""
-        path = self._at(path_name(name))
-        if path.is_file():
-            with path.open("rb") as file:
-                yield from file
+    @contextmanager
+    def locked(self, what: str) -> Iterator[None]:
+        """Keep other processes out: Flower starts one per message. ``what`` is for the refusal."""
+        self.folder()
+        path = self._at(_LOCK)
+        lock = FileLock(path, timeout=_PATIENCE, thread_local=False, fallback_to_soft=False)
+        try:
+            lock.acquire()
+        except (Timeout, OSError, NotImplementedError) as error:
+            raise Refusal(f"{what} cannot be locked ({type(error).__name__})") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file atomically, readable only by its owner, and return its path."""
@@ -62,7 +79,7 @@ class NodeFiles:
     def append(self, name: str, content: bytes) -> None:
         """Append to a file that is never removed, and wait until it is on the disk."""
         path = self._at(path_name(name))
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
             file.write(content)

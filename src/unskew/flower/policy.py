@@ -28,16 +28,18 @@ _Limit = Annotated[int, Field(ge=1)]
 
 
 class Limits(BaseModel):
-    """How much one server may ask of the node."""
+    """How much a server may ask of the node."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    steps: _Limit = 100_000
-    """Local steps for one message."""
-    samples: _Limit = 10_000_000
+    steps: _Limit = 10_000_000
+    """Local steps in one run."""
+    samples: _Limit = 1_000_000_000
     """Samples in the batches of these steps."""
     messages: _Limit = 100_000
-    """Replies in one run, besides refusals."""
+    """Messages in one run, also those that are refused."""
+    runs: _Limit = 1000
+    """Runs of which the node keeps files."""
     megabytes: _Limit = 1024
     """The size of a message's arrays, and of a table's features."""
 

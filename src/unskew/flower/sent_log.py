@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, RecordDict
+from flwr.app import RecordDict
 
 from unskew.flower.node_files import NodeFiles
 from unskew.flower.wire import REFUSAL, Refusal
 
 SENT = "sent.jsonl"
 """The log's file, in the state folder."""
-_RECORD = "unskew.sent"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,27 +31,15 @@ class Outgoing:
 
 
 class SentLog:
-    """The messages that left one node."""
+    """The messages that left one node; without a state folder, there is no log."""
 
-    def __init__(self, folder: Path | None, context: Context, node: str) -> None:
+    def __init__(self, folder: Path | None, node: str) -> None:
         self._files = None if folder is None else NodeFiles(folder)
-        self._context, self._node = context, node
-
-    def messages(self, run: str) -> int:
-        """Return how many replies of a run have left, besides refusals."""
-        if self._files is None:
-            record = self._context.state.config_records.get(_RECORD, ConfigRecord())
-            return int(str(record.get("messages", 0)))  # of all runs with this context
-        key = json.dumps({"node": self._node, "run": run})[1:-1].encode()
-        return sum(
-            key in line and b'"kind": "refusal"' not in line for line in self._files.lines(SENT)
-        )
+        self._node = node
 
     def add(self, message: Outgoing) -> None:
         """Write the line of a message, before the message leaves."""
         if self._files is None:
-            count = self.messages(message.run) + (message.kind != REFUSAL)
-            self._context.state[_RECORD] = ConfigRecord({"messages": count})
             return
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
