@@ -21,6 +21,7 @@ from unskew.data.preprocessing.protocol import (
 )
 from unskew.data.preprocessing.spec import Prepare
 from unskew.errors import UnskewError
+from unskew.flower.asked_ranges import AskedRanges
 from unskew.flower.leaving import check_columns
 from unskew.flower.ledger import Ledger, Release
 from unskew.flower.node_files import NodeFiles
@@ -106,6 +107,9 @@ class NodePreprocessing:
         if prepare.budget is None:
             refuse_identifying(self.raw.columns, self.policy.columns)
             refuse_unlike(self.raw.columns, schema, self.policy.columns)
+            if self.folder is not None:
+                ranges = AskedRanges(self.folder, self.raw.fingerprint)
+                ranges.refuse_more(schema, self.policy.columns)
             return self._summary(schema, request), None
         declared_schema(list(schema), schema, prepare, "server")
         if self.ledger is None:
@@ -135,7 +139,11 @@ class NodePreprocessing:
         return {"applied": True}
 
     def _prepared(self, fitted: Fitted) -> Federation:
-        refuse_other_columns(fitted.transform.names, self.raw.columns)
+        kinds = {step.name: Declared(step.kind) for step in fitted.transform.columns}
+        refuse_other_columns(kinds, self.raw.columns)
+        refuse_other_kinds(kinds, self.policy.columns)
+        if self.raw.prepare.budget is None:
+            refuse_unlike(self.raw.columns, kinds, self.policy.columns)
         rows = self.raw.placed.train.samples + self.raw.placed.test.samples
         limit = self.policy.limits.megabytes
         if 8 * rows * fitted.transform.width > limit * 1_000_000:

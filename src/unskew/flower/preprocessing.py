@@ -121,6 +121,7 @@ class PreprocessingExchange:
     def __init__(self, nodes: Nodes, prepare: Prepare, seed: int) -> None:
         self._nodes, self._prepare, self._seed = nodes, prepare, seed
         infos = nodes.registry.infos()
+        self._infos = infos
         self._samples = [info["samples"] for info in infos]
         self._is_regression = have_numbers_to_predict(infos)
         self._unlike: dict[int, str] = {}
@@ -250,7 +251,8 @@ class PreprocessingExchange:
                     column,
                 )
         if not self._is_regression:
-            check_labels(message["labels"])
+            info = self._infos[client]
+            check_labels(message["labels"], info["samples"] + info["tests"], info["classes"])
         return message
 
 

@@ -114,7 +114,8 @@ class NodeRegistry:
             self.names = [*saved["nodes"], *new]
         folder.mkdir(parents=True, exist_ok=True)
         nodes = {name: self._info_by_name[name] for name in self.names}
-        left_out = [*self._refused.values(), *self._left_out]
+        failed = [f"{node}: {why}" for node, why in self._failing().items()]
+        left_out = [*self._refused.values(), *failed, *self._left_out]
         keys = self._keys.to_json()
         write_json(path, {"run": self.run, "nodes": nodes, "keys": keys, "left_out": left_out})
 

@@ -55,12 +55,26 @@ def refuse_unlike(columns: Mapping[str, Column], schema: Schema, declared: Schem
 def refuse_other_kinds(schema: Schema, declared: Schema) -> None:
     """Raise a refusal if the server says something else about a column than the site declares."""
     found = {
-        name: f"the server says {asked.kind}, and its policy {declared[name].kind}"
+        name: f"the server says {_said(asked)}, and its policy {_said(declared[name])}"
         for name, asked in schema.items()
-        if name in declared and declared[name].kind != asked.kind
+        if name in declared and not _agree(asked, declared[name])
     }
     if found:
         raise Refusal(_listed(found))
+
+
+def _agree(asked: Declared, own: Declared) -> bool:
+    """Return whether a server says of a column what the site does; it may leave out the range."""
+    levels = own.levels is None or asked.levels is None or asked.levels == own.levels
+    return (
+        asked.kind == own.kind
+        and levels
+        and (own.bounds is None or asked.bounds in (None, own.bounds))
+    )
+
+
+def _said(column: Declared) -> str:
+    return column.kind + (f" {column.low:g}..{column.high:g}" if column.bounds else "")
 
 
 def _problem(column: Column, asked: Declared, declared: Declared | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Columns that identify rows: ids, free text and exact times, which no model should learn from."""
+"""Columns that no model should learn from as they are: ids, exact times, and numbers as text."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.data.preprocessing.cells import Column
+from unskew.data.preprocessing.cells import Column, number_of
 from unskew.data.preprocessing.kinds import ColumnKind
 
 _MIN_ROWS, _MIN_NUMBERS = 20, 100
@@ -28,7 +28,7 @@ LEAVE_OUT = (
 
 
 def identifying(columns: Mapping[str, Column], kinds: Mapping[str, ColumnKind]) -> dict[str, str]:
-    """Return the columns that are nearly unique per row, with the reason.
+    """Return the columns that are nearly unique per row or numbers as text, with the reason.
 
     A table that consists of one text column is meant to be read, and is not checked.
     """
@@ -39,12 +39,18 @@ def identifying(columns: Mapping[str, Column], kinds: Mapping[str, ColumnKind]) 
 def _reason(name: str, column: Column, kind: ColumnKind) -> str | None:
     if kind == "category":
         texts = column.texts()[column.is_present()]
+        if len(texts) and sum(map(_has_decimal_comma, texts.tolist())) > _SHARE * len(texts):
+            return f"holds numbers with decimal commas, such as {form_of(texts[0])!r}: write 12.5"
         form = form_of(texts[0]) if len(texts) else ""
         return _nearly_unique(texts, f"values, such as {form!r},")
     if kind == "date":
         dates = _known(column.dates())
         return _nearly_unique(dates, "exact times") if (dates % 1).any() else None
     return _row_numbers(name, _known(column.numbers())) if kind == "number" else None
+
+
+def _has_decimal_comma(text: str) -> bool:
+    return text.count(",") == 1 and not np.isnan(number_of(text.replace(",", ".")))
 
 
 def form_of(text: str) -> str:

@@ -64,14 +64,15 @@ def check_summary(message: Message, schema: Schema, prepare: Prepare, samples: i
             raise ValueError(f"column {name!r}: {error}") from None
 
 
-def check_labels(labels: Any) -> None:
-    """Check the labels that a client has."""
-    if not isinstance(labels, list) or not 0 < len(labels) <= _MAX_CLASSES:
-        raise ValueError(f"its labels must be a list of 1 to {_MAX_CLASSES} values")
+def check_labels(labels: Any, samples: int, classes: int) -> None:
+    """Check the labels of a client that has reported this many samples and classes."""
+    limit = min(samples, classes, _MAX_CLASSES)
+    if not isinstance(labels, list) or not 0 < len(labels) <= limit:
+        raise ValueError(f"its labels must be a list of 1 to {limit} values")
     texts = all(isinstance(label, str) and 0 < len(label) <= _MAX_NAME for label in labels)
-    numbers = all(type(label) is int and 0 <= label < _MAX_CLASSES for label in labels)
+    numbers = all(type(label) is int and 0 <= label < classes for label in labels)
     if not texts and not numbers:
-        raise ValueError(f"its labels must be texts, or whole numbers from 0 to {_MAX_CLASSES - 1}")
+        raise ValueError(f"its labels must be texts, or whole numbers from 0 to {classes - 1}")
     if len(set(labels)) < len(labels):
         raise ValueError("its labels must be distinct")
 
