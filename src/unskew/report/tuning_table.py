@@ -62,8 +62,7 @@ def with_best(search: Search, metric: Metric) -> Iterator[tuple[Search, float | 
     best: float | None = None
     for tried in search["results"]:
         value = tried["value"]
-        may_be_chosen = len(tried["values"]) == len(search["seeds"]) and not tried["failures"]
-        if may_be_chosen and value is not None:
+        if _is_sound(tried, search) and value is not None:
             best = value if best is None else metric.best([best, value])
         yield tried, best
 
@@ -78,7 +77,7 @@ def search_text(runs: Runs) -> str:
             f"Every method searched learning rates from {low:g} to {high:g} (more, if its best lay "
             f"at an edge){clipped}, and its own options: first the requested setting and "
             "quasi-random ones, then those that Optuna proposed. The better ones were trained "
-            "further, and a setting that failed with any seed could not be chosen."
+            "further, and settings that failed with any seed rank last."
         )
     return ""
 
@@ -110,8 +109,20 @@ def _notes(search: Search) -> Iterator[str]:
     (low, high), (lowest, highest) = search["lr"], search["searched_lr"]
     if (low, high) != (lowest, highest):
         yield f"the learning rates were extended to {lowest:g} to {highest:g}"
-    if failures := search["chosen"]["failures"]:
-        yield f"every setting failed; the chosen one {failures[0]}"
+    chosen = search["chosen"]
+    if not _is_sound(chosen, search):
+        how = (
+            chosen["failures"][0]
+            if chosen["failures"]
+            else f"was trained with {len(chosen['values'])} of {len(search['seeds'])} seeds for "
+            f"{chosen['rounds']} of {search['rounds']} rounds"
+        )
+        yield f"every setting failed; the chosen one {how}"
+
+
+def _is_sound(tried: Search, search: Search) -> bool:
+    """Return whether a setting was trained with all seeds and failed in none."""
+    return len(tried["values"]) == len(search["seeds"]) and not tried["failures"]
 
 
 def _number(value: float | None) -> str:

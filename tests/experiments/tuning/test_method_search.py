@@ -5,9 +5,10 @@ import math
 import pytest
 
 from unskew.engine.settings import Settings
-from unskew.experiments.tuning.choice import Measured
+from unskew.experiments.tuning.choice import Measured, TrialResult, best_of, safe_lr
 from unskew.experiments.tuning.method_search import MethodSearch
 from unskew.experiments.tuning.plan import make_plan
+from unskew.experiments.tuning.space import Trial
 from unskew.methods import make_method
 from unskew.runs.run import Run
 from unskew.stats.metric import ACCURACY, LOSS
@@ -24,23 +25,14 @@ def searched(spec, value, **tune):
         trained += batch
         found = [value(run.trial, run.seed, run.rounds) for run in batch]
         try:
-            batch = steps.send(
-                [
-                    Measured(
-                        ACCURACY,
-                        math.nan if isinstance(v, str) else v,
-                        v if isinstance(v, str) else "",
-                    )
-                    for v in found
-                ]
-            )
+            batch = steps.send([v if isinstance(v, Measured) else measured(v) for v in found])
         except StopIteration as end:
             return end.value, trained
 
 
 def measured(value):
     if isinstance(value, str):
-        return Measured(ACCURACY, math.nan if value == "diverged" else 0.1, value)
+        return Measured(ACCURACY, math.nan, value)
     return Measured(ACCURACY, value)
 
 
@@ -142,6 +134,47 @@ def test_if_every_setting_fails_one_is_chosen_and_says_so():
     search = choice.to_dict()
     assert search["chosen"]["value"] is None
     assert search["spent"] <= search["budget"]
+
+
+def collapsed(score):
+    return Measured(ACCURACY, score, "collapsed")
+
+
+def tried(number, lr, rounds, *measured):
+    trial = Trial(make_method("fedavg"), lr)
+    return TrialResult(number, trial, {"lr": lr}, rounds, list(measured))
+
+
+def test_if_every_setting_collapses_the_best_of_the_fully_trained_is_chosen():
+    plan = make_plan({"rounds": 3}, Settings(lr=0.1), [0])
+    results = [
+        tried(0, 0.05, 3, collapsed(0.36), collapsed(0.37)),
+        tried(1, 0.3, 3, collapsed(0.43), collapsed(0.44)),
+        tried(2, 0.013, 3, collapsed(0.31)),
+        tried(3, 0.007, 1, Measured(ACCURACY, 0.28)),  # stopped before it could collapse
+        tried(4, 0.4, 1, Measured(ACCURACY, 0.45)),
+    ]
+    assert best_of(results, plan) is results[1]
+    assert safe_lr(results, 2) == math.inf  # none was unstable: all have merely not learnt
+    results += [tried(5, 1.0, 3, Measured(ACCURACY, 0.6), collapsed(0.1))]
+    assert safe_lr(results, 2) == 0.5
+    assert best_of(results, plan) is results[1]
+    # One that diverged is no choice as long as others may work, at a safe learning rate.
+    diverged = tried(0, 0.1, 3, Measured(ACCURACY, 0.9, "diverged"))
+    stopped = [tried(1, 0.3, 1, Measured(ACCURACY, 0.4)), tried(2, 0.01, 1, measured(0.3))]
+    assert best_of([diverged, *stopped], plan) is stopped[1]
+
+
+def test_a_search_in_which_nothing_learns_follows_the_value_up():
+    """The value rises with the learning rate, and every setting with all rounds has collapsed."""
+
+    def value(trial, seed, rounds):
+        return Measured(ACCURACY, trial.lr / 10, "collapsed" if rounds == 15 else "")
+
+    choice, _ = searched("fedavg", value)
+    complete = [result for result in choice.results if len(result.measured) == 2]
+    assert choice.chosen is max(complete, key=lambda result: result.score)
+    assert choice.chosen.trial.lr == max(result.trial.lr for result in choice.results)
 
 
 def test_facts_are_plain_values():

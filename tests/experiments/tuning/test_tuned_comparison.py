@@ -16,7 +16,7 @@ from unskew.experiments.processes import can_run_in_parallel
 from unskew.experiments.tuning.validation_split import validation_split
 from unskew.methods import ServerSide
 from unskew.report.charts.tuning_history import tuning_charts
-from unskew.report.page import COMPARISON, read_comparison
+from unskew.report.page import COMPARISON, read_comparison, write_page
 from unskew.report.reproduce import python_text
 from unskew.report.tuning_table import history_table, tuning_table
 from unskew.runs.json_files import read_json_object
@@ -105,6 +105,25 @@ def test_with_few_positives_good_settings_have_not_collapsed_in_the_judged_metri
     assert search["chosen"]["value"] == max(
         each["value"] for each in search["results"] if len(each["values"]) == 2
     )
+
+
+def test_if_every_setting_collapses_the_best_is_chosen_and_the_table_and_the_page_say_so(tmp_path):
+    """Nothing can be learnt, and a setting that stopped early had no chance to collapse."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(800, 4)).astype(np.float32), np.arange(800) % 25 == 0
+    noise = us.Federation.from_arrays(x, y.astype(int), rng.choice(4, 800), holdout=0.3)
+    tune = {"lr": [1e-3, 0.2], "rounds": 3, "budget": 36}
+    us.compare(noise, "fedavg", out=tmp_path, tune=tune, jobs=1, progress=False, **OPTIONS)
+    runs = read_runs([tmp_path])
+    search = runs[0].metadata["tuning"]
+    complete = [each for each in search["results"] if len(each["values"]) == 2]
+    assert {failure for each in complete for failure in each["failures"]} == {"collapsed"}
+    assert any(each["rounds"] == 1 for each in search["results"])
+    assert search["chosen"]["value"] == max(each["value"] for each in complete)
+    words = "fedavg: every setting failed; the chosen one collapsed"
+    assert words in tuning_table(runs).notes
+    write_page(tmp_path / "page.html", runs)
+    assert words in (tmp_path / "page.html").read_text()
 
 
 def test_trials_train_on_a_part_and_runs_on_all(trained):

@@ -104,8 +104,12 @@ class TrialResult:
 
     @property
     def is_unstable(self) -> bool:
-        """Whether it diverged or failed with a later seed, as settings with too large steps do."""
-        return self.has_diverged or any(each.failure for each in self.measured[1:])
+        """Whether it diverged or failed with a later seed alone, as with too large steps.
+
+        One that collapsed with the first seed as well has merely not learnt.
+        """
+        first, *others = (bool(each.failure) for each in self.measured)
+        return self.has_diverged or (any(others) and not first)
 
     @property
     def score(self) -> float:
@@ -147,7 +151,7 @@ class Choice:
     @property
     def chosen(self) -> TrialResult:
         """The setting that is used."""
-        return best_of(self.results, len(self.plan.seeds))
+        return best_of(self.results, self.plan)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole search as plain values, for ``run.json``."""
@@ -174,17 +178,27 @@ class Choice:
         return values
 
 
-def best_of(results: Sequence[TrialResult], seeds: int) -> TrialResult:
+def best_of(results: Sequence[TrialResult], plan: SearchPlan) -> TrialResult:
     """Return the best setting; of several that are equally good, the first.
 
-    Those that were trained with all seeds and failed in none come first. If there is none, the best
-    of those with the most rounds is returned, at a safe learning rate if possible.
+    Those that were trained with all seeds and failed in none come first. If there is none, those
+    with all rounds do, and of these the ones that did not fail yet or had all seeds. The others
+    come next, at a safe learning rate if possible, and settings that diverged last.
     """
+    seeds = len(plan.seeds)
     limit = safe_lr(results, seeds)
 
-    def place(result: TrialResult) -> tuple[bool, bool, bool, int, float]:
-        sound, is_safe = not result.failures, result.trial.lr < limit
-        return result.is_sound(seeds), sound, is_safe, result.rounds, result.score
+    def place(result: TrialResult) -> tuple[bool, bool, bool, bool, int, bool, float]:
+        is_complete = result.rounds == plan.rounds
+        return (
+            result.is_sound(seeds),
+            not result.has_diverged,
+            is_complete,
+            not result.failures,
+            len(result.measured),
+            is_complete or result.trial.lr < limit,
+            result.score,
+        )
 
     return max(results, key=place)
 

@@ -143,14 +143,14 @@ class MethodSearch:
 
     def _extend(self) -> None:
         """Extend the learning rates if the best one lies at an edge, and try one of the new."""
-        best = best_of(self._results, len(self._plan.seeds))
-        side = None if best.has_diverged else self._space.edges(best.params).get("lr")
+        best = best_of(self._results, self._plan)
+        side = None if best.is_unstable else self._space.edges(best.params).get("lr")
         if side is not None:
             self._space, lr = self._space.extended(side)
             self._queue.insert(0, {**best.params, "lr": lr})
 
     def _choice(self) -> Choice:
-        chosen = best_of(self._results, len(self._plan.seeds))
+        chosen = best_of(self._results, self._plan)
         return Choice(
             requested=self._method.spec,
             given=self._method.given_spec,
