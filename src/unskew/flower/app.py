@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from logging import ERROR
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,10 +17,8 @@ from unskew.composition.parts import Part
 from unskew.data.targets import TaskName
 from unskew.engine.cohort import ClientFailed
 from unskew.engine.metrics import MetricSpec, metrics_of_user
-from unskew.errors import UnskewError
 from unskew.flower.leaving import check_method
 from unskew.flower.node import Node, refusal
-from unskew.flower.node_files import default_state
 from unskew.flower.policy import Limits, Policy
 from unskew.flower.requests import (
     Greeting,
@@ -33,6 +32,7 @@ from unskew.flower.requests import (
 from unskew.flower.run_work import RunWork, Work
 from unskew.flower.sent_log import Outgoing, SentLog
 from unskew.flower.site import Data, DataFn, Site, name_of
+from unskew.flower.site_rules import SiteRules
 from unskew.flower.wire import (
     ACTION,
     NODE_INFO,
@@ -49,8 +49,6 @@ from unskew.utils.code_places import in_brackets, place_of
 RequestT = TypeVar("RequestT", bound=ServerMessage)
 Reader = Callable[[Node, Message], RequestT]
 Handler = Callable[[Node, RequestT, Message, Context], Outgoing]
-
-_STATE_CONFIG, _POLICY, _LIMIT = "state-dir", "policy", "privacy-budget"
 
 
 def client_app(
@@ -97,53 +95,60 @@ def client_app(
     ``policy`` is what the site allows, as a TOML file or its values (``docs/deploy.md``). The
     ``policy`` of the node's config narrows it further.
     """
-    chosen = make_method(method)
-    computed = metrics_of_user(metrics)
-    own_policy = None if policy is None else Policy.of(policy)
-    limit = None if budget is None else PrivacyLimit.parse(budget, "budget")
-    app = ClientApp()
-
-    def state_folder(context: Context) -> Path | None:
-        folder = _state_folder(context) if state == "auto" else state
-        return None if folder is None else Path(folder)
+    rules = SiteRules.of(policy, budget, state)
+    chosen, computed, is_secret = make_method(method), metrics_of_user(metrics), noise == "secret"
 
     def node(context: Context) -> Node:
-        allowed = _policy(context, own_policy)
-        limits = tuple(each for each in (limit, _site_limit(context)) if each is not None)
-        site, folder = Site.of(data, context, name, task), state_folder(context)
-        secret = noise == "secret"
-        return Node(site, chosen, model, device, folder, secret, computed, allowed, limits)
+        site, folder = Site.of(data, context, name, task), rules.state_folder(context)
+        allowed, limits = rules.policy_of(context), rules.budgets(context)
+        return Node(site, chosen, model, device, folder, is_secret, computed, allowed, limits)
 
-    def handle(
-        read: Reader[RequestT], answer: Handler[RequestT]
+    return _Replies(node, rules, name, chosen).app()
+
+
+@dataclass(frozen=True, eq=False)
+class _Replies:
+    """What a node replies: an answer or a refusal, logged before it leaves."""
+
+    node: Callable[[Context], Node]
+    rules: SiteRules
+    name: str | None
+    method: Method
+
+    def app(self) -> ClientApp:
+        """Return the app that replies to each kind of message."""
+        app = ClientApp()
+        app.query(ACTION)(self._handle(_read_greeting, _describe_node))
+        app.query(PREPARE.partition(".")[2])(self._handle(_read_preparation, _prepare))
+        app.train(ACTION)(self._handle(_read_request, _train))
+        app.evaluate(ACTION)(self._handle(_read_request, _evaluate))
+        return app
+
+    def _handle(
+        self, read: Reader[RequestT], answer: Handler[RequestT]
     ) -> Callable[[Message, Context], Message]:
         def reply(message: Message, context: Context) -> Message:
-            folder, owner, counted = state_folder(context), name or name_of(context), False
+            folder, counted = self.rules.state_folder(context), False
+            owner = self.name or name_of(context)
             sent = SentLog(folder, owner)
             try:
-                ready = node(context)
+                ready = self.node(context)
                 request = read(ready, message)
                 ready.work(request.run, context).add(Work(messages=1))
                 counted = True
                 outgoing = answer(ready, request, message, context)
                 sent.add(outgoing)
             except Exception as error:
-                outgoing = _refused(_describe_without_data(error, message), message, chosen)
+                outgoing = _refused(_describe_without_data(error, message), message, self.method)
                 try:
                     if not counted:
                         RunWork(folder, context, owner, "", Limits()).add(Work(messages=1))
                     sent.add(outgoing)
                 except Refusal as unlogged:
-                    outgoing = _refused(str(unlogged), message, chosen)
+                    outgoing = _refused(str(unlogged), message, self.method)
             return Message(outgoing.content, reply_to=message)
 
         return reply
-
-    app.query(ACTION)(handle(_read_greeting, _describe_node))
-    app.query(PREPARE.partition(".")[2])(handle(_read_preparation, _prepare))
-    app.train(ACTION)(handle(_read_request, _train))
-    app.evaluate(ACTION)(handle(_read_request, _evaluate))
-    return app
 
 
 def _read_greeting(node: Node, message: Message) -> Greeting:
@@ -202,18 +207,6 @@ def _refused(reason: str, message: Message, method: Method) -> Outgoing:
     return Outgoing(refusal(reason), REFUSAL, origin.run or "", stage, origin.round)
 
 
-def _policy(context: Context, own: Policy | None) -> Policy:
-    """Return the policy in the node's config, narrowed by the app's own."""
-    path = context.node_config.get(_POLICY)
-    if path is None:
-        return own or Policy()
-    try:
-        site = Policy.of(str(path))
-        return site if own is None else site.narrowed(own)
-    except UnskewError as error:
-        raise Refusal(str(error)) from None
-
-
 def _describe_without_data(error: Exception, message: Message) -> str:
     """Describe an error without its text, which may contain data; log it in full on the node.
 
@@ -231,19 +224,3 @@ def _describe_without_data(error: Exception, message: Message) -> str:
         return f"it {cause.without_values}"
     place = in_brackets(place_of(cause, names_folder=False))
     return f"it raised {type(cause).__name__}" + (f" in {hook}" if hook else "") + place
-
-
-def _site_limit(context: Context) -> PrivacyLimit | None:
-    """Return the limit in the node's config, which its site writes."""
-    value = context.node_config.get(_LIMIT)
-    if value is None:
-        return None
-    try:
-        return PrivacyLimit.parse(str(value), _LIMIT)
-    except UnskewError as error:
-        raise Refusal(f"the config of its site is wrong: {error}") from None
-
-
-def _state_folder(context: Context) -> Path:
-    configured = context.node_config.get(_STATE_CONFIG)
-    return Path(str(configured)) if configured else default_state()
