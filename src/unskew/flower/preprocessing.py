@@ -43,6 +43,9 @@ from unskew.runs.atomic import write_json
 from unskew.runs.file_names import NODE_PREPROCESSING
 from unskew.runs.json_files import damaged, parse_json_object
 
+_MAX_LISTED = 3
+"""How many nodes an error names."""
+
 
 @dataclass(frozen=True, eq=False)
 class FittedNodes:
@@ -222,9 +225,21 @@ class PreprocessingExchange:
 
         The columns of all have the order in which the first of these nodes has them.
         """
-        usual = Counter(frozenset(message) for message in evidence.values()).most_common(1)[0][0]
-        others = {k: _difference(set(m), usual) for k, m in evidence.items() if set(m) != usual}
-        reasons = self._nodes.with_names(others)
+        found = Counter(frozenset(message) for message in evidence.values())
+        usual, count = found.most_common(1)[0]
+        differences = {k: _difference(set(m), usual) for k, m in evidence.items()}
+        others = {k: why for k, why in differences.items() if why}
+        if 2 * count <= len(evidence):
+            names = self._nodes.registry.names
+            like = next(names[k] for k in evidence if k not in others)
+            listed = "; ".join(list(self._nodes.with_names(others).values())[:_MAX_LISTED])
+            raise UnskewError(
+                f"prepare: no columns are those of most nodes; compared with {like}, {listed}; "
+                "give all nodes the same columns"
+            )
+        reasons = self._nodes.with_names(
+            {k: f"its columns are not those of most nodes: {why}" for k, why in others.items()}
+        )
         self._continue_with([k for k in evidence if k not in others], reasons)
         first = list(evidence[self.clients[0]])
         return [{name: evidence[k][name] for name in first} for k in self.clients]
@@ -257,7 +272,7 @@ class PreprocessingExchange:
 
 
 def _difference(names: set[str], usual: frozenset[str]) -> str:
-    """Return how the columns of a node differ from those of most nodes."""
+    """Return how the columns of a node differ from the usual ones; nothing if they do not."""
     parts = (("it lacks", usual - names), ("it also has", names - usual))
     parts_said = [f"{verb} {column_list(sorted(found))}" for verb, found in parts if found]
-    return f"its columns are not those of most nodes: {'; '.join(parts_said)}"
+    return "; ".join(parts_said)
