@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from every_method import QUICK
 from unskew.errors import UnskewError
 
 grids = pytest.importorskip("grids")
@@ -26,7 +27,7 @@ from hostile import (  # noqa: E402
 from node_tables import COLUMNS, run_on_nodes  # noqa: E402
 
 from unskew.flower.policy import Limits, Policy  # noqa: E402
-from unskew.flower.traffic_preview import preview_traffic  # noqa: E402
+from unskew.flower.traffic_preview import preview_messages, preview_traffic  # noqa: E402
 
 OPTIONS = {"rounds": 2, "lr": 0.1, "batch_size": 8, "evaluate_every": 0}
 
@@ -334,6 +335,26 @@ def test_the_site_decides_and_an_app_can_only_narrow():
 )
 def test_the_categories_are_known_before_a_run(method, categories):
     assert preview_traffic(method).row["leaves"] == categories
+
+
+PRIVATE = f"{QUICK['feddisk']},privacy=2/1e-3"
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedper+feddisco", "local", PRIVATE])
+def test_shapes_bytes_and_epsilon_are_known_before_a_run(tmp_path, method):
+    if method == PRIVATE:
+        pytest.importorskip("opacus")
+    run_with("", method, sites=(), state=tmp_path / "state")
+    sent = set()
+    for line in lines_of(tmp_path / "state"):
+        values = [f"{name} {shape}" if shape else name for name, shape in line["values"].items()]
+        if line["kind"] == "train":
+            sent.add((line["stage"], ", ".join(sorted(values)), line["bytes"]))
+    rows = preview_messages(method, grids.seven_clients(), grids.MODEL)
+    assert {(row["stage"], row["values and shapes"], row["bytes"]) for row in rows} == sent
+    assert {row["epsilon of all rounds"] for row in rows} == (
+        {"2", "-"} if method == PRIVATE else {"-"}
+    )
 
 
 def test_the_kind_of_a_column_is_the_sites(tmp_path):

@@ -197,6 +197,10 @@ def test_traffic_is_listed(unskew):
     assert personal["model parts that stay"] == "head"
     assert histograms["sent up besides the model"] == "label_counts"
     assert "label_counts" in unskew("flower", "sends", "feddisco")[1]
+    options = ("--data", "digits", "--model", "mlp:hidden=4", "--json")
+    (row,) = json.loads(unskew("flower", "sends", "feddisco", *options)[1])
+    assert "extra/label_counts [10], finite, loss, model [310]," in row["values and shapes"]
+    assert "need both METHOD and --data" in unskew("flower", "sends", *options)[2]
 
 
 def test_rounds_list_missing_nodes_and_reasons(capsys, tmp_path):

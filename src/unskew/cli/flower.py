@@ -70,6 +70,16 @@ def list_traffic(
             "federated:scale=robust or federated:epsilon=1."
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="List shapes and bytes of every message, for a dataset (unskew data list) or a "
+            "saved federation."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --data, a network; default: one for the data.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """List what methods send between nodes and server, and what stays on the node.
@@ -77,9 +87,10 @@ def list_traffic(
     Each method is run on a toy federation. docs/deploy.md explains what a curious server could
     learn from it. All methods also send the node's name, its numbers of samples and a loss.
 
+    With --data, list shapes, bytes and epsilon of every message, as a node's log has them.
     With --prepare, list what nodes with raw tables send before the first round.
 
-    Example:  [bold]unskew flower sends ida feddisco feddisk[/bold]
+    Example:  [bold]unskew flower sends scaffold --data digits --model mlp[/bold]
 
     Example:  [bold]unskew flower sends --prepare federated[/bold]
     """
@@ -88,19 +99,34 @@ def list_traffic(
     if prepare is not None:
         from unskew.flower.preprocessing_preview import preview_preprocessing  # noqa: PLC0415
 
-        if methods:
+        if methods or data or model:
             raise UnskewError("prepare: list methods or a preprocessing, not both")
         show_rows(preview_preprocessing(prepare), "what the preprocessing sends", json=json)
         return
     from unskew.flower.traffic_preview import preview_traffic  # noqa: PLC0415
     from unskew.methods import METHODS  # noqa: PLC0415
 
+    if (data is None and model is not None) or (data is not None and not methods):
+        raise UnskewError("sends: shapes and bytes need both METHOD and --data")
+    if data is not None:
+        show_rows(_messages(methods or [], data, model), "what leaves a node", json=json)
+        return
     rows = [preview_traffic(method).row for method in methods or sorted(METHODS)]
     show_rows(rows, "what is sent", json=json)
     if not json:
         typer.echo(
             "nodes with raw tables also send statistics: unskew flower sends --prepare federated"
         )
+
+
+def _messages(methods: list[str], data: str, model: str | None) -> list[dict[str, str | int]]:
+    """Return a row for every form of a message that methods send."""
+    from unskew.data.config import DataConfig  # noqa: PLC0415
+    from unskew.data.load import open_data  # noqa: PLC0415
+    from unskew.flower.traffic_preview import preview_messages  # noqa: PLC0415
+
+    federation = open_data(DataConfig(name=data), seed=0)
+    return [row for each in methods for row in preview_messages(each, federation, model)]
 
 
 @app.command("ledger")

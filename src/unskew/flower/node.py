@@ -111,7 +111,9 @@ class Node:
             has_new_state = bool(new_state) and trained.finite and trained.steps > 0
             if has_new_state:
                 state_store.write((request.stage_index, request.round), request.state, new_state)
-            return _reply(client, request, trained, finished, has_new_state=has_new_state)
+            return reply_of_round(
+                client, request.client, trained, finished, has_new_state=has_new_state
+            )
 
         if client.private is None or not client.private.schedules or not self.secret_noise:
             return reply(), None
@@ -314,9 +316,9 @@ def _complete_model(model: Tensor, context: ClientContext, state: Tensors) -> Te
     return complete
 
 
-def _reply(
+def reply_of_round(
     context: ClientContext,
-    request: Request,
+    client: int,
     trained: Trained,
     finished: Finished,
     *,
@@ -327,7 +329,7 @@ def _reply(
     vector = trained.vector if mask is None else trained.vector[mask]
     extras = {f"{EXTRA}{name}": tensor for name, tensor in finished.extras.items()}
     metrics: dict[str, MetricRecordValues] = {
-        SAMPLES: int(context.federation.train.sizes[request.client]),
+        SAMPLES: int(context.federation.train.sizes[client]),
         "steps": trained.steps,
         "loss": trained.loss,
         "finite": int(trained.finite),

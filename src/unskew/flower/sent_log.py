@@ -48,8 +48,8 @@ class SentLog:
             "stage": message.stage,
             "round": message.round,
             "kind": message.kind,
-            "values": dict(_values(message.content)),
-            "bytes": _size(message.content),
+            "values": dict(values_of(message.content)),
+            "bytes": size_of(message.content),
             "epsilon": message.epsilon,
         }
         if message.kind == REFUSAL:
@@ -60,7 +60,7 @@ class SentLog:
             raise Refusal(f"it cannot log what it sends: {error.strerror}") from None
 
 
-def _values(content: RecordDict) -> Iterator[tuple[str, list[int]]]:
+def values_of(content: RecordDict) -> Iterator[tuple[str, list[int]]]:
     """Yield the names and shapes of what a message holds."""
     for arrays in content.array_records.values():
         yield from ((name, list(array.shape)) for name, array in arrays.items())
@@ -79,7 +79,7 @@ def _of_json(name: str, value: Any) -> Iterator[tuple[str, list[int]]]:
         yield name, [len(value)] if isinstance(value, list | dict) else []
 
 
-def _size(content: RecordDict) -> int:
+def size_of(content: RecordDict) -> int:
     """Return the bytes of a message's values."""
     arrays = sum(len(each.data) for r in content.array_records.values() for each in r.values())
     numbers = sum(8 * len(record) for record in content.metric_records.values())

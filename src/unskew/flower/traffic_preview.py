@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from flwr.app import RecordDict
 from torch import Tensor
 
 from unskew.composition.method import Method
@@ -20,9 +21,12 @@ from unskew.engine.round_loop import run_training
 from unskew.engine.settings import Settings
 from unskew.engine.setup import TrainingSetup
 from unskew.engine.traffic import sent_up
+from unskew.errors import UnskewError
 from unskew.flower.leaving import categories_of
+from unskew.flower.node import reply_of_round
 from unskew.flower.policy import CATEGORIES, Category
 from unskew.flower.requirements import needs_pooled_samples
+from unskew.flower.sent_log import size_of, values_of
 from unskew.methods import make_method
 from unskew.models.layout import Layout
 from unskew.utils.rng import generator
@@ -31,6 +35,9 @@ _MODEL = "mlp:hidden=6,norm=batch"
 """A network with tensors of every kind that methods distinguish."""
 _ROUNDS = 2
 """Clients have a state from the second round on."""
+_SETTINGS = Settings(rounds=_ROUNDS, batch_size=8, evaluate_every=0, runner="loop")
+_CLIENTS = 10
+"""How many clients of a large federation are trained in a round."""
 
 _COLUMNS = (
     "sent down besides the model",
@@ -64,6 +71,8 @@ class TrafficPreview:
     """The kinds of tensors of the model that never leave the node."""
     leaves: set[Category] = field(default_factory=set)
     """The categories, as in a site's policy, of what leaves the node."""
+    messages: dict[tuple[str, str, int], dict[str, str | int]] = field(default_factory=dict)
+    """Every form of a message that leaves a node, as the node's log has it."""
 
     @property
     def row(self) -> dict[str, str]:
@@ -77,15 +86,33 @@ class TrafficPreview:
         return {"method": self.method, **dict(zip(_COLUMNS, texts, strict=True))}
 
 
-def preview_traffic(method: str | Method) -> TrafficPreview:
+def preview_messages(
+    method: str | Method, federation: Federation, model: str | None
+) -> list[dict[str, str | int]]:
+    """Train a network on a federation, with few steps; return a row per form of a message."""
+    cohort = min(1.0, _CLIENTS / len(federation))
+    settings = Settings(
+        rounds=_ROUNDS, steps=1, participation=cohort, evaluate_every=0, runner="loop"
+    )
+    preview = preview_traffic(method, federation, model, settings)
+    if preview.needs_samples:
+        raise UnskewError(f"{preview.method} cannot run on nodes: it needs their samples")
+    return list(preview.messages.values())
+
+
+def preview_traffic(
+    method: str | Method,
+    federation: Federation | None = None,
+    model: str | None = _MODEL,
+    settings: Settings = _SETTINGS,
+) -> TrafficPreview:
     """Run two rounds of every stage of a method and return what was sent."""
     chosen = make_method(method)
-    federation = _toy_federation()
+    federation = federation or _toy_federation()
     preview = TrafficPreview(chosen.spec, chosen.about.needs_individual_updates)
     if needs_pooled_samples(chosen, federation):
         return replace(preview, needs_samples=True)
-    settings = Settings(rounds=_ROUNDS, batch_size=8, evaluate_every=0, runner="loop")
-    setup = TrainingSetup.of(federation, chosen, _MODEL, settings)
+    setup = TrainingSetup.of(federation, chosen, model, settings)
     setup.backend = _RecordingBackend(preview, chosen.stages())
     run_training(setup, None, resume=False, progress=False)
     return preview
@@ -106,14 +133,18 @@ class _RecordingBackend(LocalBackend):
             self._preview.local_parts |= kinds
         elif kinds:
             self._preview.local_parts.add(f"network of {self._stages[stage_index].name}")
-        return _RecordingRunner(super().runner(context, stage_index, cohort), self._preview)
+        runner = super().runner(context, stage_index, cohort)
+        return _RecordingRunner(runner, self._preview, context, self._stages[stage_index])
 
 
 class _RecordingRunner:
-    """A runner that records the names of the tensors that pass through it."""
+    """A runner that records the tensors that pass through it."""
 
-    def __init__(self, runner: Runner, preview: TrafficPreview) -> None:
+    def __init__(
+        self, runner: Runner, preview: TrafficPreview, context: ClientContext, stage: Stage
+    ) -> None:
         self._runner, self._preview, self.kind = runner, preview, runner.kind
+        self._context, self._stage = context, stage
 
     def train(self, round_: int, tasks: Sequence[ClientTask]) -> CohortResult:
         """Train, and record what was sent in both directions."""
@@ -122,7 +153,25 @@ class _RecordingRunner:
             self._preview.down |= set(task.payload) - {"model"}
             self._preview.up |= set(finished.extras)
             self._preview.state |= set(finished.state)
+        for task, trained, finished in zip(tasks, result.trained, result.finished, strict=True):
+            content = reply_of_round(
+                self._context, task.client, trained, finished, has_new_state=bool(finished.state)
+            )
+            self._record(round_, content)
         return result
+
+    def _record(self, round_: int, content: RecordDict) -> None:
+        values, budget = sorted(values_of(content)), self._stage.privacy
+        text = ", ".join(f"{name} {shape}" if shape else name for name, shape in values)
+        row: dict[str, str | int] = {
+            "method": self._preview.method,
+            "stage": self._stage.name,
+            "from round": round_ + 1,
+            "values and shapes": text,
+            "bytes": size_of(content),
+            "epsilon of all rounds": "-" if budget is None else f"{budget.epsilon:g}",
+        }
+        self._preview.messages.setdefault((self._stage.name, text, size_of(content)), row)
 
     def close(self) -> None:
         """Close the wrapped runner."""
