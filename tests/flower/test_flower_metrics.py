@@ -144,3 +144,15 @@ def test_a_node_with_other_units_or_another_task_is_refused():
     assert "same units" in Admission().refused(infos)["d"]
     infos["d"] = info(name="d", classes=2, target=None)
     assert "a number to predict" in Admission().refused(infos)["d"]
+
+
+def test_a_loss_whose_square_is_infinite_is_left_out():
+    def spoil(name, kind, reply):
+        if (name, kind) == ("2", "evaluate.unskew"):
+            reply.content["metrics"]["local/loss"] = 1e300
+        return reply
+
+    row = on_grid(data(regression=True), spoil=spoil).metrics[-1]
+    assert row["not_evaluated"] == ["2"]
+    assert row["local"]["loss"] < 1e6
+    assert row["local"]["sd"] is not None

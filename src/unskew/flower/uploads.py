@@ -18,6 +18,9 @@ from unskew.flower.wire import ARRAYS, EXTRA, METRICS, MODEL, SAMPLES, to_tensor
 MAX_COUNT = 10**9
 """The largest number of samples, test samples or steps that a node can report."""
 
+_MAX_METRIC = 1e100
+"""The largest metric that a node can report: its square is finite."""
+
 
 @dataclass(frozen=True, eq=False)
 class Upload:
@@ -126,11 +129,11 @@ def tabulate_metrics(
 
 
 def _is_plausible(metrics: Mapping[str, float], optional: Mapping[str, bool]) -> bool:
-    """Return whether no number is infinite or undefined and every accuracy is a fraction."""
+    """Return whether no number is huge or undefined and every accuracy is a fraction."""
     return all(
         (name in optional and math.isnan(value))
         or (
-            math.isfinite(value)
+            abs(value) <= _MAX_METRIC
             and (0 <= value <= 1 or not optional.get(name, name.endswith("accuracy")))
         )
         for name, value in metrics.items()
