@@ -12,6 +12,9 @@ from hospitals import HOSPITALS, hospital_rows, write_csv
 from marks import long_after
 from unskew.cli.flower_up import RoundPrinter
 from unskew.errors import UnskewError
+from unskew.flower.loopback.apps import read_app_config
+from unskew.flower.loopback.parity import check_parity
+from unskew.flower.scaffolding import write_app
 from unskew.runs.read import read_run
 
 grids = pytest.importorskip("grids")
@@ -430,3 +433,11 @@ def test_invented_labels_are_refused(tmp_path):
     change = changed(2, lambda message: json.dumps({**message, "labels": invented}))
     nodes = run_on_nodes(tmp_path, spoil=change).run
     assert nodes.metadata["data"]["class_names"] == ["died", "left"]
+
+
+def test_a_run_on_tables_of_the_nodes_is_not_compared_with_other_samples(tmp_path):
+    app = tmp_path / "app"
+    write_app(app, method="fedavg", data="digits", clients=4, rounds=2)
+    run_on_nodes(tmp_path / "tables", out=tmp_path / "run")
+    with pytest.raises(UnskewError, match=r"--check-parity: .* \(NodeTable\), .*run without it"):
+        check_parity(app, read_app_config(app), tmp_path / "run")

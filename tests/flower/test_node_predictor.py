@@ -7,8 +7,10 @@ import pytest
 from torch import nn
 
 from toys import small_federation
+from unskew.cli.flower_up import RoundPrinter
 from unskew.data.columns import Columns
-from unskew.errors import UnskewError
+from unskew.errors import UnskewError, UnskewWarning
+from unskew.runs.read import read_run
 
 grids = pytest.importorskip("grids")
 
@@ -71,6 +73,32 @@ def test_the_server_says_where_personal_models_are(out, tmp_path):
     strategy = grids.run_on_grid(federation, "ditto", out=folder, **OPTIONS)
     with pytest.raises(UnskewError, match="stay on their nodes, where unskew flower predict uses"):
         strategy.run.predictor.predict(federation.test.x, client="0")
+    run = strategy.run if folder is None else read_run(folder)
+    with pytest.warns(UnskewWarning, match="stay on their nodes, where unskew flower") as caught:
+        run.predictor.predict(federation.test.x)
+    assert "set client" not in str(caught[0].message)
+
+
+def test_a_run_on_nodes_without_a_global_model_names_no_client(tmp_path):
+    federation = small_federation(unit=True)
+    run = grids.run_on_grid(federation, "local", **OPTIONS).run
+    with pytest.raises(UnskewError, match=r"trains no global model; .* stay on their nodes"):
+        run.predictor.predict(federation.test.x)
+
+
+def test_flower_up_shows_personal_models_and_names_the_metric(tmp_path, capsys):
+    federation = small_federation(unit=True)
+    for method in ("ditto", "fedavg"):
+        options = {**OPTIONS, "metric": "macro_f1", "out": tmp_path / method}
+        run = grids.run_on_grid(federation, method, **options).run
+        RoundPrinter(tmp_path / method).print_new()
+        header, *_, last = capsys.readouterr().out.splitlines()
+        assert header.split("train loss")[1].split("seconds")[0].split() == (
+            ["global", "macro_f1", "local", "macro_f1"]
+            + ["personal", "macro_f1"] * (method == "ditto")
+        )
+        if method == "ditto":
+            assert last.split()[-2] == f"{run.metrics[-1]['personal']['macro_f1']:.4f}"
 
 
 def test_a_node_without_tests_keeps_its_model_too(tmp_path):

@@ -2,7 +2,7 @@
 
 import shlex
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,12 @@ from unskew.runs.file_names import NODES, RUN, SERVER_LOGS
 from unskew.runs.json_files import read_json_object
 from unskew.runs.read import read_run
 from unskew.runs.tail import Tail
+from unskew.stats.metric import ACCURACY
 
-_COLUMNS = ("stage", "round", "nodes", "train loss", "global", "local", "seconds")
-_WIDTHS = (10, 5, 7, 10, 8, 8, 8)
+_COLUMNS = ("stage", "round", "nodes", "train loss")
+_WIDTHS = (10, 5, 7, 10)
+_WIDTH = 8
+"""The smallest width of the columns that follow: levels of evaluation, and seconds."""
 
 
 @dataclass(frozen=True)
@@ -125,19 +128,34 @@ class RoundPrinter:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._tail = folder, Tail(folder)
-        self._has_header = False
+        self._levels: dict[str, str] = {}
+        """The levels that are shown, with their headers; empty before the first round."""
 
     def print_new(self) -> None:
         """Print the rounds that have ended since the last call."""
         for row in self._tail.read():
-            if not self._has_header:
+            if not self._levels:
                 for why in self._left_out():
                     typer.echo(f"without node {why}")
-                typer.echo(_line(_COLUMNS))
-                self._has_header = True
-            typer.echo(_line(_cells(row)))
+                self._levels = self._headers()
+                typer.echo(self._line((*_COLUMNS, *self._levels.values(), "seconds")))
+            typer.echo(self._line(_cells(row, self._levels)))
             for note in _notes(row):
                 typer.echo(f"  {note}")
+
+    def _headers(self) -> dict[str, str]:
+        """Return the levels of evaluation, and their headers: with the metric unless accuracy."""
+        run = self._tail.run if (self._folder / RUN).is_file() else None
+        levels = ["global", "local"]
+        if run is not None and run.has_personal_models:
+            levels.append("personal")
+        metric = "" if run is None or run.metric == ACCURACY else f" {run.metric.name}"
+        return {level: level + metric for level in levels}
+
+    def _line(self, cells: tuple[str, ...]) -> str:
+        widths = [*_WIDTHS, *(max(_WIDTH, len(each)) for each in self._levels.values()), _WIDTH]
+        first, *others = zip(cells, widths, strict=True)
+        return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)])
 
     def _left_out(self) -> list[str]:
         """Return the nodes that were refused before the first round, with the reasons."""
@@ -146,7 +164,7 @@ class RoundPrinter:
         return [str(why) for why in found] if isinstance(found, list) else []
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any], levels: Iterable[str]) -> tuple[str, ...]:
     unused = len(row.get("missing", {})) + len(row.get("rejected", {}))
     loss = row["train_loss"]
     return (
@@ -154,8 +172,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         str(row["round"]),
         f"{row['clients'] - unused}/{row['clients']}",
         "-" if loss is None else f"{loss:.4f}",
-        _accuracy(row.get("global")),
-        _accuracy(row.get("local")),
+        *(_accuracy(row.get(level)) for level in levels),
         f"{row['seconds']:.1f}",
     )
 
@@ -176,11 +193,6 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
     absent = ", ".join(row.get("not_evaluated", []))
     reasons += [f"local and personal means are without {absent}"] if absent else []
     return reasons + ([row["kept_model"]] if "kept_model" in row else [])
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    first, *others = zip(cells, _WIDTHS, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)])
 
 
 @contextmanager

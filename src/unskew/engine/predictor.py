@@ -157,13 +157,16 @@ class Predictor:
     def _use_of_global_model(self, models: ClientModels) -> None:
         """Warn that the global model predicts; raise if the method trains none."""
         if not models.has_global:
-            raise UnskewError(
-                f"client: {self.method} trains no global model; name the client whose personal "
-                f"model predicts: {self._names()}"
-            )
+            advice = f"name the client whose personal model predicts: {self._names()}"
+            if models.vector_of is None:
+                advice = f"clients have personal ones, but {models.where}"
+            raise UnskewError(f"client: {self.method} trains no global model; {advice}")
+        advice = f"to use one, set client to {self._names()}"
+        if models.vector_of is None:
+            advice = models.where
         warnings.warn(
             f"predictor: the global model of {self.method} predicts, and clients have personal "
-            f"ones; to use one, set client to {self._names()}",
+            f"ones; {advice}",
             UnskewWarning,
             stacklevel=2,
         )

@@ -15,7 +15,7 @@ from unskew.errors import UnskewError
 from unskew.flower.loopback.apps import Config, load_task
 from unskew.methods import make_method
 from unskew.runs.checkpoint import Checkpoints
-from unskew.runs.file_names import CHECKPOINTS
+from unskew.runs.file_names import CHECKPOINTS, NODE_PREPROCESSING
 
 TOLERANCE = 1e-6
 """The largest difference allowed; different processors may sum in a different order."""
@@ -45,7 +45,15 @@ class Parity:
 
 
 def check_parity(app: Path, config: Config, run: Path) -> Parity:
-    """Repeat an app's run in this process and compare the final state of the server."""
+    """Repeat an app's run in this process and compare the final state of the server.
+
+    Raise if the nodes had tables of their own.
+    """
+    if (run / NODE_PREPROCESSING).is_file():
+        raise UnskewError(
+            "--check-parity: the nodes trained on their own tables (NodeTable), which are not the "
+            "dataset of task.federation, so there is nothing to compare; run without it"
+        )
     task = load_task(app)
     settings = Settings.validated({**task.settings(config), "runner": "loop", "evaluate_every": 0})
     with TemporaryDirectory() as folder:
