@@ -11,7 +11,7 @@ import numpy as np  # noqa: E402
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict  # noqa: E402
 from hostile import ask, honest_run, plain_request, refusal_of, with_array, with_request  # noqa: E402
 
-from unskew.flower.requests import PrepareRequest, read_arrays  # noqa: E402
+from unskew.flower.requests import PrepareRequest, Request, read_arrays  # noqa: E402
 from unskew.flower.wire import Refusal  # noqa: E402
 
 
@@ -117,3 +117,39 @@ def test_a_request_with_very_many_wrong_values_is_refused_at_once(schema):
     assert time.perf_counter() - start < 2
     with pytest.raises(Refusal, match="JSON of at most 1000 characters"):
         PrepareRequest.of(content, 1000)
+
+
+def refusal_and_seconds(model, plain):
+    """Return why a request is refused, and the seconds of processor time that this took."""
+    record = ConfigRecord({"json": json.dumps(plain)})
+    before = time.process_time()
+    with pytest.raises(Refusal) as error:
+        model.of(RecordDict({"request": record}), 100_000_000)
+    return str(error.value), time.process_time() - before
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({f"k{i}": 0 for i in range(300_000)}, "k0 is not known"),
+        ({"schema": {f"c{i}": ["number", 0.0, 1.0, None] for i in range(100_000)}},
+         "schema: must have at most 20000 columns"),
+        ({"schema": {f"c{i}": ["x", 0.0, 1.0, None] for i in range(100_000)}},
+         "schema: must have at most 20000 columns"),
+        ({"step": "apply", "fitted": {"transform": {"columns": [
+            {"name": i, "kind": "zzz", "more": 1} for i in range(100_000)]}, "classes": 2}}, ""),
+        ({"run": "sent.jsonl"}, "run"),
+        ({"run": "x" * 65}, "run"),
+    ],
+)  # fmt: skip
+def test_a_large_request_is_refused_at_once(change, reason):
+    plain = {"run": "r", "prepare": "federated", "step": "summarise", "schema": {}} | change
+    found, seconds = refusal_and_seconds(PrepareRequest, plain)
+    assert reason in found
+    assert seconds < 1.0
+
+
+def test_unknown_settings_and_a_tiny_noise_are_refused_by_name():
+    settings = {f"k{i}": 0 for i in range(10_000)}
+    assert "settings.k0 is not known" in refusal_and_seconds(Request, {"settings": settings})[0]
+    assert "noise must be" in refusal_and_seconds(Request, {"run": "r", "noise": 1e-300})[0]

@@ -31,9 +31,13 @@ from unskew.utils.specs import explain
 
 MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
 """The largest numbers of clients and of classes in a run: a node allocates memory for each."""
+MAX_COLUMNS = 20_000
+"""The largest number of columns of a table: each is read before a request can be refused."""
 
+_SHOWN = 100
 _Text = Annotated[str, Field(max_length=10_000)]
-_RunId = Annotated[str, Field(min_length=1, max_length=200)]
+_RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""Names no file of the state folder: these have a dot."""
 _StageIndex = Annotated[int, Field(ge=0, lt=1_000)]
 _Round = Annotated[int, Field(ge=0, lt=100_000_000)]
 _Client = Annotated[int, Field(ge=0, lt=MAX_CLIENTS)]
@@ -68,7 +72,23 @@ class ServerMessage(BaseModel):
         text = record.get("json")
         if not isinstance(text, str) or len(text) > largest:
             raise Refusal(f"request: must be JSON of at most {largest} characters")
+        cls._refuse_unknown(text)
         return cls.model_validate_json(text)
+
+    @classmethod
+    def _refuse_unknown(cls, text: str) -> None:
+        """Refuse the first unknown field at once: each would be an error that takes time."""
+        try:
+            plain = from_json(text)
+        except ValueError:
+            return  # reported with its place when it is read
+        settings = plain.get("settings") if isinstance(plain, dict) else None
+        for given, model, of in ((plain, cls, ""), (settings, Settings, "settings.")):
+            known = {field.alias or name for name, field in model.model_fields.items()}
+            names = given if isinstance(given, dict) else ()
+            unknown = next((name for name in names if name not in known), None)
+            if unknown is not None:
+                raise Refusal(f"request: {of}{unknown[:_SHOWN]} is not known")
 
 
 def _or_none(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -129,7 +149,7 @@ class Request(ServerMessage):
     """The fingerprint of the stage's network."""
     target: tuple[float, Annotated[float, Field(gt=0)]] | None = None
     """The mean and standard deviation of regression targets; None for classes."""
-    noise: Annotated[float, Field(gt=0, le=MAX_NOISE)] | None = None
+    noise: Annotated[float, Field(ge=1e-6, le=MAX_NOISE)] | None = None
     """The noise multiplier of a private stage, set for the client that needs the most noise."""
     state: tuple[_StageIndex, _Round] | None = None
     """The state that the node starts from: the last one whose upload was used."""
@@ -158,6 +178,8 @@ class Fitted(BaseModel):
 
 
 def _read_schema(plain: Any) -> dict[str, Declared]:
+    if isinstance(plain, dict) and len(plain) > MAX_COLUMNS:
+        raise ValueError(f"must have at most {MAX_COLUMNS} columns")
     try:
         return read_schema(plain)
     except UnskewError as error:
