@@ -16,6 +16,7 @@ class Mine(ServerSide):
     def step(self, server, vector, uploads):
         return type(server)(server.vector + centred(vector - server.vector), server.state)
 """
+LATE = "SHIFT = 0.0\n"
 HELPERS = "MEAN = 0.0\n\n\ndef centred(values):\n    return values - MEAN\n"
 METRIC = "W = 1\n\n\ndef cost(y, scores):\n    return W * float(y.mean())\n"
 UNSKEW = ("-c", "from unskew.cli import main; main()")
@@ -26,6 +27,7 @@ def python(tmp_path):
     """Run Python in a new process, in which every file is imported again."""
     write(tmp_path, METHOD, "mine.py")
     write(tmp_path, HELPERS, "helpers.py")
+    write(tmp_path, LATE, "late.py")
     write(tmp_path, METRIC, "metric.py")
 
     def run(*arguments):
@@ -80,8 +82,15 @@ def factor(power):
     return names["a"] * 2**power
 
 
+def shifted(values):
+    def inner():
+        from late import SHIFT
+        return values + SHIFT
+    return inner()
+
+
 def scaled(values):
-    return helpers.centred(values) * RATE * factor(0)
+    return shifted(helpers.centred(values)) * RATE * factor(0)
 
 
 class Mine(ServerSide):
@@ -108,6 +117,7 @@ if __name__ == "__main__":
         ("values) * RATE", "values) / RATE", "scaled"),
         ("server.vector + scaled", "server.vector - scaled", "Mine"),
         ("MEAN = 0.0", "MEAN = 0.5", "helpers.py"),
+        ("SHIFT = 0.0", "SHIFT = 0.5", "late.py"),
     ],
 )
 def test_a_script_names_what_has_changed(python, tmp_path, old, new, named):
@@ -118,6 +128,7 @@ def test_a_script_names_what_has_changed(python, tmp_path, old, new, named):
         tmp_path, SCRIPT.replace("OTHER = 1.0, 1", "OTHER = 1.0, 2").replace(old, new), "script.py"
     )
     write(tmp_path, HELPERS.replace(old, new), "helpers.py")
+    write(tmp_path, LATE.replace(old, new), "late.py")
     code, _, error = python("script.py")
     assert code == 1
     assert changed(named) in error

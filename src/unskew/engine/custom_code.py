@@ -2,8 +2,8 @@
 
 Code in files is hashed with the local modules that it imports (``utils/code_files.py``). Compiled
 code is hashed too: it shows closures and attributes, and code typed into a notebook has no file.
-There the global names that the code uses are part of it. Nothing that differs between processes is
-part of a hash.
+There the global names that the code uses and the local modules that it imports are part of it.
+Nothing that differs between processes is part of a hash.
 """
 
 import dis
@@ -12,6 +12,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from importlib.util import resolve_name
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from unskew.composition.method import Method
 from unskew.composition.parts import Part
-from unskew.utils.code_files import code_files, code_name, is_local
+from unskew.utils.code_files import code_files, code_name, files_of_imports, is_local
 from unskew.utils.reprs import shows_address
 
 _NOT_CUSTOM = frozenset({"unskew", "torch", "builtins", "abc", "typing", "collections"})
@@ -89,6 +90,8 @@ class _Hashes:
             for name in sorted(set(_global_names(function.__code__))):
                 if name in function.__globals__:
                     self._add_global(name, function.__globals__[name])
+            package = function.__globals__.get("__package__")
+            self._put_all(files_of_imports(_imported_names(function.__code__, package)))
         for base in code.__mro__[1:] if isinstance(code, type) else ():
             if _is_users(base):
                 self.add(base)
@@ -109,9 +112,12 @@ class _Hashes:
 
     def _add_files(self, module: ModuleType | None) -> bool:
         files = code_files(module)
-        for name, digest in files.items():
-            self.put(name, digest)
+        self._put_all(files)
         return bool(files)
+
+    def _put_all(self, texts: Mapping[str, str]) -> None:
+        for name, text in texts.items():
+            self.put(name, text)
 
 
 def _module_name(value: object) -> str:
@@ -157,6 +163,24 @@ def _global_names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _global_names(constant)
+
+
+def _imported_names(code: CodeType, package: str | None) -> Iterator[str]:
+    """Yield the dotted names that code imports, also in the functions inside it."""
+    found = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
+    base = ""
+    for i, instruction in enumerate(found):
+        if instruction.opname == "IMPORT_NAME":
+            level = found[i - 2].argval  # its arguments are the level and the names
+            base = "." * level + instruction.argval
+            if level and package:
+                base = resolve_name(base, package)
+            yield base
+        elif instruction.opname == "IMPORT_FROM":
+            yield f"{base}.{instruction.argval}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _imported_names(constant, package)
 
 
 def _is_custom(cls: type) -> bool:

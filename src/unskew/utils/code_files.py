@@ -42,7 +42,16 @@ def code_files(module: ModuleType | None) -> dict[str, str]:
     They are its own file, and those of the local modules that it imports, also indirectly. Local
     means neither installed nor part of Python or of unskew.
     """
-    waiting = [path] if (path := _file_of(module)) is not None else []
+    return _hashes([path] if (path := _file_of(module)) is not None else [])
+
+
+def files_of_imports(names: Iterable[str]) -> dict[str, str]:
+    """Return the same for the local files that code without a file imports by these names."""
+    return _hashes(list(dict.fromkeys(_absolute_files(names, Path(sys.path[0])))))
+
+
+def _hashes(waiting: list[Path]) -> dict[str, str]:
+    """Return hashes of files and of those that they import, by name."""
     seen, found = set(waiting), dict[str, str]()
     while waiting:
         path = waiting.pop(0)
