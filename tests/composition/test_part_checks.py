@@ -42,6 +42,13 @@ def test_a_hook_of_another_group():
     define(ClientSide, ServerSide, broadcast=hook)
 
 
+def test_a_property_that_is_defined_as_a_method():
+    message = "GradNorm defines receives as a method; write @property in the line above it"
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        define(ClientSide, receives=hook)
+    define(ClientSide, receives=property(hook))
+
+
 def test_helpers_are_allowed():
     helper = define(ClientSide, _prepared=hook, gradient=hook, distance=hook)
     define(helper, gradient=hook)

@@ -3,6 +3,7 @@
 import pickle
 import re
 from dataclasses import replace
+from functools import cached_property
 
 import pytest
 import torch
@@ -162,6 +163,22 @@ def test_all_runners_name_hook_part_and_line(federation, runner, hook, function,
 def test_shapes_are_checked_in_the_words_of_the_hook(federation, hook, function, message):
     with pytest.raises(UnskewError, match=f"{hook} of 'mine' {message}.*{PLACE}"):
         train(federation, mine(hook, function))
+
+
+@pytest.mark.parametrize("kind", [property, cached_property])
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda self: self.nothing, "raised AttributeError: .* has no attribute 'nothing'"),
+        (lambda self: None, "returned None, and must return a mapping of Value"),
+        (lambda self: {"loss": 1.0}, "returned float for 'loss', which must be a Value"),
+    ],
+)
+def test_what_the_server_receives_is_checked(federation, kind, function, message):
+    names = {"receives": kind(function), "__module__": __name__}
+    part = type("Mine", (ClientSide,), names)()
+    with pytest.raises(UnskewError, match=f"^receives of 'mine' {message} {PLACE}$"):
+        train(federation, part)
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

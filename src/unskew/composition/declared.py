@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from unskew.composition.description import described
+from unskew.composition.hook_calls import received_by
 from unskew.composition.parts import (
     Aspect,
     ClientSide,
@@ -61,7 +62,7 @@ class Parts:
         values = {"train_loss": TRAIN_LOSS}
         for part in self.parts:
             values |= {name: measured[name] for name in part.needs}
-            values |= part.prefixed(part.receives)
+            values |= part.prefixed(received_by(part))
         return values
 
     @cached_property

@@ -1,13 +1,14 @@
 """Calls of hooks: what they return is checked, and an error in custom code names hook and part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from unskew.aggregation.weighting import ClientWeighting
 from unskew.composition.parts import Part
-from unskew.composition.returned import CHECKS, WrongReturn, check_weights
+from unskew.composition.returned import CHECKS, WrongReturn, check_receives, check_weights
+from unskew.composition.upload_values import Value
 from unskew.composition.values import Server
 from unskew.errors import UnskewError
 from unskew.utils.code_places import described, in_brackets, place_of, place_of_function
@@ -23,6 +24,13 @@ class HookFailed(UnskewError):
 def call(part: Part, hook: str, *args: Any) -> Any:
     """Call a hook of a part and return what it returned, checked."""
     return _checked(part, hook, getattr(part, hook), CHECKS[hook], args)
+
+
+def received_by(part: Part) -> Mapping[str, Value]:
+    """Return what a part declares of the extras that the server receives for it, checked."""
+    declared: Mapping[str, Value]
+    declared = _checked(part, "receives", lambda: part.receives, check_receives, ())
+    return declared
 
 
 def weighting_of(part: Any, server: Server) -> ClientWeighting:

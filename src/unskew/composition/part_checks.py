@@ -14,8 +14,8 @@ _CUTOFF = 0.8
 def check_names(cls: type, groups: Mapping[str, type], declarations: Iterable[str]) -> None:
     """Raise an error for a misspelt hook, and for a hook of a group that the part lacks.
 
-    Neither would ever be called. ``groups`` are the groups of hooks by name, and ``declarations``
-    the names of the sets that a part declares.
+    Neither would ever be called. A property must not be defined as a method. ``groups`` are the
+    groups of hooks by name, and ``declarations`` the names of the sets that a part declares.
     """
     hooks = {hook: name for name, group in groups.items() for hook in _functions(group)}
     for name in _functions(cls):
@@ -27,6 +27,10 @@ def check_names(cls: type, groups: Mapping[str, type], declarations: Iterable[st
                 )
         elif not _is_inherited(cls, name):
             _check_name(cls, name, hooks, " (start the name of a helper with an underscore)")
+        elif any(isinstance(vars(base).get(name), property) for base in cls.__mro__[1:]):
+            raise TypeError(
+                f"{cls.__name__} defines {name} as a method; write @property in the line above it"
+            )
     for name, value in vars(cls).items():
         if isinstance(value, frozenset | set) and not _is_inherited(cls, name):
             _check_name(cls, name, declarations)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from unskew.aggregation.uploads import Uploads
 from unskew.aggregation.weighting import ClientWeighting
+from unskew.composition.upload_values import Value
 from unskew.composition.values import (
     Beginning,
     Client,
@@ -50,6 +51,15 @@ def check_weights(returned: Any, uploads: Uploads) -> None:
             "returned weights that are not finite, non-negative and not all zero: "
             f"{weights.tolist()}"
         )
+
+
+def check_receives(returned: Any) -> None:
+    """Check what a part declares of the extras that clients send for it."""
+    if not isinstance(returned, Mapping):
+        raise WrongReturn(f"returned {_kind(returned)}, and must return a mapping of Value")
+    for name, value in returned.items():
+        if not isinstance(value, Value):
+            raise WrongReturn(f"returned {_kind(value)} for {name!r}, which must be a Value")
 
 
 def _check_begin(returned: Any, beginning: Beginning) -> None:

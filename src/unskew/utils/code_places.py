@@ -2,6 +2,7 @@
 
 import os
 import traceback
+from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 
@@ -33,7 +34,9 @@ def place_of(error: BaseException, *, names_folder: bool = True) -> str | None:
 
 
 def place_of_function(function: object, *, names_folder: bool = True) -> str | None:
-    """Return file and line of the user's function; None if it is not the user's."""
+    """Return file and line of the user's function or property; None if it is not the user's."""
+    if isinstance(function, property | cached_property):
+        function = function.fget if isinstance(function, property) else function.func
     code = function.__code__ if isinstance(function, FunctionType) else None
     if code is None or not _is_users(code.co_filename):
         return None
