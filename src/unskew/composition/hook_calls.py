@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from unskew.aggregation.weighting import ClientWeighting
+from unskew.composition.part_files import importing_beside
 from unskew.composition.parts import Part
 from unskew.composition.returned import CHECKS, WrongReturn, check_receives, check_weights
 from unskew.composition.upload_values import Value
@@ -51,7 +52,8 @@ def _checked(
     args: tuple[Any, ...],
 ) -> Any:
     try:
-        returned = function(*args)
+        with importing_beside(type(part)):
+            returned = function(*args)
         check(returned, *args)
     except UnskewError:
         raise

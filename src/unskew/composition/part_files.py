@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,9 @@ _SPEC = re.compile(r"(?P<path>[^:]*\.py)(?::(?P<cls>[^:]*))?(?::(?P<options>.*))
 _modules: dict[tuple[Path, str], ModuleType] = {}
 """The imported files, by path and hash of their content: a file that was edited is imported again,
 and one that was not gives the same classes, so that methods can be compared."""
+
+_folders: dict[str, Path] = {}
+"""The folder of each imported file, by the name of its module."""
 
 _files: WeakKeyDictionary[type[Part], Path] = WeakKeyDictionary()
 """The file of each part that was imported from one."""
@@ -94,6 +97,12 @@ def function_from_file(spec: str) -> Callable[[Any, Any], float]:
     return function
 
 
+def importing_beside(code: object) -> AbstractContextManager[None]:
+    """Let a class or function of an imported file import the files beside it while it runs."""
+    folder = _folders.get(getattr(code, "__module__", ""))
+    return nullcontext() if folder is None else _importing_from(folder)
+
+
 def _imported(path: Path, kind: str = "method") -> ModuleType:
     """Import a file, once for each content it has; ``kind`` is what it is imported for."""
     try:
@@ -105,6 +114,7 @@ def _imported(path: Path, kind: str = "method") -> ModuleType:
     if key not in _modules:
         unique = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
         module = _modules[key] = _executed(path, source, f"{kind}_{path.stem}_{unique}", kind)
+        _folders[module.__name__] = path.parent
         code_files(module)  # what is executed is what was in the files now
         for cls in _parts_of(module):
             _files[cls] = path
@@ -131,17 +141,12 @@ def _executed(path: Path, source: bytes, name: str, kind: str) -> ModuleType:
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Let a file import the files beside it, and its functions too when they are called later."""
-    name = str(folder)
-    added = name not in sys.path
-    if added:
-        sys.path.append(name)
+    """Let a file import the files beside it."""
+    sys.path.append(str(folder))
     try:
         yield
-    except BaseException:
-        if added:
-            sys.path.remove(name)
-        raise
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _line(error: BaseException, path: Path) -> int | str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.composition.part_files import function_from_file, names_file
+from unskew.composition.part_files import function_from_file, importing_beside, names_file
 from unskew.errors import UnskewError
 from unskew.models.goals import Goal
 from unskew.stats.formulas import FORMULAS, Formula, PredictionMetric, Recall, TaskKind
@@ -245,7 +245,8 @@ def _value(metric: PredictionMetric, y: NDArray[Any], scores: NDArray[np.float64
     """
     given = (y, scores) if isinstance(metric.compute, Formula) else (y.copy(), scores.copy())
     try:
-        value = metric.compute(*given)
+        with importing_beside(metric.compute):
+            value = metric.compute(*given)
         if _is_number(value):
             return float(value)
     except Exception as error:
