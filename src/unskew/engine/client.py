@@ -3,6 +3,7 @@
 Flower nodes run the same code.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,7 +33,7 @@ from unskew.engine.placement import (
     to_device,
     to_tensor,
 )
-from unskew.engine.private_steps import PrivateGradients, PrivateStage
+from unskew.engine.private_steps import PrivateGradients, PrivateStage, reject_exact_values
 from unskew.engine.pure_hooks import CHECKED_ROUNDS, checking
 from unskew.engine.settings import Settings
 from unskew.engine.trace_cache import TraceCache
@@ -234,6 +235,7 @@ def _train_once(context: ClientContext, round_: int, task: ClientTask) -> tuple[
         trained = train_locally(context, round_, client, start)
     with error_context(client.id, round_, "finish"):
         finished = context.method.finish(client, start, trained, task.state)
+        reject_exact_values(context.private, finished.extras)
     return trained, finished
 
 
@@ -284,7 +286,8 @@ def train_locally(context: ClientContext, round_: int, client: Client, start: St
     return Trained(
         vector=vector,
         steps=len(schedule),
-        loss=float(total) / max(1, len(schedule)),
+        # The loss has no noise: it would tell the server of single records.
+        loss=float(total) / max(1, len(schedule)) if context.private is None else math.nan,
         accuracy=accuracy,
         finite=bool(rows_are_finite(vector)),
         effective_step=optimizer.effective_step(len(schedule), context.method.proximal_strength()),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unskew.composition.method import Method
+from unskew.composition.values import Tensors
 from unskew.engine.batches import local_steps
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -84,6 +85,36 @@ class PrivateStage:
         }
 
 
+def check_private(method: Method, network: FunctionalModel) -> None:
+    """Reject what reads samples besides the private gradients, or sends more than the model."""
+    reject_coupled(network)
+    if method.reads_gradient or method.changing_refs:
+        raise UnskewError(
+            f"privacy: {method.spec} takes further gradients or keeps values from step to "
+            "step, which would not be private; remove the method or the privacy budget"
+        )
+    if method.extra_trainings():
+        raise UnskewError(
+            f"privacy: {method.spec} trains more than once per round, which the budget does not "
+            "count; remove the method or the privacy budget"
+        )
+    _reject(sorted(method.receives.keys() - {"train_loss"}))
+
+
+def reject_exact_values(private: PrivateStage | None, sent: Tensors) -> None:
+    """Reject values that a client would send without noise besides a private model."""
+    if private is not None:
+        _reject(sorted(sent))
+
+
+def _reject(names: Sequence[str]) -> None:
+    if names:
+        raise UnskewError(
+            f"privacy: {', '.join(map(repr, names))} would be sent besides the model, without "
+            "noise; remove the method or the privacy budget"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class PrivateGradients:
     """:class:`unskew.engine.gradients.Gradients` with private gradients.
@@ -100,15 +131,6 @@ class PrivateGradients:
     sizes: NDArray[np.int64]
     settings: Settings
     round: int
-
-    def __post_init__(self) -> None:
-        """Reject what reads samples besides the private gradients."""
-        reject_coupled(self.network)
-        if self.method.reads_gradient or self.method.changing_refs:
-            raise UnskewError(
-                f"privacy: {self.method.spec} takes further gradients or keeps values from step to "
-                "step, which would not be private; remove the method or the privacy budget"
-            )
 
     def __call__(self, weights: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the clients' losses and private gradients."""

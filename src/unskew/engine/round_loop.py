@@ -27,7 +27,7 @@ from unskew.engine.evaluate import evaluate
 from unskew.engine.hook_checks import ServerFailed, server_error_context
 from unskew.engine.personal import ON_NODES, ClientModels, fine_tuned
 from unskew.engine.placement import to_device
-from unskew.engine.private_steps import PrivateStage
+from unskew.engine.private_steps import PrivateStage, check_private
 from unskew.engine.progress import RoundCallback, show_progress
 from unskew.engine.round_metrics import RoundOutcome, Row, round_row, round_table
 from unskew.engine.runners import example_inputs
@@ -147,6 +147,7 @@ class StageRun:
         self._rounds = rounds_of(stage, context.settings)
         private = None
         if stage.privacy is not None:
+            check_private(context.method, context.network)
             sizes = setup.federation.train.sizes
             private = PrivateStage.of(
                 stage.privacy, stage.name, sizes, context.settings, self._rounds

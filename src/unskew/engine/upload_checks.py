@@ -116,7 +116,7 @@ def accepted_uploads(
 
 
 def _column(values: Sequence[float | None]) -> Tensor | None:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and not math.isnan(value)]
     return torch.tensor(known, dtype=torch.float64) if len(known) == len(values) else None
 
 

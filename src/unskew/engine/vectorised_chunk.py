@@ -21,7 +21,7 @@ from unskew.engine.cohort import ClientTask
 from unskew.engine.gradients import Gradients
 from unskew.engine.optimizer import make_optimizer
 from unskew.engine.placement import Samples, is_accelerator, take, to_device
-from unskew.engine.private_steps import PrivateGradients
+from unskew.engine.private_steps import PrivateGradients, reject_exact_values
 from unskew.engine.trace_cache import TraceCache
 from unskew.engine.tracing import Function
 from unskew.engine.vectorised_outcome import CohortOutcome
@@ -97,6 +97,7 @@ class Chunk:
                 errors.client = client.id
                 trained = Trained(*end)
                 finished = method.finish(client, start, trained, task.state)
+                reject_exact_values(self._context.private, finished.extras)
                 outcome.write(place, trained, finished)
         outcome.write_models(places, rows)
 
@@ -149,6 +150,8 @@ class Chunk:
                 del gradient  # or it would be in use while the next one is computed
         network.write_buffers(buffers, rows[:, trainable:])
         means = totals.cpu().numpy() / np.maximum(1, schedule.steps)
+        if self._context.private is not None:
+            means.fill(np.nan)  # it has no noise
         steps: list[int] = schedule.steps.tolist()
         effective_step = {
             count: optimizer.effective_step(count, method.proximal_strength())

@@ -23,7 +23,7 @@ from unskew.engine.evaluate import score
 from unskew.engine.metrics import MetricPlan, plan_metrics, task_of
 from unskew.engine.model_factory import make_module
 from unskew.engine.personal import personal_models
-from unskew.engine.private_steps import PrivateStage
+from unskew.engine.private_steps import PrivateStage, check_private
 from unskew.engine.pure_hooks import checking
 from unskew.engine.runners import choose_device
 from unskew.engine.stage import client_context, rounds_of
@@ -265,6 +265,10 @@ class Node:
     def _private(self, context: ClientContext, stage: Stage, request: Request) -> ClientContext:
         """Make the steps private, with the noise that the server requests for all clients."""
         assert stage.privacy is not None
+        try:
+            check_private(context.method, context.network)
+        except UnskewError as error:
+            raise Refusal(str(error)) from None
         noise, rounds = request.noise or 0.0, rounds_of(stage, context.settings)
         secret = secrets.randbits(62) if self.secret_noise else None
         requested = PrivateStage.with_noise(

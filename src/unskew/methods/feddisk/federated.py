@@ -44,7 +44,9 @@ class FederatedDensity(ClientSide, ServerSide, Setup):
 
     @property
     def receives(self) -> Mapping[str, Value]:
-        """The total loss on the held-out samples, and their number."""
+        """The total loss on the held-out samples, and their number, if any are held out."""
+        if not self.validation:
+            return {}
         return {"validation": Value((2,), low=(-math.inf, 0.0), floor=1.0)}
 
     def prepare(self, client: Client, start: Start, payload: Tensors, state: Tensors) -> Start:
@@ -53,7 +55,9 @@ class FederatedDensity(ClientSide, ServerSide, Setup):
         return replace(start, sample_weights=training_weights(held))
 
     def finish(self, client: Client, start: Start, trained: Trained, state: Tensors) -> Finished:
-        """Send the received model's total loss on the held-out samples, and their number."""
+        """Send the received model's total loss on held-out samples, if any, and their number."""
+        if not self.validation:
+            return Finished(state=state)
         held = held_out(client.id, len(client.y), self.validation)
         losses = _losses(client, start.vector, held)
         validation = torch.tensor([float(losses.sum()), float(len(losses))])
@@ -63,6 +67,8 @@ class FederatedDensity(ClientSide, ServerSide, Setup):
         self, before: Server, after: Server, uploads: Uploads, diagnostics: Diagnostics
     ) -> tuple[Server, Diagnostics]:
         """Keep the best model so far and the losses."""
+        if not self.validation:
+            return after, {"validation_loss": torch.tensor(math.nan)}
         total, count = torch.stack(list(uploads.extras["validation"])).double().sum(0)
         loss = total / count  # the loss of the model that was sent; NaN without held-out samples
         history = before.state.get("history", torch.empty(0, dtype=torch.float64))

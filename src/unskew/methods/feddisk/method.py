@@ -105,7 +105,8 @@ class FedDisk(ClientSide, ServerSide, Setup):
     temper: Temper = "none"
     """Log ratios of "loglik": divided by the number of features ("dimension"), or not ("none")."""
     privacy: Privacy | None = None
-    """Privacy budget of the density that is sent, such as ``2/1e-5``: epsilon and delta."""
+    """Privacy budget of the density that is sent, such as ``2/1e-5``: epsilon and delta. It is then
+    trained for all its rounds."""
     exact: Callable[[int, Tensor], Tensor] | None = None
     """Function that returns ``log p(x)/q_k(x)`` of client k's samples, for data whose densities are
     known; it replaces the estimator."""
@@ -191,7 +192,8 @@ class FedDisk(ClientSide, ServerSide, Setup):
     def _density(self) -> Stage:
         return Stage(
             "density",
-            Method((FederatedDensity(validation=self.validation),)),
+            # Losses of held-out samples are not private: a private density has all its rounds.
+            Method((FederatedDensity(validation=0.0 if self.privacy else self.validation),)),
             self.density_rounds,
             network=FromSpec(self._made),
             settings=self._training("adam", self.density_lr) | {"epochs": self.density_epochs},
