@@ -100,3 +100,9 @@ def federation():
     from toys import small_federation
 
     return small_federation()
+
+
+@pytest.fixture
+def hooks_called_once(monkeypatch):
+    """For tests whose custom hooks note what they receive: the first rounds do not repeat them."""
+    monkeypatch.setattr("unskew.engine.pure_hooks._is_custom", lambda part: False)

@@ -12,6 +12,8 @@ from unskew.errors import UnskewError
 from unskew.methods import Aspect, Finished, make_method
 from unskew.models.functional import FunctionalModel
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 QUICK = {"rounds": 2, "batch_size": 4, "lr": 0.1, "model": "mlp:hidden=6"}
 DROPOUT = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
 EQUAL = small_federation(sizes=(12, 12, 12), holdout=0)

@@ -21,6 +21,8 @@ from unskew.models import make
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 OPTIONS = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 

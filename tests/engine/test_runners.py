@@ -16,6 +16,8 @@ from unskew.methods import Finished
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 CNN = nn.Sequential(
     nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)
 )

@@ -22,6 +22,8 @@ from unskew.models.functional import FunctionalModel
 from unskew.models.layout import flatten
 from unskew.utils.specs import OPTIONS
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 UPLOADS = Uploads.of(
     torch.tensor([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]),
     samples=[10, 20, 30],

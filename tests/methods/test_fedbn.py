@@ -13,6 +13,8 @@ from unskew.methods.fedbn import FedBN
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 OPTIONS = {"rounds": 3, "batch_size": 8, "lr": 0.1, "runner": "loop"}
 
 

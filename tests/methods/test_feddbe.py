@@ -15,6 +15,8 @@ from unskew.models import make
 from unskew.models.functional import Batch, ForwardPass, FunctionalModel
 from unskew.models.two_heads import TwoHeads
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 QUICK = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 WIDTH = 6
 

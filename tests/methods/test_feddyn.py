@@ -13,6 +13,8 @@ from unskew.methods import make_method
 from unskew.methods.feddyn import FedDyn
 from unskew.models.functional import Batch, FunctionalModel
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 
 

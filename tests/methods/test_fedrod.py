@@ -17,6 +17,8 @@ from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 HEADS = pytest.mark.parametrize("head", ["own", "hypernetwork"])
 X = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))

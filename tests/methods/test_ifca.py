@@ -18,6 +18,8 @@ from unskew.methods.ifca import IFCA
 from unskew.models.functional import FunctionalModel
 from unskew.models.layout import Layout, flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 OPTIONS = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 LOGISTIC = 5 * 3 + 3
 NORMED = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))

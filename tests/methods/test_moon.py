@@ -14,6 +14,8 @@ from unskew.methods.moon import MOON, directions
 from unskew.models import make
 from unskew.models.functional import Batch, ForwardPass, FunctionalModel
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 QUICK = {"model": "mlp:hidden=8", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 

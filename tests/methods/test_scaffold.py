@@ -12,6 +12,8 @@ from unskew.errors import UnskewError
 from unskew.methods.scaffold import SCAFFOLD
 from unskew.models import make
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 QUICK = {"model": "logistic", "batch_size": 8, "lr": 0.1}
 

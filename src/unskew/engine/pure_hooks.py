@@ -1,8 +1,9 @@
 """The checking mode of a stage's first rounds: hooks must be pure functions of what they receive.
 
-A hook that changes its input, draws from a global generator or stores something on its part gives
-other results in another runner, process or order of clients. :func:`checking` returns a method
-whose hooks are compared before and after each call; later rounds call the hooks themselves.
+A hook that changes its input, draws from a global generator or stores something gives other
+results in another runner, process or order of clients. :func:`checking` returns a method whose
+hooks are compared before and after each call, and custom hooks are called twice, which shows what
+they keep elsewhere than on their part; later rounds call the hooks themselves.
 """
 
 import copy
@@ -44,6 +45,17 @@ _STORES = (int, float, list, dict, set)
 _DESCRIPTIONS = (type, Layout, Method, Part)
 """Dataclasses without tensors that a hook could change."""
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
+_KEEP = "keep a tensor in the state that finish (on clients) or conclude (on the server) returns"
+_ON_CLIENT = 'torch_generator(client.seed, "a purpose", client.round, client.id)'
+_ON_SERVER = 'torch_generator(uploads.seed, "a purpose", uploads.round)'
+_IN_STATE = f"in conclude, {_ON_SERVER}, and read the numbers in server.state"
+_DRAWN_ELSEWHERE = {
+    **dict.fromkeys(_IN_STEPS, f"in prepare, {_ON_CLIENT}, and read the numbers in refs"),
+    **dict.fromkeys(("broadcast", "model", "is_done"), _IN_STATE),
+    "client_weights": f"in the function of the ClientWeighting, {_ON_SERVER}",
+    "personal": f"in finish, {_ON_CLIENT}, and read the numbers in state",
+}
+"""Where to draw for a hook that receives no seed."""
 
 
 class ImpureHook(HookFailed):
@@ -88,9 +100,10 @@ class _CheckedHook:
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the hook."""
         function = getattr(type(self.part), self.name)
-        result = self._checked(functools.partial(function, self.part), args, options)
+        function = functools.partial(function, self.part)
+        result, again = self._checked(function, function, args, options)
         if isinstance(result, ClientWeighting):  # it reads the uploads later
-            derive = functools.partial(self._derive, result.derive)
+            derive = functools.partial(self._derive, result.derive, again.derive)
             return replace(result, derive=derive)
         if isinstance(result, ExtraTraining):
             return replace(result, method=checking(result.method))
@@ -98,16 +111,20 @@ class _CheckedHook:
             return tuple(replace(each, method=checking(each.method)) for each in result)
         return result
 
-    def _derive(self, derive: Callable[[Uploads], Any], uploads: Uploads) -> Any:
-        return self._checked(derive, (uploads,), {}, ("uploads",))
+    def _derive(
+        self, derive: Callable[..., Any], derive_again: Callable[..., Any], uploads: Uploads
+    ) -> Any:
+        return self._checked(derive, derive_again, (uploads,), {}, ("uploads",))[0]
 
     def _checked(
         self,
         function: Callable[..., Any],
+        function_again: Callable[..., Any],
         args: Sequence[Any],
         options: Mapping[str, Any],
         names: Sequence[str] = (),
-    ) -> Any:
+    ) -> tuple[Any, Any]:
+        """Return what a function returned, and what it returned when it was called again."""
         if not names:
             code = getattr(type(self.part), self.name).__code__
             names = code.co_varnames[1 : code.co_argcount]
@@ -135,18 +152,27 @@ class _CheckedHook:
         if used is not None:
             raise self._error(
                 f"drew from the global generator of {used}, whose numbers differ between "
-                f"processes; use torch_generator of unskew.utils.rng: {_draw(received)}"
+                f"processes; use torch_generator of unskew.utils.rng: {_draw(self.name, received)}"
             )
         changed = _first_difference(attributes, _attributes(self.part))
         if changed is not None:
             raise self._stored(changed.partition("[")[0])  # a key may be data
-        return result
+        if in_step or not _is_custom(self.part):
+            return result, result
+        content = _content(result)  # before the second call, which may change it in place
+        again = function_again(*args, **options)
+        if _content(again) != content:
+            raise self._error(
+                "returned something else when it was called again with the same arguments: it must "
+                f"depend on nothing but them; {_KEEP}, and to draw, use torch_generator of "
+                f"unskew.utils.rng: {_draw(self.name, received)}"
+            )
+        return result, again
 
     def _stored(self, attribute: str) -> ImpureHook:
         return self._error(
             f"changed the attribute {attribute} of its part, of which every process has a copy; "
-            "keep a tensor in the state that finish (on clients) or conclude (on the server) "
-            "returns"
+            f"{_KEEP}"
         )
 
     def _error(self, what: str) -> ImpureHook:
@@ -157,16 +183,43 @@ class _CheckedHook:
         return error
 
 
-def _draw(received: Mapping[str, Any]) -> str:
+def _is_custom(part: Part) -> bool:
+    """Return whether a part's hooks are called twice; tests call those of the package twice too."""
+    return not type(part).__module__.startswith("unskew.")
+
+
+def _draw(hook: str, received: Mapping[str, Any]) -> str:
     """Return the call that gives a hook its own generator, from what it received."""
     for name, value in received.items():
         if isinstance(value, Client):
-            return f'torch_generator({name}.seed, "a purpose", {name}.round, {name}.id)'
+            return _ON_CLIENT.replace("client.", f"{name}.")
         if isinstance(value, Uploads):
-            return f'torch_generator({name}.seed, "a purpose", {name}.round)'
+            return _ON_SERVER.replace("uploads.", f"{name}.")
         if isinstance(value, Beginning):
             return f'torch_generator({name}.seed, "a purpose")'
-    return 'torch_generator(seed, "a purpose", round), with the seed of beginning or uploads'
+    match hook, *received:
+        case "candidates", _, round_, seed, *_:
+            return f'torch_generator({seed}, "a purpose", {round_})'
+        case "shared_samples", _, seed, *_:
+            return f'torch_generator({seed}, "a purpose")'
+    return _DRAWN_ELSEWHERE.get(hook, 'torch_generator(0, "a purpose"), as it receives no seed')
+
+
+def _content(value: object) -> object:
+    """Return what is equal for values with the same bits; None for what cannot be compared."""
+    if isinstance(value, Tensor):
+        plain = unwrapped(value)
+        return plain.dtype, plain.shape, _checksum(plain)
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, _checksum_of_array(value)
+    if isinstance(value, Mapping):
+        return {key: _content(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(_content, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {field.name: getattr(value, field.name, None) for field in fields(value)}
+        return type(value), _content(held)
+    return repr(value) if isinstance(value, (*_ATOMS, np.generic)) else None
 
 
 def _leaves(label: str, value: object) -> Iterator[tuple[str, object]]:
@@ -253,8 +306,7 @@ def _state(value: object, *, content: bool = True) -> object:
             version = None if plain.is_inference() else plain._version
             return version, _checksum(plain) if content else None
         case np.ndarray():
-            fixed = value.dtype.hasobject or not value.flags.writeable
-            return None if fixed else zlib.crc32(np.ascontiguousarray(value).data)
+            return _checksum_of_array(value) if value.flags.writeable else None
         case list():
             return tuple(map(id, value))
     try:
@@ -268,6 +320,12 @@ def _checksum(tensor: Tensor) -> int | None:
     if is_accelerator(tensor.device) or tensor.layout is not torch.strided:
         return None
     return zlib.crc32(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _checksum_of_array(array: "np.ndarray[Any, Any]") -> int | None:
+    if array.dtype.hasobject:
+        return None
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def _generators(*, in_step: bool) -> dict[str, object]:
