@@ -114,7 +114,7 @@ if __name__ == "__main__":
         ("RATE, OTHER = 1.0", "RATE, OTHER = 0.5", "RATE"),
         ("2**power", "3**power", "factor"),
         ('"a": 1.0', '"a": 2.0', "names"),
-        ("values) * RATE", "values) / RATE", "scaled"),
+        ("values)) * RATE", "values)) / RATE", "scaled"),
         ("server.vector + scaled", "server.vector - scaled", "Mine"),
         ("MEAN = 0.0", "MEAN = 0.5", "helpers.py"),
         ("SHIFT = 0.0", "SHIFT = 0.5", "late.py"),

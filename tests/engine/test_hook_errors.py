@@ -200,8 +200,18 @@ def test_references_that_cannot_be_stacked_are_named(federation):
     train(federation, part, "loop")
 
 
-def test_numbers_are_terms_of_the_loss(federation):
-    train(federation, mine("loss_term", lambda self, step, refs: 0.5), "vectorised")
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("term", [0.5, True, False])
+def test_a_term_of_the_loss_must_depend_on_the_weights(federation, runner, term):
+    message = rf"loss_term of 'mine' returned {type(term).__name__} {term}, which does not depend"
+    with pytest.raises(UnskewError, match=rf"{message}.* {PLACE}"):
+        train(federation, mine("loss_term", lambda self, step, refs: term), runner)
+
+
+@pytest.mark.parametrize("term", [None, 0, 0.0, torch.zeros(()), torch.ones(())])
+def test_a_term_of_the_loss_may_be_nothing_or_constant(federation, term):
+    for runner in ("loop", "vectorised"):
+        train(federation, mine("loss_term", lambda self, step, refs: term), runner)
 
 
 class Net(nn.Module):

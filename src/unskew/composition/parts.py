@@ -213,7 +213,8 @@ class ClientSide(Part):
     def loss_term(self, step: Step, refs: Tensors) -> Tensor | None:
         """Return a term to add to the mean loss of a batch; see :attr:`Aspect.LOCAL_LOSS`.
 
-        It must be a pure function, so that it can be vectorised. None adds nothing.
+        It is a tensor that depends on the step's weights; None adds nothing. It must be a pure
+        function, so that it can be vectorised.
         """
         raise NotImplementedError
 

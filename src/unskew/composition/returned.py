@@ -125,7 +125,14 @@ def _check_prepare(
 
 def _check_loss_term(returned: Any, step: Step, refs: Tensors) -> None:
     del step, refs
-    if returned is None or isinstance(returned, int | float):
+    if returned is None:
+        return
+    if isinstance(returned, int | float):
+        if isinstance(returned, bool) or returned:
+            raise WrongReturn(
+                f"returned {_kind(returned)} {returned}, which does not depend on the weights; "
+                "return a tensor computed from them without item(), or None for no term"
+            )
         return
     _tensor(returned, "a term of the loss")
     if returned.dim():
