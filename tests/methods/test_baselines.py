@@ -15,6 +15,8 @@ from unskew.models import make
 from unskew.models.functional import Batch, FunctionalModel
 from unskew.models.layout import flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 FULL_BATCH = {"model": "logistic", "batch_size": 1000, "lr": 0.3}
 

@@ -18,6 +18,8 @@ from unskew.methods.fedrep import FedRep
 from unskew.models import make
 from unskew.models.layout import Layout, flatten
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
+
 OPTIONS = {"model": "mlp:hidden=6", "rounds": 3, "batch_size": 8, "lr": 0.1}
 RUNNERS = pytest.mark.parametrize("runner", ["loop", "vectorised"])
 BODY, HEAD = 5 * 6 + 6, 6 * 3 + 3
