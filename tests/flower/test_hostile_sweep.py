@@ -105,13 +105,16 @@ def messages_of(grid, name):
     return list(itertools.chain.from_iterable(found.values()))
 
 
-def check(grid, name, message, what, errors):
-    """Send a node a message; assert that it answers or refuses at once, and raises nothing."""
+def check(grid, name, message, what, errors, honest=None):
+    """Send a node a message; assert that it answers or refuses at once, and raises nothing.
+
+    ``honest`` is the message that was changed, if it was.
+    """
     reply, seconds = ask(grid, name, message)
     reason, case = refusal_of(reply), (message.metadata.message_type, what)
     assert seconds < SECONDS, (case, seconds, reason)
     assert reason is None or len(reason) <= 301, case
-    if errors and forms_for_the_method(message.content):  # only the method knows what fits
+    if errors and forms_for_the_method((honest or message).content):  # the method knows what fits
         assert reason.startswith("it "), (case, reason)
         assert len(errors) == 1, (case, errors)
         errors.clear()
@@ -126,7 +129,7 @@ def sweep(grid, name, guard, errors, every=1):
         hostile = itertools.chain(hostile_requests(message), hostile_arrays(message))
         for what, changed in itertools.islice(hostile, count % every, None, every):
             guard.forget_work()
-            check(grid, name, changed(), what, errors)
+            check(grid, name, changed(), what, errors, message)
             count += 1
     for message in (*messages[::-1], *messages, *messages):
         guard.forget_work()

@@ -11,6 +11,7 @@ from unskew.experiments.cluster import call, versions
 from unskew.experiments.cluster.shared_folder import shared_folder_in
 from unskew.methods import ServerSide
 
+pytestmark = pytest.mark.usefixtures("hooks_called_once")
 OPTIONS = {"model": "logistic", "rounds": 4, "checkpoint_seconds": 0.0, "progress": False}
 RECEIVED = []
 
