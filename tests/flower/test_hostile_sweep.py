@@ -241,7 +241,9 @@ def test_earlier_messages_about_tables_change_nothing(table, guard, errors, monk
 @pytest.mark.parametrize("method", [*SPECS.values(), PRIVATE])
 def test_hostile_messages_have_no_effect(method, guard, errors):
     pytest.importorskip("opacus")
-    assert sweep(run_of(method, guard), "3", guard, errors) > 500
+    # All methods have the same fields besides their own tensors, so most get every fifth message.
+    every = 1 if method in (SPECS["scaffold"], PRIVATE) else 5
+    assert sweep(run_of(method, guard), "3", guard, errors, every) > 500 / every
 
 
 @pytest.mark.long
