@@ -32,6 +32,7 @@ from unskew.flower.nodes import Nodes
 from unskew.flower.registry import NodeRegistry
 from unskew.flower.remote import NodeBackend
 from unskew.flower.requirements import check_metrics_of_nodes
+from unskew.runs.file_names import NODE_STATES
 from unskew.runs.ownership import check_run_folder
 from unskew.runs.run import Run
 
@@ -86,7 +87,7 @@ def train_on_ray(
     server.main()(main)
     _connect()
     workers = int(ray.cluster_resources().get("CPU", 1) / setup.settings.client_cpus)
-    states = None if out is None else Path(out).resolve() / "nodes"
+    states = None if out is None else Path(out).resolve() / NODE_STATES
     settings = setup.settings
     app = _StoredApp(
         ray.put((setup.module, setup.federation, setup.method, setup.metrics.computed)),

@@ -5,6 +5,7 @@ Federated Learning", 2023. In the top layers ``start = own + (global - own) * A`
 per coordinate; the lower layers are the global model's.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import pstdev
@@ -96,6 +97,8 @@ class FedALA(ClientSide, Personalization):
                 loss, mix = self._step(client, received, own, mix, rows)
                 total += loss * len(rows)
             losses.append(total / max(1, len(chosen)))
+            if not math.isfinite(losses[-1]):
+                break
             if len(losses) > _WINDOW and pstdev(losses[-_WINDOW:]) < _MAX_DEVIATION:
                 break
         return mix

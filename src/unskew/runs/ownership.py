@@ -73,15 +73,16 @@ def check_comparison_folder(out: Path, record: str, page: str, tables: tuple[str
 def _may_precede_a_run(entry: Path) -> bool:
     """Return whether a file may be there before a run starts.
 
-    That is an empty lock, a file or the logs of the server, what nodes keep beside these logs, or
-    what a killed process left of a write. The first file of the server is the list of nodes.
+    That is an empty lock, a file or the logs of the server, what nodes keep beside these, or what
+    a killed process left of a write. The first file of the server is the list of nodes.
     """
     if entry.name in SERVER_FILES:
         return entry.is_file() and is_object_with(entry.with_name(NODES), "run", "nodes")
     if entry.name == SERVER_LOGS:
         return entry.is_dir() and all(each.suffix == ".log" for each in entry.iterdir())
     if entry.name == NODE_STATES:
-        return entry.is_dir() and entry.with_name(SERVER_LOGS).is_dir()
+        has_nodes = is_object_with(entry.with_name(NODES), "run", "nodes")
+        return entry.is_dir() and (has_nodes or entry.with_name(SERVER_LOGS).is_dir())
     if entry.name == LOCK:
         return entry.is_file() and entry.stat().st_size == 0
     return is_leftover(entry)
