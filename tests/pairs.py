@@ -58,11 +58,10 @@ class Outcome:
     def equals(self, other: "Outcome") -> bool:
         """Return whether both give the same global model and the same metrics."""
         mine, theirs = self.models[0], other.models[0]
-        if mine.shape != theirs.shape:
+        if mine.shape != theirs.shape or not torch.allclose(mine, theirs, rtol=1e-5, atol=1e-6):
             return False
-        return torch.allclose(mine, theirs, rtol=1e-5, atol=1e-6) and np.allclose(
-            self.metrics, other.metrics, rtol=1e-5, atol=1e-6
-        )
+        levels = zip(self.metrics, other.metrics, strict=True)  # one without a model has no values
+        return all(len(a) == len(b) and np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in levels)
 
 
 @cache
