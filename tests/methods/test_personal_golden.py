@@ -10,15 +10,17 @@ import unskew as us
 from toys import federation_of, small_federation
 
 NAMES = ("fedbn", "fedper", "fedrep", "fedbabu", "ditto", "fedala", "fedgn", "local", "central")
+NONE = math.nan
+"""The accuracy of a global model that a method has not."""
 GOLDEN = {
     "fedbn": (0.841, 0.851, 0.820),
-    "fedper": (0.577, 0.632, 0.834),
-    "fedrep": (0.220, 0.156, 0.854),
+    "fedper": (NONE, NONE, 0.834),
+    "fedrep": (NONE, NONE, 0.854),
     "fedbabu": (0.699, 0.723, 0.861),
     "ditto": (0.844, 0.851, 0.874),
     "fedala": (0.855, 0.872, 0.899),
     "fedgn": (0.830, 0.824, 0.824),
-    "local": (0.139, 0.133, 0.861),
+    "local": (NONE, NONE, 0.861),
     "central": (0.967, 0.949, 0.949),
 }
 
@@ -38,7 +40,7 @@ def test_results_on_digits_are_unchanged(digits, name):
         evaluate_every=3, runner="loop",
     )  # fmt: skip
     levels = tuple(run.last(level) for level in ("global", "local", "personal"))
-    assert levels == pytest.approx(GOLDEN[name], abs=0.02)
+    assert levels == pytest.approx(GOLDEN[name], abs=0.02, nan_ok=True)
 
 
 # Unusual federations.
