@@ -137,7 +137,8 @@ def refusal_and_seconds(model, plain):
         ({"schema": {f"c{i}": ["x", 0.0, 1.0, None] for i in range(100_000)}},
          "schema: must have at most 20000 columns"),
         ({"step": "apply", "fitted": {"transform": {"columns": [
-            {"name": i, "kind": "zzz", "more": 1} for i in range(100_000)]}, "classes": 2}}, ""),
+            {"name": i, "kind": "zzz", "more": 1} for i in range(100_000)]}, "classes": 2}},
+         "transform: must have at most 20000 columns"),
         ({"run": "sent.jsonl"}, "run"),
         ({"run": "x" * 65}, "run"),
     ],

@@ -228,3 +228,8 @@ def test_values_that_too_few_rows_hold_do_not_leave_a_client():
     shared = prepared(VISITS, "federated:min_cell=2").transform
     assert shared.columns[1].levels == ("A",)
     assert np.array(apply(shared, VISITS[0]))[:, 2:4].tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_a_simulation_takes_any_number_of_columns():
+    steps = [{"name": f"gene{k}", "kind": "number"} for k in range(20_001)]
+    assert len(Transform.from_json({"columns": steps}).names) == 20_001

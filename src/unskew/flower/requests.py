@@ -16,12 +16,14 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 from pydantic_core import from_json
 from torch import Tensor
 
 from unskew.data.preprocessing.declared import Declared, read_schema
+from unskew.data.preprocessing.message_checks import MAX_COLUMNS
 from unskew.data.preprocessing.transform import Transform
 from unskew.engine.settings import Settings
 from unskew.errors import UnskewError
@@ -31,8 +33,6 @@ from unskew.utils.specs import explain
 
 MAX_CLIENTS, MAX_CLASSES = 1_000_000, 100_000
 """The largest numbers of clients and of classes in a run: a node allocates memory for each."""
-MAX_COLUMNS = 20_000
-"""The largest number of columns of a table: each is read before a request can be refused."""
 
 _SHOWN = 100
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -175,6 +175,14 @@ class Fitted(BaseModel):
         | None
     )
     """Their number or their names; None for a regression."""
+
+    @field_validator("transform", mode="before")
+    @classmethod
+    def _has_few_columns(cls, plain: Any) -> Any:
+        columns = plain.get("columns") if isinstance(plain, dict) else None
+        if isinstance(columns, list) and len(columns) > MAX_COLUMNS:
+            raise ValueError(f"must have at most {MAX_COLUMNS} columns")
+        return plain
 
 
 def _read_schema(plain: Any) -> dict[str, Declared]:

@@ -14,7 +14,9 @@ from unskew.data.preprocessing.kinds import LARGEST, Evidence
 from unskew.data.preprocessing.protocol import Message, Schema
 from unskew.data.preprocessing.spec import Prepare
 
-_MAX_TEXT, _MAX_COLUMNS, _MAX_NAME = 64_000_000, 100_000, 10_000
+MAX_COLUMNS = 20_000
+"""The largest number of columns in a message: each is read before a message can be refused."""
+_MAX_TEXT, _MAX_NAME = 64_000_000, 10_000
 _MAX_WORDS, _MAX_CLASSES = 2_000_000, 100_000
 _RARE = {"rare"}
 """What a client sends in place of values that too few of its rows hold, if it has a limit."""
@@ -36,8 +38,8 @@ def parse_message(text: str) -> Message:
 
 def check_evidence(message: Message, samples: int) -> None:
     """Check the counts of a client with this many training samples."""
-    if not 0 < len(message) <= _MAX_COLUMNS:
-        raise ValueError(f"it must describe 1 to {_MAX_COLUMNS} columns")
+    if not 0 < len(message) <= MAX_COLUMNS:
+        raise ValueError(f"it must describe 1 to {MAX_COLUMNS} columns")
     for name, counts in message.items():
         if not 0 < len(name) <= _MAX_NAME:
             raise ValueError("the name of a column is empty or too long")

@@ -103,7 +103,7 @@ class Transform(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    columns: tuple[ColumnStep, ...] = Field(strict=False, min_length=1, max_length=20_000)
+    columns: tuple[ColumnStep, ...] = Field(strict=False, min_length=1)
 
     @model_validator(mode="after")
     def _steps_fit_together(self) -> "Transform":
